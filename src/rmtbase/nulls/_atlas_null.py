@@ -102,9 +102,9 @@ class AtlasNull(DrawnNull):
         return np.where(np.isnan(observed), np.nan, p)
 
     def spectrum(self) -> xr.Dataset:
-        h, case = self.d_head, self.case
-        edges = histogram_edges(self.d_model, h)
-        law = laws.low_rank_product(self.d_model, h, normalization="none")
+        (d_model, h, _), case = self.dims, self.case
+        edges = histogram_edges(d_model, h)
+        law = laws.low_rank_product(d_model, h, normalization="none")
         quantile = case["eigenvalue_quantile_self_normalized"].values[:h].astype(float)
         mean, density, error = (
             case[name].values.astype(float) for name in ("eigenvalue_mean", "density", "density_standard_error")
@@ -113,7 +113,7 @@ class AtlasNull(DrawnNull):
 
     def record(self) -> dict[str, object]:
         made = json.loads(self.case.attrs["provenance"])
-        shape = [self.d_model, self.d_head]
+        shape = list(self.dims[:2])
         mine = [
             simulation for simulation in made["simulations"] if any(case[:2] == shape for case in simulation["shapes"])
         ]

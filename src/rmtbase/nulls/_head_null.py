@@ -164,14 +164,6 @@ class HeadNull(ABC):
         return min(self.dims)
 
     @property
-    def d_model(self) -> int:
-        return self.dims[0]
-
-    @property
-    def d_head(self) -> int:
-        return self.rank
-
-    @property
     @abstractmethod
     def draws(self) -> int:
         """Number of null draws; 0 for an analytic null."""

@@ -168,14 +168,7 @@ class Watcher:
 
     def _opened(self, model: Any, revision: str | None = None) -> Model:
         adapted = adapted_weights(model)
-        try:
-            opened = open_model(**{"model": model} | (adapted or {}) | self._opening, revision=revision)
-        except ParameterError as error:
-            opening = f"watcher = Watcher({self.output.name!r}, "
-            error.__notes__ = [
-                note.replace("model = open_model(module, ", opening) for note in getattr(error, "__notes__", [])
-            ]
-            raise
+        opened = open_model(**{"model": model} | (adapted or {}) | self._opening, revision=revision)
         return opened.without_proof(_OF_ADAPTERS) if adapted else opened
 
     def _tell_if_blind(self, is_over: bool) -> None:
