@@ -21,6 +21,7 @@ from enclosures import ENCLOSURES, decimal_bounds
 
 from rmtbase.constants import Constant, ConstantFunction, ConstantSet, encloses, set_named
 from rmtbase.constants._digits import agreed_digits
+from rmtbase.constants._record import released
 from rmtbase.tables import write_bytes
 
 RELEASED_DIGITS, ENCLOSED_DIGITS = 100, 110
@@ -29,69 +30,59 @@ SHAPES = ((768, 64), (4096, 128))
 
 
 def record(of_set: ConstantSet, day: str) -> dict[str, Any]:
-    """Record that is stored for the constants that came with a set."""
-    own = [one for one in (*of_set.constants(), *of_set.functions()) if one.released == of_set.release]
-    withdrawn = {name: of_set.record[name] for name in ("withdrawn",) if name in of_set.record}
+    """Record that is stored for the constants that came with a set: the words that it has, and all numbers anew."""
+    constants, functions = of_set.record.get("constants", {}), of_set.record.get("functions", {})
     return {
+        **of_set.record,
         "set": of_set.name,
         "date": day,
-        **withdrawn,
-        "constants": {one.name: _constant(one) for one in own if isinstance(one, Constant)},
-        "functions": {one.name: _function(one) for one in own if isinstance(one, ConstantFunction)},
+        "constants": {name: words | _constant(of_set.find(name)) for name, words in constants.items()},
+        "functions": {name: words | _function(of_set.find(name)) for name, words in functions.items()},
     }
 
 
-def _constant(one: Constant) -> dict[str, Any]:
-    stored = _words(one) | {
-        "digits": agreed_digits(one.compute, min(RELEASED_DIGITS, one.most_digits)),
-        "uncertainty": _uncertainty(one),
+def _constant(constant: Constant) -> dict[str, Any]:
+    stored = {
+        "id": constant.id,
+        "digits": agreed_digits(constant.compute, min(RELEASED_DIGITS, constant.most_digits)),
+        "uncertainty": _uncertainty(constant),
     }
-    if one.id in ENCLOSURES:
-        stored["enclosure"] = list(decimal_bounds(ENCLOSURES[one.id], ENCLOSED_DIGITS))
+    if constant.id in ENCLOSURES:
+        stored["enclosure"] = list(decimal_bounds(ENCLOSURES[constant.id], ENCLOSED_DIGITS))
         if not encloses(stored["enclosure"], stored["digits"]):
-            raise SystemExit(f"{one.id}: {stored['digits']} does not lie in {stored['enclosure']}")
+            raise SystemExit(f"{constant.id}: {stored['digits']} does not lie in {stored['enclosure']}")
     return stored
 
 
-def _function(one: ConstantFunction) -> dict[str, Any]:
-    return _words(one) | {"parameters": list(one.parameters), "values": [_value(one, *shape) for shape in SHAPES]}
+def _function(function: ConstantFunction) -> dict[str, Any]:
+    return {"id": function.id, "values": [_value(function, *shape) for shape in SHAPES]}
 
 
-def _value(one: ConstantFunction, d_model: int, d_head: int) -> dict[str, Any]:
+def _value(function: ConstantFunction, d_model: int, d_head: int) -> dict[str, Any]:
     """Value of a function at one shape, to the digits that its error allows."""
-    arguments = {name: {"d_model": d_model, "d_head": d_head}[name] for name in one.parameters}
-    here = one(**arguments)
-    return arguments | {"digits": here.rounded()[0], "uncertainty": _uncertainty(here)}
+    arguments: dict[str, Any] = {name: {"d_model": d_model, "d_head": d_head}[name] for name in function.parameters}
+    constant = function(**arguments)
+    return arguments | {"digits": constant.rounded()[0], "uncertainty": _uncertainty(constant)}
 
 
-def _words(one: Constant | ConstantFunction) -> dict[str, Any]:
-    return {"id": one.id, "definition": one.definition, "conditions": one.conditions.stated()}
-
-
-def _uncertainty(one: Constant) -> dict[str, Any]:
+def _uncertainty(constant: Constant) -> dict[str, Any]:
     """Uncertainty of a constant as numbers, to two digits."""
     return {
-        "kind": one.error_kind,
-        "absolute": float(f"{one.error:.1e}"),
-        "relative": float(f"{one.relative_error:.1e}"),
+        "kind": constant.error_kind,
+        "absolute": float(f"{constant.error:.1e}"),
+        "relative": float(f"{constant.relative_error:.1e}"),
     }
 
 
 def changed(stored: Mapping[str, Any], made: Mapping[str, Any]) -> list[str]:
-    """Names of constants and functions that two records tell differently, enclosures apart."""
-    names = []
-    for part in ("constants", "functions"):
-        before, after = stored.get(part, {}), made.get(part, {})
-        names += [
-            name
-            for name in sorted({*before, *after})
-            if _without_enclosure(before.get(name)) != _without_enclosure(after.get(name))
-        ]
-    return names
-
-
-def _without_enclosure(entry: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    return None if entry is None else {field: value for field, value in entry.items() if field != "enclosure"}
+    """Names of constants and functions of which two records released something else."""
+    before, after = released(stored), released(made)
+    return [
+        name
+        for part in ("constants", "functions")
+        for name in sorted({*before[part], *after[part]})
+        if before[part].get(name) != after[part].get(name)
+    ]
 
 
 def main() -> None:
@@ -113,7 +104,7 @@ def main() -> None:
     if not options.check:
         path = Path(str(files("rmtbase.constants") / f"{of_set.name}.json"))
         write_bytes((json.dumps(made, indent=1, ensure_ascii=False) + "\n").encode(), path)
-    enclosed = sum("enclosure" in one for one in made["constants"].values())
+    enclosed = sum("enclosure" in entry for entry in made["constants"].values())
     print(f"{of_set.name}, {made['date']}: {len(made['constants'])} numbers, {enclosed} of them enclosed; ", end="")
     print(f"{len(made['functions'])} functions of the shape; {'checked' if options.check else 'written'}")
 

@@ -132,7 +132,6 @@ OF_MATRIX = {
     "linalg.device_singular_values: gram": lambda x: linalg.device_singular_values(x, "device_gram"),
     "linalg.core_singular_values": linalg.core_singular_values,
     "linalg.core_of_triangles": lambda x: linalg.core_of_triangles(linalg.triangle(x), linalg.triangle(MATRIX)),
-    "linalg.product_core": lambda x: linalg.product_core(x, MATRIX),
     "linalg.product_singular_values": lambda x: linalg.product_singular_values(MATRIX, x),
     "linalg.product_singular_values: both": lambda x: linalg.product_singular_values(x, x),
     "linalg.triangle": linalg.triangle,

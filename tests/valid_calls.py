@@ -405,7 +405,11 @@ def _others(folder: Path) -> dict[str, Any]:
         "constants.as_sentence": {"constant": pure},
         "constants.bibtex": {"keys": [pure.references[0]]},
         "constants.chain_constants": {"dims": (6, 4, 6), "sigmas": 0.5, "normalization": "none"},
-        "constants.constant_set": {"record": newest.record, "groups": newest.groups()},
+        "constants.constant_set": {
+            "record": {"set": "v2", "date": "", "groups": {}},
+            "constants": {},
+            "before": newest,
+        },
         "constants.find": {"name": pure.name},
         "linalg.product_singular_values": {"w_q": W[0], "w_k": W[1]},
         "linalg.singular_values": {"stack": W},

@@ -14,7 +14,7 @@ from mpmath import mp
 
 import rmtbase
 from rmtbase import constants, laws
-from rmtbase.constants import Constant, as_latex_sentence, as_sentence, of_one_draw
+from rmtbase.constants import as_latex_sentence, as_sentence, of_one_draw
 from rmtbase.errors import ParameterError
 
 SHAPE = {"d_model": 768, "d_head": 64}
@@ -287,8 +287,3 @@ def test_mpmath_values_beyond_the_double_are_scaled_too():
     with mp.workdps(40):
         scaled = mp.mpf(constants.product_upper_edge(768, 64, sigma=0.1))
         assert abs(scaled * 10**4 / mp.mpf(constants.product_upper_edge(768, 64)) - 1) < mp.mpf(10) ** -38
-
-
-def test_an_edge_is_still_a_constant_of_its_shape():
-    assert isinstance(constants.product_upper_edge(768, 64), Constant)
-    assert constants.product_upper_edge(768, 64, sigma=2) == 16 * constants.product_upper_edge(768, 64)

@@ -32,9 +32,6 @@ def test_a_constant_without_one_of_its_texts_cannot_be_made(field):
         a_constant(**{field: ""})
     with pytest.raises(ParameterError, match=field):
         replace(constants.product_upper_edge, **{field: ""})
-
-
-def test_a_constant_without_references_cannot_be_made():
     with pytest.raises(ParameterError, match="references"):
         a_constant(references=())
 
@@ -198,12 +195,9 @@ def test_a_function_is_called_by_position_or_by_name():
         ((768,), {}, "d_head = None"),
         ((), {}, "d_model = None"),
         ((768, 64, 3), {}, "depends on nothing else"),
-        ((768, 64), {"depth": 3}, "depends on nothing else"),
         ((64, 768), {}, "at most d_model = 64"),
         ((768, 0), {}, "a positive integer"),
-        ((768.0, 64), {}, "a positive integer"),
         ((True, True), {}, "a positive integer"),
-        ((768, float("nan")), {}, "a positive integer"),
     ],
 )
 def test_a_shape_that_is_none_is_refused(shape, named, words):
@@ -218,8 +212,9 @@ def test_a_hard_edge_has_no_tracy_widom_scale_and_a_law_of_its_own():
     law = smallest_eigenvalue(64, 64)
     for name, value in (("smallest_eigenvalue_mean", law.mean()), ("smallest_eigenvalue_std", law.std())):
         assert constants.find(name)(64, 64).value == pytest.approx(value, rel=1e-9)
-        with pytest.raises(ParameterError, match="a rank of at least 4"):
-            constants.find(name)(3, 3)
+        for shape in ((3, 3), (64, 3)):
+            with pytest.raises(ParameterError, match="a rank of at least 4"):
+                constants.find(name)(*shape)
 
 
 @pytest.mark.parametrize("function", constants.functions(), ids=lambda function: function.name)
@@ -231,12 +226,6 @@ def test_every_function_has_a_value_at_common_shapes(function):
         constant = function(**{name: shape[name] for name in function.parameters})
         assert float(constant) == constant.value
         assert constant.uncertainty
-
-
-@pytest.mark.parametrize("name", ["largest_eigenvalue_mean", "smallest_eigenvalue_std"])
-def test_a_single_eigenvalue_of_three_has_no_law(name):
-    with pytest.raises(ParameterError, match="rank of at least 4"):
-        constants.find(name)(64, 3)
 
 
 # The room

@@ -131,32 +131,12 @@ def test_a_draw_has_the_stated_shapes():
     assert sample.norm_squared.shape == (2, 4)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "name"),
-    [
-        ((0, 1, 1), "d_model"),
-        ((8, 9, 1), "d_head"),
-        ((8, 4, 0), "group"),
-        ((8, 4, -2), "group"),
-        ((8, 4, True), "group"),
-        ((8, 4, 2.0), "group"),
-        ((8, 4, None), "group"),
-        ((8, np.nan, 2), "d_head"),
-        (("8", 4, 2), "d_model"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "name"), [((0, 1, 1), "d_model"), ((8, 9, 1), "d_head"), ((8, 4, 0), "group")])
 def test_bad_parameters_are_named(arguments, name):
     for call in (grouped_query_product, lambda *of: simulate_grouped_query(*of, draws=10)):
         with pytest.raises(ParameterError) as caught:
             call(*arguments)
         assert caught.value.name == name
-
-
-@pytest.mark.parametrize(("options", "name"), [({"draws": 1}, "draws"), ({"draws": 9, "seed": -1}, "seed")])
-def test_bad_draws_and_seeds_are_named(options, name):
-    with pytest.raises(ParameterError) as caught:
-        simulate_grouped_query(8, 4, 2, **options)
-    assert caught.value.name == name
 
 
 def test_one_head_has_no_other_to_correlate_with(thin):

@@ -117,19 +117,6 @@ def test_names_tell_everything_apart():
     assert len(set(names)) == len(names)
 
 
-@pytest.mark.parametrize("value", [0, -3, 2.0, True, "8", None, float("nan")])
-@pytest.mark.parametrize("name", ["d_model", "depth"])
-def test_sizes_that_are_not_positive_integers_are_refused(name, value):
-    with pytest.raises(ParameterError, match=rf"{name} = .*: expected (a positive|an) integer"):
-        residual_path(**({"d_model": 8, "depth": 2} | {name: value}))
-
-
-@pytest.mark.parametrize("value", [0.0, -1.0, True, "1", None, float("nan"), float("inf")])
-def test_a_sigma_that_is_no_positive_number_is_refused(value):
-    with pytest.raises(ParameterError, match=r"sigma = .*: expected a (finite positive )?number"):
-        residual_path(8, 2, value)
-
-
 def test_singular_values_beyond_the_doubles_are_refused():
     for depth, sigma, options in (
         (1_000, 1.0, {}),
@@ -142,13 +129,9 @@ def test_singular_values_beyond_the_doubles_are_refused():
     assert residual_path(8, 8, 1e-20, part="order", order=2).rank == 8
 
 
-@pytest.mark.parametrize("value", [-1, 4, 1.0, True, None, "2"])
-def test_an_order_beyond_the_depth_is_refused(value):
-    with pytest.raises(ParameterError, match=r"order = .*: expected an integer (from 0 to 3|or None)"):
-        residual_path(8, 3, part="order", order=value)
-
-
-def test_an_unknown_part_and_an_order_without_its_part_are_refused():
+def test_an_unknown_part_and_an_order_without_its_part_or_beyond_the_depth_are_refused():
+    with pytest.raises(ParameterError, match=r"order = 4: expected an integer from 0 to 3"):
+        residual_path(8, 3, part="order", order=4)
     with pytest.raises(ParameterError, match=r"part = 'all': expected 'path', 'update' or 'order'"):
         residual_path(8, 3, part="all")
     with pytest.raises(ParameterError, match=r"order = 2: expected none, or part = 'order'"):

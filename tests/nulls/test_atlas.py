@@ -45,11 +45,6 @@ def test_a_file_comes_back_as_it_was_written(atlas, path):
     xr.testing.assert_identical(open_atlas_file(path), atlas)
 
 
-def test_it_opens_with_plain_xarray(atlas, path):
-    with xr.open_dataset(path) as plain:
-        np.testing.assert_array_equal(plain["mean"], atlas["mean"])
-
-
 def test_a_case_is_read_alone(atlas, path):
     case = open_atlas_case(path, 24, 6)
     assert case is not None

@@ -254,10 +254,3 @@ def test_a_matrix_that_cannot_be_fitted_is_named(fit, bad):
     with warnings.catch_warnings(), pytest.raises(ParameterError, match=f"^matrix = .*{message}"):
         warnings.simplefilter("error")
         fit(matrix)
-
-
-@every_fit
-@pytest.mark.parametrize("location", [math.nan, math.inf, True, "0"])
-def test_a_bad_location_is_named(fit, location):
-    with pytest.raises(ParameterError, match=r"^location = .*: expected a (finite )?number"):
-        fit(NORMAL, location)

@@ -46,34 +46,11 @@ def test_ties_count_on_both_sides():
     np.testing.assert_allclose(monte_carlo_p_value(1.0, [1.0] * 50), 1.0)
 
 
-def test_order_of_the_null_sample_does_not_matter():
-    null = np.random.default_rng(2).standard_normal(50)
-    observed = np.linspace(-3, 3, 13)
-    np.testing.assert_array_equal(
-        monte_carlo_p_value(observed, null), monte_carlo_p_value(observed, np.sort(null)[::-1])
-    )
-
-
-def test_infinities_are_as_extreme_as_can_be_and_nan_stays():
-    p = monte_carlo_p_value([np.inf, -np.inf, np.nan, 0.0], np.arange(-9.0, 10.0))
+def test_infinities_are_as_extreme_as_can_be_tie_with_their_equals_and_nan_stays():
+    p = monte_carlo_p_value([np.inf, -np.inf, np.nan, 0.0], np.random.default_rng(2).permutation(np.arange(-9.0, 10.0)))
     np.testing.assert_allclose(p, [0.1, 0.1, np.nan, 1.0])
-
-
-def test_an_infinite_observation_ties_with_infinite_null_draws():
     assert monte_carlo_p_value(np.inf, [0.0, 1.0, np.inf, np.inf, 2.0]) == 1.0
-
-
-def test_shape_is_that_of_the_observed_values():
-    assert monte_carlo_p_value(0.5, [1.0, 2.0]).shape == ()
     assert monte_carlo_p_value(np.zeros((2, 0, 3)), [1.0]).shape == (2, 0, 3)
-    assert monte_carlo_p_value(np.zeros((2, 3)), [1.0]).shape == (2, 3)
-
-
-def test_p_is_never_zero_and_never_above_one():
-    null = np.random.default_rng(3).standard_normal(99)
-    p = monte_carlo_p_value(np.linspace(-50, 50, 1001), null)
-    assert p.min() == 2 / 100
-    assert p.max() == 1.0
 
 
 @pytest.mark.parametrize("null", [[], [1.0, np.nan], [[1.0, 2.0]], 3.0], ids=["empty", "nan", "2-d", "0-d"])
@@ -105,13 +82,9 @@ def test_one_test_and_many_that_agree_give_themselves_back(p):
         assert cauchy_combination(np.full(count, p)) == pytest.approx(expected, rel=1e-6)
 
 
-def test_a_tiny_p_value_among_n_counts_n_times():
+def test_a_tiny_p_value_among_n_counts_n_times_and_no_certain_test_hides_it():
     for tiny in (1e-12, 1e-16, 1e-100, 1e-290):
-        p = [tiny, 0.2, 0.5, 0.9]
-        assert cauchy_combination(p) == pytest.approx(4 * tiny, rel=1e-6)
-
-
-def test_one_certain_test_does_not_hide_a_small_p_value():
+        assert cauchy_combination([tiny, 0.2, 0.5, 0.9]) == pytest.approx(4 * tiny, rel=1e-6)
     assert cauchy_combination([1e-20, 1.0]) == pytest.approx(2e-20, rel=1e-3)
 
 
@@ -179,15 +152,10 @@ def test_nan_marks_a_test_that_was_not_made(adjusted):
 
 
 @ADJUSTMENTS
-def test_no_tests_give_no_q_values(adjusted):
+def test_no_test_has_no_q_value_and_one_is_its_own_correction(adjusted):
     assert np.isnan(adjusted([np.nan, np.nan])).all()
     assert adjusted(np.empty((0, 3))).shape == (0, 3)
-
-
-@ADJUSTMENTS
-def test_one_test_is_its_own_correction(adjusted):
-    assert adjusted(0.03) == 0.03
-    np.testing.assert_array_equal(adjusted([0.03]), [0.03])
+    assert adjusted(0.03) == adjusted([0.03])[0] == 0.03
 
 
 def test_any_flag_among_uniform_p_values_has_the_level_itself():

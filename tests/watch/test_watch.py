@@ -350,14 +350,15 @@ def test_looks_beyond_the_budget_are_left_out(tmp_path, monkeypatch):
         Watcher(tmp_path / "other.nc", budget=0.0)
 
 
-def test_alarm_that_can_name_no_lone_head_any_more_says_so(tmp_path):
-    watcher = Watcher(tmp_path / "run.nc", **STATE)
+@pytest.mark.parametrize("planned_looks", [None, 1])
+def test_alarm_that_can_name_no_lone_head_any_more_says_so(tmp_path, planned_looks):
+    watcher = Watcher(tmp_path / "run.nc", planned_looks=planned_looks, **STATE)
     planned, many = Spending.for_heads(32, 1 / 51201, planned=100), Spending.for_heads(512, 1 / 201)
     assert planned.looks_to_name() == 5
     assert planned.looks_to_name(departed=32) == 1
     assert many.looks_to_name(seen=99) is None and many.largest_p_value_named(seen=99) is None
     watcher.level = 1e-6
-    with pytest.warns(WatchWarning, match="at no look can the alarm name a lone head of 4"):
+    with pytest.warns(WatchWarning, match="at no look can the alarm name a lone head of 4 that differs"):
         watcher.look(state_dict(0), 0)
     watcher.look(state_dict(0), 1)  # once
 
@@ -389,14 +390,6 @@ def test_the_trainer_s_last_look_is_not_warned_of_a_next_one(tmp_path):
         callback.on_train_end(None, state, None, state_dict(0))
     assert callback.watcher.planned_looks == 3 and callback.watcher.steps == [0, 4]
     assert np.isnan(logged[-1]["rmtbase/alarm_detectable_p_value"]) and logged[-1]["rmtbase/alarm"] == 0.0
-
-
-def test_a_plan_under_which_no_look_can_name_a_lone_head_is_told_at_the_first(tmp_path):
-    watcher = Watcher(tmp_path / "run.nc", planned_looks=1, level=1e-6, **STATE)
-    with pytest.warns(
-        WatchWarning, match="at no look can the alarm name a lone head of 4 that differs from random heads"
-    ):
-        watcher.look(state_dict(0), 0)
 
 
 def runs_of_looks(moved, heads, runs=4000, looks=50, draws=51_200):

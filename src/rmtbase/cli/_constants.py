@@ -196,10 +196,10 @@ def _latex(entry: Constant | ConstantFunction, digits: int) -> str:
 
 
 def _value(entry: Constant | ConstantFunction, digits: int, shape: dict[str, int] | None = None) -> str:
-    from rmtbase.constants import Constant, shown_digits
+    from rmtbase.constants import Constant
 
     if isinstance(entry, Constant):
-        return shown_digits(entry, digits)
+        return entry.shown(digits)
     given = shape is not None and all(name in shape for name in entry.parameters)
     return "none at this shape" if given else f"of {', '.join(entry.parameters)}"
 

@@ -35,7 +35,6 @@ from rmtbase.constants._export import (
     as_latex_sentence,
     as_sentence,
     of_one_draw,
-    shown_digits,
     shown_enclosure,
 )
 from rmtbase.constants._record import encloses

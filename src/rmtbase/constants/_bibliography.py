@@ -54,8 +54,8 @@ class Reference:
     def apa(self) -> str:
         """Reference as one line in the style of the American Psychological Association."""
         fields = {name: _plain(value) for name, value in self.fields.items()}
-        authors = [_initials(one) for one in self.fields["author"].split(" and ")]
-        said = ", ".join(authors[:-1]) + ", & " * (len(authors) > 1) + authors[-1]
+        authors = [_initials(author) for author in self.fields["author"].split(" and ")]
+        names = ", ".join(authors[:-1]) + ", & " * (len(authors) > 1) + authors[-1]
         issue = f"({fields['number']})" if "number" in fields else ""
         places = {
             "article": "{journal}, {volume}" + issue + ", {pages}.",
@@ -65,8 +65,8 @@ class Reference:
         }
         # Only software has a note, which gives its version.
         title = f"{fields['title']} ({fields['note']}) [Computer software]" if "note" in fields else fields["title"]
-        said += "" if said.endswith(".") else "."
-        parts = (said, f"({fields.get('year', 'n.d.')}).", f"{title}.", places[self.kind].format(**fields), self.link)
+        names += "" if names.endswith(".") else "."
+        parts = (names, f"({fields.get('year', 'n.d.')}).", f"{title}.", places[self.kind].format(**fields), self.link)
         return " ".join(part for part in parts if part)
 
 
@@ -80,8 +80,8 @@ def _plain(tex: str) -> str:
 
 def _initials(author: str) -> str:
     """Shorten "Family, Given Name" to "Family, G. N."; names in braces, which are not persons, are kept."""
-    family, _, given = author.partition(", ")
-    initials = " ".join("-".join(f"{part[0]}." for part in name.split("-")) for name in _plain(given).split())
+    family, _, forenames = author.partition(", ")
+    initials = " ".join("-".join(f"{part[0]}." for part in name.split("-")) for name in _plain(forenames).split())
     return ", ".join(part for part in (_plain(family), initials) if part)
 
 
@@ -89,13 +89,12 @@ def _initials(author: str) -> str:
 def bibliography() -> dict[str, Reference]:
     """Return the entries of ``references.bib`` by key, in the order of the file."""
     text = files("rmtbase.constants").joinpath("references.bib").read_text(encoding="utf-8")
-    entries = {entry[2]: entry for entry in _ENTRY.finditer(text)}
-    return {key: _reference(key, one[1], dict(_FIELD.findall(one[3]))) for key, one in entries.items()}
-
-
-def _reference(key: str, kind: str, fields: dict[str, str]) -> Reference:
-    printed = {"note": f"arXiv:{fields['eprint']}", "options": "eprint=false"} if "eprint" in fields else {}
-    return Reference(key, kind, fields, bibtex_entry(key, kind, fields | printed))
+    references = {}
+    for kind, key, lines in _ENTRY.findall(text):
+        fields = dict(_FIELD.findall(lines))
+        printed = {"note": f"arXiv:{fields['eprint']}", "options": "eprint=false"} if "eprint" in fields else {}
+        references[key] = Reference(key, kind, fields, bibtex_entry(key, kind, fields | printed))
+    return references
 
 
 def bibtex_entry(key: str, kind: str, fields: Mapping[str, str]) -> str:
@@ -110,8 +109,8 @@ def bibtex(keys: Iterable[str]) -> str:
     Raises:
         ParameterError: the bibliography does not have a key.
     """
-    known, wanted = bibliography(), list(keys)
-    for key in wanted:
-        if key not in known:
+    references, cited = bibliography(), list(keys)
+    for key in cited:
+        if key not in references:
             raise ParameterError("keys", key, "a key of references.bib")
-    return "\n\n".join(reference.bibtex for key, reference in known.items() if key in wanted)
+    return "\n\n".join(reference.bibtex for key, reference in references.items() if key in cited)

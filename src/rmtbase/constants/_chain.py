@@ -11,29 +11,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Any, NamedTuple
 
-import numpy as np
 from mpmath import mp
 
 from rmtbase.constants._conditions import Conditions
 from rmtbase.constants._constant import Constant
 from rmtbase.constants._digits import Number
-from rmtbase.constants._product import EDGE_DIGITS, FLUCTUATIONS, LAW, LIMIT
 from rmtbase.constants._typeset import shown_number
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import DEFAULT_NORMALIZATION, require_dims, require_normalization, require_sigmas
 
 _BISECTIONS = 60
+_EDGE_DIGITS = 12
+_LAW = ("burda_2010_rectangular", "dupic_perez_castillo_2014")
+_FLUCTUATIONS = ("johnstone_2001", "ma_2012", "tracy_widom_1996")
 _DEFINITION = (
     r"F(\psi) = C\,\prod_l (1 + c_l\psi)/\psi, \quad F'(\psi_\pm) = 0, \quad c_l = r/n_l, \quad r = \min_l n_l"
 )
+_LIMIT = "exact for the limiting law"
+_OF_ONE_DRAW = f"{_LIMIT}; one draw's fluctuates about it by the Tracy-Widom scale"
 
 
-class _Chain(NamedTuple):
-    """Chain with the exact values of its decimals: 0.02 is 1/50."""
+@dataclass(frozen=True)
+class Chain:
+    """Chain with the exact values of its decimals: 0.02 is 1/50. ``side`` is +1 at the upper edge, -1 at the lower."""
 
     dims: tuple[int, ...]
     sigmas: tuple[Fraction, ...]
@@ -49,6 +53,8 @@ class _Chain(NamedTuple):
 
     def critical_point(self, side: int) -> Number:
         """ψ_±, the only root of an increasing function: between the last two poles, or above zero."""
+        if len(self.dims) == 3 and self.dims[0] == self.dims[2] >= self.dims[1]:
+            return (-1 + side * mp.sqrt(1 + mp.mpf(8 * self.dims[0]) / self.rank)) / 4
         ratios = [mp.mpf(self.rank) / n for n in self.dims]
 
         def balance(psi: Number) -> Number:
@@ -73,9 +79,31 @@ class _Chain(NamedTuple):
 
     def edge_scale(self, side: int) -> Number:
         """δ_± = (λ_± √(|F''(ψ_±)|/2) / r)^(2/3)."""
+        if side < 0 and self.has_hard_edge:
+            expected = f"less than d_model = {self.dims[0]}: there the lower edge is hard, not Tracy-Widom's"
+            raise ParameterError("d_head", self.rank, expected)
         psi, edge = self.critical_point(side), self.edge(side)
         curvature = edge * (psi**-2 - mp.fsum((self.rank / (n + self.rank * psi)) ** 2 for n in self.dims))
         return (edge * mp.sqrt(abs(curvature) / 2) / self.rank) ** (mp.mpf(2) / 3)
+
+    def extreme_eigenvalue(self, side: int):
+        """Law of the largest or the smallest eigenvalue; a :class:`ParameterError` for too few eigenvalues."""
+        from rmtbase.laws import largest_eigenvalue, smallest_eigenvalue
+
+        return (largest_eigenvalue if side > 0 else smallest_eigenvalue)(
+            dims=self.dims, sigmas=tuple(map(float, self.sigmas)), normalization=self.normalization
+        )
+
+    def neglected(self, side: int) -> float:
+        """Terms that this law neglects, in its standard deviations; a soft lower edge turns hard in a small gap."""
+        smallest, second, *_ = sorted(self.dims)
+        gap = second - smallest
+        return 1 / (smallest if side > 0 or gap < 16 else min(smallest, gap))
+
+    def mean_error(self, side: int) -> float:
+        """Relative error of the mean of this law."""
+        law = self.extreme_eigenvalue(side)
+        return law.std() / law.mean() * self.neglected(side)
 
 
 def chain_constants(
@@ -85,89 +113,93 @@ def chain_constants(
 
     They belong to no released set. A scale or a mean that does not exist for the chain is left out.
     """
+    import numpy as np  # not above: constants are looked up without it
+
     sizes = require_dims(dims)
     count = len(sizes) - 1
-    given = None if sigmas is None else [sigmas] * count if np.ndim(sigmas) == 0 else list(sigmas)
+    listed = None if sigmas is None else [sigmas] * count if np.ndim(sigmas) == 0 else list(sigmas)  # type: ignore[arg-type]
     if count == 1 and normalization == "sqrt_d":
         raise ParameterError("normalization", normalization, "none for one matrix")
     divisor = "none" if count == 1 else require_normalization(normalization or DEFAULT_NORMALIZATION)
-    exact = tuple(Fraction(repr(sigma)) for sigma in require_sigmas(given, count))
-    chain = _Chain(sizes, exact, divisor)
-    found = [constant for side in (+1, -1) for constant in _of_side(chain, side)]
-    return {constant.name: constant for constant in found}
+    exact = tuple(Fraction(repr(sigma)) for sigma in require_sigmas(listed, count))
+    chain = Chain(sizes, exact, divisor)
+    return {constant.name: constant for side in (+1, -1) for constant in _constants_of_side(chain, side)}
 
 
-def _of_side(chain: _Chain, side: int) -> list[Constant]:
-    sides = {+1: ("upper", "largest", "+", r"\max"), -1: ("lower", "smallest", "-", r"\min")}
-    which, extreme, sign, index = sides[side]
-    eigenvalue, convention = rf"\lambda_{sign}", f"λ: eigenvalues of WᵀW, the {chain.rank} that are not zero"
-    limit = partial(_constant, chain, convention, "limit of large matrices at these ratios", references=LAW)
-    made = [
+def _constants_of_side(chain: Chain, side: int) -> list[Constant]:
+    name, extreme, sign, index = ("upper", "largest", "+", r"\max") if side > 0 else ("lower", "smallest", "-", r"\min")
+    eigenvalue = rf"\lambda_{sign}"
+    arguments = {
+        "dims": chain.dims,
+        "sigmas": tuple(map(float, chain.sigmas)),
+        "normalization": None if len(chain.sigmas) == 1 else chain.normalization,
+    }
+    limit = partial(
+        Constant,
+        arguments=arguments,
+        conditions=_conditions(chain, "limit of large matrices at these ratios"),
+        method="root of F' at the working precision",
+    )
+    constants = [
         limit(
-            f"chain_{which}_edge",
-            eigenvalue,
-            f"{which} edge of the squared singular values of W",
+            name=f"chain_{name}_edge",
+            symbol=eigenvalue,
+            description=f"{name} edge of the squared singular values of W",
             compute=lambda: chain.edge(side),
             definition=rf"F(\psi_{sign}), \quad {_DEFINITION}",
-            uncertainty=f"{LIMIT}; one draw's fluctuates about it by the Tracy-Widom scale",
+            uncertainty=_OF_ONE_DRAW,
+            references=_LAW,
         ),
         limit(
-            f"chain_{which}_singular_edge",
-            f"s_{sign}",
-            f"{which} edge of the singular values of W",
+            name=f"chain_{name}_singular_edge",
+            symbol=f"s_{sign}",
+            description=f"{name} edge of the singular values of W",
             compute=lambda: mp.sqrt(chain.edge(side)),
             definition=rf"\sqrt{{{eigenvalue}}}",
-            uncertainty=f"{LIMIT}; one draw's fluctuates about it by the Tracy-Widom scale",
+            uncertainty=_OF_ONE_DRAW,
+            references=_LAW,
         ),
     ]
     if side > 0 or not chain.has_hard_edge:
-        made.append(
-            limit(
-                f"chain_{which}_edge_scale",
-                rf"\delta_{sign}",
-                f"scale of the Tracy-Widom fluctuations at the {which} edge of W",
-                compute=lambda: chain.edge_scale(side),
-                definition=rf"\Bigl(\frac{{{eigenvalue}}}{{r}} \sqrt{{|F''(\psi_{sign})|/2}}\Bigr)^{{2/3}}",
-                uncertainty=LIMIT,
-                references=("el_karoui_2007", *LAW),
-            )
+        scale = limit(
+            name=f"chain_{name}_edge_scale",
+            symbol=rf"\delta_{sign}",
+            description=f"scale of the Tracy-Widom fluctuations at the {name} edge of W",
+            compute=lambda: chain.edge_scale(side),
+            definition=rf"\Bigl(\frac{{{eigenvalue}}}{{r}} \sqrt{{|F''(\psi_{sign})|/2}}\Bigr)^{{2/3}}",
+            uncertainty=_LIMIT,
+            references=("el_karoui_2007", *_LAW),
         )
-    from rmtbase.laws import largest_eigenvalue, smallest_eigenvalue
-
+        constants.append(scale)
     try:
-        law = (largest_eigenvalue if side > 0 else smallest_eigenvalue)(
-            dims=chain.dims, sigmas=tuple(map(float, chain.sigmas)), normalization=chain.normalization
-        )
+        law = chain.extreme_eigenvalue(side)
     except ParameterError:  # too few eigenvalues for a law of the largest or the smallest
-        return made
-    ordered = sorted(chain.dims)
-    gap = ordered[1] - ordered[0]
-    neglected = 1 / (chain.rank if side > 0 or gap < 16 else min(chain.rank, gap))
+        return constants
+    neglected, mean, std = chain.neglected(side), law.mean(), law.std()
     drawn = partial(
-        _constant,
-        chain,
-        convention,
-        "this size, to second order at the edge",
+        Constant,
+        arguments=arguments,
+        conditions=_conditions(chain, "this size, to second order at the edge"),
         uncertainty=f"asymptotic: neglects {neglected:.2g} of the standard deviation",
+        error_kind="asymptotic",
         method=f"rmtbase.laws.{extreme}_eigenvalue, to second order at the edge",
-        most_digits=EDGE_DIGITS,
-        references=FLUCTUATIONS,
+        most_digits=_EDGE_DIGITS,
+        references=_FLUCTUATIONS,
     )
-    mean, std = law.mean(), law.std()
     return [
-        *made,
+        *constants,
         drawn(
-            f"chain_{extreme}_eigenvalue_mean",
-            rf"\mathrm{{E}}\,\lambda_{{{index}}}",
-            f"mean of the {extreme} squared singular value of W",
+            name=f"chain_{extreme}_eigenvalue_mean",
+            symbol=rf"\mathrm{{E}}\,\lambda_{{{index}}}",
+            description=f"mean of the {extreme} squared singular value of W",
             compute=lambda: mp.mpf(mean),
             definition=rf"{eigenvalue} {sign} \delta_{sign}\, \mu_{{\mathrm{{TW}}_1}} + \ldots",
             relative_error=neglected * std / mean,
         ),
         drawn(
-            f"chain_{extreme}_eigenvalue_std",
-            rf"\sigma_{{\lambda_{{{index}}}}}",
-            f"standard deviation of the {extreme} squared singular value of W",
+            name=f"chain_{extreme}_eigenvalue_std",
+            symbol=rf"\sigma_{{\lambda_{{{index}}}}}",
+            description=f"standard deviation of the {extreme} squared singular value of W",
             compute=lambda: mp.mpf(std),
             definition=rf"\delta_{sign}\, \sigma_{{\mathrm{{TW}}_1}} + \ldots",
             relative_error=neglected,
@@ -175,36 +207,13 @@ def _of_side(chain: _Chain, side: int) -> list[Constant]:
     ]
 
 
-def _constant(
-    chain: _Chain,
-    convention: str,
-    holds: str,
-    name: str,
-    symbol: str,
-    description: str,
-    method: str = "root of F' at the working precision",
-    **stated: Any,
-) -> Constant:
-    noun = "matrix" if len(chain.sigmas) == 1 else "matrices"
+def _conditions(chain: Chain, holds: str) -> Conditions:
     sigmas = [shown_number(repr(float(sigma)).removesuffix(".0")) for sigma in chain.sigmas]
-    conditions = Conditions(
-        matrix=f"W, {'a' if len(sigmas) == 1 else f'the product of {len(sigmas)}'} Gaussian {noun}",
+    return Conditions(
+        matrix="W, a Gaussian matrix" if len(sigmas) == 1 else f"W, the product of {len(sigmas)} Gaussian matrices",
         normalization=f"divided by √{chain.dims[0]}" if chain.normalization == "sqrt_d" else "not normalized",
         sigma=f"σ = {sigmas[0] if len(set(sigmas)) == 1 else ', '.join(sigmas)}",
         shape=f"dimensions {' × '.join(map(str, chain.dims))}",
-        convention=convention,
+        convention=f"λ: eigenvalues of WᵀW, the {chain.rank} that are not zero",
         holds=holds,
-    )
-    arguments = {
-        "dims": chain.dims, "sigmas": tuple(map(float, chain.sigmas)),
-        "normalization": None if len(sigmas) == 1 else chain.normalization,
-    }  # fmt: skip
-    return Constant(
-        name=name,
-        symbol=symbol,
-        description=description,
-        conditions=conditions,
-        method=method,
-        arguments=arguments,
-        **stated,
     )

@@ -55,12 +55,12 @@ class Scale:
         """Make the scale from ``sigma`` for both, or from ``sigma_q`` and ``sigma_k``; None stands for 1."""
         if sigma is not None and not (sigma_q is None and sigma_k is None):
             raise ParameterError("sigma", sigma, "either sigma, for both W_Q and W_K, or sigma_q and sigma_k")
-        both = sigma if sigma is not None else 1
-        q, k = (
-            Fraction(repr(require_positive_number(name if sigma is None else "sigma", both if one is None else one)))
-            for name, one in (("sigma_q", sigma_q), ("sigma_k", sigma_k))
-        )
-        return cls(q, k, require_normalization(normalization))
+        stated = {"sigma_q": sigma_q, "sigma_k": sigma_k} if sigma is None else {"sigma": sigma}
+        exact = [
+            Fraction(repr(require_positive_number(name, 1 if value is None else value)))
+            for name, value in stated.items()
+        ]
+        return cls(exact[0], exact[-1], require_normalization(normalization))
 
     def square(self, d_model: int | None) -> Number:
         """g²; ``d_model`` matters only for the raw product."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from decimal import Context, Decimal
 from difflib import get_close_matches
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
 from mpmath import mp
 
@@ -31,24 +31,13 @@ _SHAPE = ("d_model", "d_head")
 _KEYWORDS = (*_SHAPE, "sigma", "sigma_q", "sigma_k", "normalization")
 _NEVER_WITHOUT = ("name", "symbol", "description", "definition", "conditions", "method", "uncertainty", "references")
 
-GAIN, RAW_GAIN = r"g = \sigma_Q \sigma_K", r"g = \sigma_Q \sigma_K \sqrt{d}"
-"""g in the definitions for W_QK divided by √d_model, and for the raw product."""
-
-NUMERICAL: dict[str, Any] = {
-    "uncertainty": "numerical: relative error below 1e-100",
-    "relative_error": 1e-100,
-    "most_digits": PUBLISHED_DIGITS,
-}
-"""Fields of a constant that has no closed form."""
-
-
 KINDS_OF_ERROR = {
     "exact": "a closed form gives any digits",
     "numerical": "a bound on what was computed",
     "asymptotic": "the size of what an expansion neglects, not a bound",
     "statistical": "one standard error of an estimate",
 }
-"""Meaning of :attr:`Constant.error`, by the first word of ``uncertainty``."""
+"""Meaning of :attr:`Constant.error`, by :attr:`Constant.error_kind`."""
 OEIS = {
     "rmtbase:constants.v1/zeta_prime_minus_one": "A084448",
     "rmtbase:constants.v1/square_product_upper_singular_edge": "A104956",
@@ -63,15 +52,19 @@ them with those of rmtbase."""
 
 @dataclass(frozen=True)
 class Release:
-    """Set in which a constant was released.
-
-    Attributes:
-        name: name of the set, such as v1.
-        date: date of its release, or "" while it is being prepared.
-    """
+    """Name of a set, such as v1, and the date of its release, or "" while it is being prepared."""
 
     name: str
     date: str
+
+
+class OneDraw(NamedTuple):
+    """Quantity of one draw, of which a constant is the limit, and the functions that are its mean and deviation."""
+
+    quantity: str
+    symbol: str
+    mean: str
+    std: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,10 +80,13 @@ class _Entry:
     references: tuple[str, ...]
     compute: Callable[..., Number]
     uncertainty: str | Callable[..., str] = "exact"
+    error_kind: str = "exact"
     relative_error: float | Callable[..., float] = 0.0
     parents: tuple[str, ...] = ()
     most_digits: int = 1000
-    one_draw: tuple[str, str] | None = None
+    one_draw: OneDraw | None = None
+    function: str = ""
+    apposition: bool = False
     released: Release | None = None
 
     def __post_init__(self) -> None:
@@ -144,10 +140,13 @@ class Constant(NamedReal, _Entry):
         references: keys of ``references.bib``; the first is the one to cite.
         compute: function that returns the value at mpmath's working precision.
         uncertainty: ``"exact"`` if a closed form gives any number of digits; otherwise the possible error, in words.
+        error_kind: kind of the error, a key of ``KINDS_OF_ERROR``.
         relative_error: the same as a number; 0 if exact.
         parents: names of the constants from which this one is computed.
         most_digits: largest number of digits available.
-        one_draw: names of the functions with mean and standard deviation in one draw of what this is the limit of.
+        one_draw: the quantity of one draw of which this is the limit.
+        function: dotted name of the function that computes it; "" for none.
+        apposition: true if the description contains an apposition, after which a comma follows.
         released: the set in which it was released.
         published: its digits in the record of that set, or "" if they are computed at each call.
         enclosure: lower and upper bound in decimal, proved in ball arithmetic; None if there are none.
@@ -184,11 +183,6 @@ class Constant(NamedReal, _Entry):
         return agreed_digits(self.compute, count)
 
     @property
-    def error_kind(self) -> str:
-        """Kind of the error, a key of ``KINDS_OF_ERROR``."""
-        return self.uncertainty.replace(":", " ").split()[0]
-
-    @property
     def error(self) -> float:
         """Error in the unit of the value, from its :attr:`relative_error`; 0 if it is exact."""
         return abs(self.value) * self.relative_error if self.relative_error else 0.0
@@ -219,23 +213,24 @@ class Constant(NamedReal, _Entry):
             return self.significant_digits(min(digits, self.known_digits)), ""
         return self.digits(self.known_digits), significant(self._shown_error(), 1)
 
+    def shown(self, digits: int) -> str:
+        """Return the value to ``digits`` digits but none beyond its error, with ± the error if it ends the digits."""
+        return " ± ".join(filter(None, self.rounded(digits)))
+
     def _shown_error(self) -> Decimal:
         """Return the error to one digit, even if it is too small for a double."""
         value = abs(Decimal(self.significant_digits(_DOUBLE)))
         return Context(prec=1).multiply(value, Decimal(self.relative_error))
 
     def __repr__(self) -> str:
-        value, error = self.rounded(_IN_REPR)
-        off = f" ± {error}" if error else ""
-        under = self.conditions
-        conditions = (one for one in (under.normalization, under.sigma, under.shape) if one)
-        return f"<{self.name} = {value}{off}, {self.uncertainty.partition(';')[0]}; {', '.join(conditions) or under}>"
+        stated = self.conditions
+        conditions = [phrase for phrase in (stated.normalization, stated.sigma, stated.shape) if phrase]
+        return f"<{self.name} = {self.shown(_IN_REPR)}, {self.uncertainty}; {', '.join(conditions) or stated}>"
 
     def _repr_html_(self) -> str:
         """Return a small HTML table, for notebooks."""
-        value, error = self.rounded(_IN_REPR)
         rows = {
-            "value": f"{value} ± {error}" if error else value,
+            "value": self.shown(_IN_REPR),
             "known": self.uncertainty,
             **self.conditions.stated(),
             "definition": f"${self.symbol} = {self.definition}$",
@@ -270,17 +265,19 @@ class ConstantFunction(_Entry):
     It is computed at σ_Q = σ_K = 1 for W_QK divided by √d_model, and then rescaled as requested.
 
     Attributes:
-        name, symbol, description, definition, conditions, method, references, parents, most_digits, one_draw: as for
-            :class:`Constant`, at σ = 1 and divided by √d_model.
+        name, symbol, description, definition, conditions, method, references, error_kind, parents, most_digits,
+            one_draw, function, apposition: as for :class:`Constant`, at σ = 1 and divided by √d_model.
         compute: the parameters ↦ the value at mpmath's working precision.
         uncertainty: ``"exact"``, or a description of what is neglected, or a function of the parameters that gives it.
         relative_error: a number, or a function of the parameters that returns it.
         parameters: names of the dimensions on which it depends, among ``d_model`` and ``d_head``.
         rescaled: (the value, g², d_head) ↦ the value for g W_QK.
+        defines_gain: true if the definition ends with g = σ_Q σ_K, which is multiplied by √d for the raw product.
     """
 
     parameters: tuple[str, ...] = ("d_model", "d_head")
     rescaled: Callable[[Number, Number, int], Number] = unscaled
+    defines_gain: bool = False
 
     def __call__(
         self,
@@ -308,30 +305,25 @@ class ConstantFunction(_Entry):
         """
         scale = Scale.checked(sigma, sigma_q, sigma_k, normalization)
         scaled = self.rescaled is not unscaled
-        takes = self.takes(normalization)
-        given = self._checked(takes, shape, named)
-        own = tuple(given[name] for name in self.parameters)
-        self.compute(*own)  # refuses parameters outside its domain now, not when digits are computed
+        dims = self._checked(self.takes(normalization), shape, named)
+        parameters = tuple(dims[name] for name in self.parameters)
+        self.compute(*parameters)  # refuses parameters outside its domain now, not when digits are computed
 
         def compute() -> Number:
-            at_one = self.compute(*own)
-            return self.rescaled(at_one, scale.square(given.get("d_model")), given["d_head"]) if scaled else at_one
+            value = self.compute(*parameters)
+            return self.rescaled(value, scale.square(dims.get("d_model")), dims["d_head"]) if scaled else value
 
-        stated = {field.name: getattr(self, field.name) for field in fields(_Entry)}
+        stated: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(_Entry)}
         for name in ("uncertainty", "relative_error"):
             if callable(stated[name]):
-                stated[name] = stated[name](*own)
-        shape_phrase = ", ".join(f"{name} = {value}" for name, value in given.items())
-        phrases = scale.phrases() if scaled else {}
-        conditions = replace(self.conditions, shape=shape_phrase, **phrases)
-        definition = self.definition
-        if normalization == "none":
-            definition = definition.replace(GAIN, RAW_GAIN)
+                stated[name] = stated[name](*parameters)
+        shape_phrase = ", ".join(f"{name} = {value}" for name, value in dims.items())
+        stated["conditions"] = replace(self.conditions, shape=shape_phrase, **scale.phrases() if scaled else {})
+        if normalization == "none" and self.defines_gain:
+            stated["definition"] += r" \sqrt{d}"
         sigmas = {"sigma": sigma, "sigma_q": sigma_q, "sigma_k": sigma_k}
-        return Constant(
-            **stated | {"compute": compute, "conditions": conditions, "definition": definition},
-            arguments=given | sigmas | {"normalization": normalization},
-        )
+        stated["compute"] = compute
+        return Constant(**stated, arguments=dims | sigmas | {"normalization": normalization})
 
     def takes(self, normalization: str = "sqrt_d") -> tuple[str, ...]:
         """Return the required dimensions: :attr:`parameters`, and d_model for the scale of the raw product."""
@@ -346,39 +338,21 @@ class ConstantFunction(_Entry):
         return f"<{self.name}({', '.join(self.parameters)}, *, sigma, normalization): {self.description}>"
 
     def _checked(self, takes: tuple[str, ...], shape: tuple[int, ...], named: dict[str, int]) -> dict[str, int]:
-        given, said = dict(zip(takes, shape, strict=False)), " and ".join(takes)
+        dims, names = dict(zip(takes, shape, strict=False)), " and ".join(takes)
         for name, value in named.items():
-            if name in given:
+            if name in dims:
                 raise TypeError(f"{self.name}: {name} is given twice, by position and by name")
             if name not in _SHAPE:
                 near = get_close_matches(name, _KEYWORDS, 1)
                 hint = f"; did you mean {near[0]}?" if near else ""
-                raise ParameterError(name, value, f"only {said}: {self.name} depends on nothing else{hint}")
-        given |= named
+                raise ParameterError(name, value, f"only {names}: {self.name} depends on nothing else{hint}")
+        dims |= named
         for name in takes:
-            if name not in given:
-                raise ParameterError(name, None, f"a positive integer: {self.name} is a function of {said}")
-        if len(given) > len(takes) or len(shape) > len(takes):
-            raise ParameterError("parameters", tuple(given), f"only {said}: {self.name} depends on nothing else")
+            if name not in dims:
+                raise ParameterError(name, None, f"a positive integer: {self.name} is a function of {names}")
+        if len(dims) > len(takes) or len(shape) > len(takes):
+            raise ParameterError("parameters", tuple(dims), f"only {names}: {self.name} depends on nothing else")
         if set(takes) == {"d_model", "d_head"}:
-            d_model, d_head = require_head_shape(given["d_model"], given["d_head"])
+            d_model, d_head = require_head_shape(dims["d_model"], dims["d_head"])
             return {"d_model": d_model, "d_head": d_head}
-        return {name: require_positive_integer(name, given[name]) for name in takes}
-
-
-def constant(
-    *,
-    name: str,
-    compute: Callable[..., Number],
-    parents: tuple[Constant, ...] = (),
-    method: str = "closed form",
-    **stated: Any,
-) -> Constant:
-    """Make a :class:`Constant` that is computed from others; its digits come from the record of its set."""
-    return Constant(
-        name=name,
-        compute=lambda: compute(*(parent.compute() for parent in parents)),
-        parents=tuple(parent.name for parent in parents),
-        method=method,
-        **stated,
-    )
+        return {name: require_positive_integer(name, dims[name]) for name in takes}

@@ -41,7 +41,7 @@ def agreed_digits(compute: Computation, digits: int) -> str:
     """
     low = high = ""
     for guard in _GUARDS:
-        low, high = (_rounded(compute, digits, guard + more) for more in (0, _BETWEEN))
+        low, high = (_rounded(compute, digits, guard + further_digits) for further_digits in (0, _BETWEEN))
         if low == high:
             return high
     raise PrecisionError(digits, (low, high))

@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 from mpmath import mp
 
-from rmtbase.constants._conditions import Conditions
-from rmtbase.constants._constant import NUMERICAL, Constant, ConstantFunction, constant
 from rmtbase.constants._digits import Number
-
-_SUM_OF_PRODUCTS = ("pearson_jeffery_elderton_1929", "wishart_bartlett_1932")  # Craig treats the single product
-
-
-def _conditions(shape: str, holds: str) -> Conditions:
-    return Conditions(
-        matrix="one element w of W_QK = W_QᵀW_K of independent normal entries",
-        normalization="at any normalization",
-        sigma="any σ_Q, σ_K",
-        shape=shape,
-        convention="w: element of W_QK",
-        holds=holds,
-    )
 
 
 def _normal_divergence(h: int) -> Number:
@@ -42,59 +31,20 @@ def _bessel_k0(x: Number) -> Number:
     bits = mp.prec + int(3 * x) + 32  # the two parts cancel from exp(x) to exp(-x)
     with mp.workprec(bits):
         quarter = int(mp.ldexp(x * x / 4, bits))
-        term = i0 = one = 1 << bits
-        harmonic = rest = k = 0
+        term = i0 = unit = 1 << bits
+        harmonic = series = k = 0
         while term:
             k += 1
             term = (term * quarter // k**2) >> bits
-            harmonic += one // k
+            harmonic += unit // k
             i0 += term
-            rest += (term * harmonic) >> bits
-        found = mp.ldexp(rest, -bits) - (mp.log(x / 2) + mp.euler) * mp.ldexp(i0, -bits)
-    return +found
+            series += (term * harmonic) >> bits
+        k0 = mp.ldexp(series, -bits) - (mp.log(x / 2) + mp.euler) * mp.ldexp(i0, -bits)
+    return +k0
 
 
-def _divergence(h: int) -> Constant:
-    return constant(
-        name=f"element_divergence_{h}",
-        symbol=rf"D_{{{h}}}",
-        description=f"D_KL of an element of W_QK at d_head = {h} from its matched normal, in nats",
-        definition=(
-            rf"\int p \ln \frac{{p}}{{\varphi_h}} \, \mathrm{{d}}x, \quad"
-            rf" p(x) = \frac{{|x|^\nu K_\nu(|x|)}}{{\sqrt{{\pi}}\, \Gamma(h/2)\, 2^\nu}}, \quad"
-            rf" \nu = \frac{{h-1}}{{2}}, \quad h = {h}"
-        ),
-        conditions=_conditions(f"d_head = {h}, any d_model", "exact at this size"),
-        method="tanh-sinh quadrature",
-        references=(*(_SUM_OF_PRODUCTS if h > 1 else ("craig_1936",)), "kullback_leibler_1951"),
-        compute=lambda: _normal_divergence(h),
-        **NUMERICAL,
-    )
-
-
-CONSTANTS = (
-    *(_divergence(h) for h in (1, 64, 128)),
-    constant(
-        name="element_divergence_slope",
-        symbol=r"\lim_{h \to \infty} h^2 D_h",
-        description="leading coefficient of D_KL of an element of W_QK from its matched normal, in d_head^-2",
-        definition=r"\frac{1}{48} (h \gamma_2)^2, \quad \gamma_2 = 6/h",
-        conditions=_conditions("large d_head, any d_model", "limit of large d_head"),
-        method="Edgeworth expansion",
-        references=("kullback_leibler_1951",),
-        compute=lambda: mp.mpf(36) / 48,
-    ),
-)
-FUNCTIONS = (
-    ConstantFunction(
-        name="element_excess_kurtosis",
-        symbol=r"\gamma_2(h)",
-        description="excess kurtosis of an element of W_QK",
-        definition=r"6 / h",
-        conditions=_conditions("any d_head and d_model", "exact at this size"),
-        method="closed form",
-        references=(*_SUM_OF_PRODUCTS, "craig_1936"),
-        parameters=("d_head",),
-        compute=lambda h: mp.mpf(6) / h,
-    ),
-)
+CONSTANTS: dict[str, Callable[[], Number]] = {
+    **{f"element_divergence_{h}": partial(_normal_divergence, h) for h in (1, 64, 128)},
+    "element_divergence_slope": lambda: mp.mpf(36) / 48,  # (h γ₂)²/48 with γ₂ = 6/h
+}
+FUNCTIONS: dict[str, dict[str, Any]] = {"element_excess_kurtosis": {"compute": lambda h: mp.mpf(6) / h}}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any
@@ -18,9 +17,7 @@ _Entry = Constant | ConstantFunction
 
 _TEXTS = ("name", "symbol", "description", "definition", "method")
 _SENTENCE_DIGITS = 6
-_MEAN = r"\mathrm{E}\,"
 _SPREAD = "(mean ± standard deviation)"
-_APPOSITION = re.compile(r", (?![^(]*\))")
 
 
 def as_sentence(constant: Constant, digits: int = _SENTENCE_DIGITS) -> str:
@@ -35,48 +32,44 @@ def as_sentence(constant: Constant, digits: int = _SENTENCE_DIGITS) -> str:
     _require_shape(constant)
     last = len(constant.references)
     literature = {1: "[1]", 2: "[1, 2]"}.get(last, f"[1–{last}]")
-    said = (
-        f"{_subject(constant)} {mathematics_as_text(constant.symbol)} = {_number(constant, digits)}{_under(constant)}"
-    )
-    if spread := of_one_draw(constant):
-        said += f"; at this size {spread}"
-    return f"{said} {literature}, computed with {KEY} {software_version()} [{last + 1}]."
+    symbol, number = mathematics_as_text(constant.symbol), _number(constant, digits)
+    spread = of_one_draw(constant)
+    at_this_size = f"; at this size {spread}" if spread else ""
+    cited = f"{literature}, computed with {KEY} {software_version()} [{last + 1}]."
+    return f"{_subject(constant)} {symbol} = {number}{_under(constant)}{at_this_size} {cited}"
 
 
 def as_latex_sentence(constant: Constant, digits: int = _SENTENCE_DIGITS) -> str:
     r"""Return the sentence of :func:`as_sentence` as LaTeX that needs no package, with the keys of ``bibtex()``."""
     _require_shape(constant)
     value = f"${constant.symbol} = {mathematics_as_latex(_number(constant, digits))}$"
-    said = f"{prose_as_latex(_subject(constant))} {value}{prose_as_latex(_under(constant))}"
-    if drawn := _one_draw(constant):
-        what, symbol, number = drawn
-        number = f"${symbol} = {mathematics_as_latex(number)}$ {prose_as_latex(_SPREAD)}"
-        said += f"; at this size {prose_as_latex(what)} is {number}"
+    at_this_size = ""
+    if constant.one_draw and (number := _one_draw(constant)):
+        spread = f"${constant.one_draw.symbol} = {mathematics_as_latex(number)}$ {prose_as_latex(_SPREAD)}"
+        at_this_size = f"; at this size {prose_as_latex(constant.one_draw.quantity)} is {spread}"
     cited = rf"~\cite{{{','.join(constant.references)}}}, computed with {KEY}~{software_version()}~\cite{{{KEY}}}."
-    return said + cited
+    return f"{prose_as_latex(_subject(constant))} {value}{prose_as_latex(_under(constant))}{at_this_size}{cited}"
 
 
 def of_one_draw(constant: Constant) -> str:
     """Return the mean ± standard deviation, in one draw of the shape, of what a constant is the limit of; or ""."""
-    drawn = _one_draw(constant)
-    if drawn is None:
+    number = _one_draw(constant)
+    if constant.one_draw is None or not number:
         return ""
-    what, symbol, number = drawn
-    return f"{what} is {mathematics_as_text(symbol)} = {number} {_SPREAD}"
+    return f"{constant.one_draw.quantity} is {mathematics_as_text(constant.one_draw.symbol)} = {number} {_SPREAD}"
 
 
-def _one_draw(constant: Constant) -> tuple[str, str, str] | None:
-    """Return the description, symbol and mean ± standard deviation; None where no law is known."""
+def _one_draw(constant: Constant) -> str:
+    """Mean ± standard deviation of the quantity of one draw; "" where no law is known."""
     if constant.one_draw is None:
-        return None
+        return ""
+    names = (constant.one_draw.mean, constant.one_draw.std)
     try:
-        mean, std = (find(name)(**(constant.arguments or {})) for name in constant.one_draw)  # type: ignore[operator]
+        mean, std = (find(name)(**(constant.arguments or {})) for name in names)  # type: ignore[operator]
     except ParameterError:  # too few dimensions
-        return None
+        return ""
     spread = Decimal(significant(Decimal(std.digits()), 2))
-    centre = Decimal(mean.digits()).quantize(spread)
-    what, symbol = mean.description.removeprefix("mean of "), mean.symbol.removeprefix(_MEAN)
-    return what, symbol, shown_number(str(centre), str(spread))
+    return shown_number(str(Decimal(mean.digits()).quantize(spread)), str(spread))
 
 
 def _require_shape(constant: Constant | ConstantFunction) -> None:
@@ -87,9 +80,9 @@ def _require_shape(constant: Constant | ConstantFunction) -> None:
 
 
 def _subject(constant: Constant) -> str:
-    what = constant.description
-    article = "The " if what[0].islower() or what[0].isdigit() else ""
-    return f"{article}{what}{',' if _APPOSITION.search(what) else ''} is"
+    first = constant.description[0]
+    article = "The " if first.islower() or first.isdigit() else ""
+    return f"{article}{constant.description}{',' * constant.apposition} is"
 
 
 def _under(constant: Constant) -> str:
@@ -154,11 +147,11 @@ def as_latex(entries: _Entry | Iterable[_Entry], digits: int = DEFAULT_DIGITS) -
 
     A value has ``digits`` digits, but none beyond its error; if the error ends the digits, it is shown with them.
     """
-    every = tuple(_each(entries))
+    listed = tuple(_each(entries))
     rows = [
         " & ".join(
             (
-                rf"\texttt{{{_escaped(entry.name)}}}",
+                r"\texttt{" + entry.name.replace("_", r"\_") + "}",
                 f"${entry.symbol}$",
                 f"${_in_row(*entry.rounded(digits))}$" if isinstance(entry, Constant) else "--",
                 rf"$\displaystyle {entry.definition}$",
@@ -166,18 +159,19 @@ def as_latex(entries: _Entry | Iterable[_Entry], digits: int = DEFAULT_DIGITS) -
                 rf"\cite{{{','.join(entry.references)}}} \\",
             )
         )
-        for entry in every
+        for entry in listed
     ]
-    sets = dict.fromkeys(f"{IDENTIFIER}{one.name}/NAME ({one.date})" for one in (e.released for e in every) if one)
+    releases = (entry.released for entry in listed if entry.released)
+    sets = dict.fromkeys(f"{IDENTIFIER}{release.name}/NAME ({release.date})" for release in releases)
     head = "% name & symbol & value & definition & conditions & references"
     return "\n".join(["; ".join((head, *sets)), *rows])
 
 
 def as_identified(entry: Constant | ConstantFunction) -> str:
     """Return name, identifier, date and, if there is an enclosure, its bounds to 30 digits, in one line of text."""
-    said = f"{entry.name} ({entry.id}, {entry.released.date})" if entry.released else f"{entry.name} (not released)"
+    known_as = f"{entry.id}, {entry.released.date}" if entry.released else "not released"
     enclosure = shown_enclosure(entry) if isinstance(entry, Constant) else ""
-    return f"{said}, in {enclosure}" if enclosure else said
+    return f"{entry.name} ({known_as})" + (f", in {enclosure}" if enclosure else "")
 
 
 def shown_enclosure(constant: Constant, digits: int = DEFAULT_DIGITS) -> str:
@@ -188,16 +182,6 @@ def shown_enclosure(constant: Constant, digits: int = DEFAULT_DIGITS) -> str:
     outward = (Context(prec=digits, rounding=way).normalize for way in ways)
     low, high = (rounded(Decimal(end)) for rounded, end in zip(outward, constant.enclosure, strict=True))
     return f"[{low:f}, {high:f}]"
-
-
-def shown_digits(constant: Constant, digits: int) -> str:
-    """Return the value to ``digits`` digits but none beyond its error, with ± the error if it ends the digits."""
-    value, error = constant.rounded(digits)
-    return f"{value} ± {error}" if error else value
-
-
-def _escaped(name: str) -> str:
-    return name.replace("_", r"\_")
 
 
 def _in_row(value: str, error: str) -> str:

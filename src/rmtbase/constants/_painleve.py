@@ -50,8 +50,8 @@ def tracy_widom_moments(beta: int) -> tuple[Number, Number, Number, Number]:
         variance = m2 - m1**2
         third = m3 - 3 * m1 * m2 + 2 * m1**3
         fourth = m4 - 4 * m1 * m3 + 6 * m1**2 * m2 - 3 * m1**4
-        found = m1, variance, third / variance ** mp.mpf("1.5"), fourth / variance**2 - 3
-    return +found[0], +found[1], +found[2], +found[3]
+        moments = m1, variance, third / variance ** mp.mpf("1.5"), fourth / variance**2 - 3
+    return +moments[0], +moments[1], +moments[2], +moments[3]
 
 
 def tracy_widom_quantile(beta: int, probability: Number) -> Number:
@@ -69,8 +69,8 @@ def tracy_widom_quantile(beta: int, probability: Number) -> Number:
             if abs(change) < tolerance:  # the next Newton step squares it
                 break
         value, slope = _value_and_slope(falling, tau)
-        found = (step.start - tau + (value - probability) / slope) / 2
-    return +found
+        root = (step.start - tau + (value - probability) / slope) / 2
+    return +root
 
 
 def _value_and_slope(falling: list[Number], x: Number) -> tuple[Number, Number]:

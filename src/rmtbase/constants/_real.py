@@ -15,14 +15,14 @@ _PER_BIT = math.log10(2)
 
 
 def _binary(operation: Callable[[Any, Any], Any]) -> Any:
-    return lambda self, other: operation(self._beside(other), other)
+    return lambda self, operand: operation(self._beside(operand), operand)
 
 
 def _reflected(operation: Callable[[Any, Any], Any]) -> Any:
-    return lambda self, other: operation(other, self._beside(other))
+    return lambda self, operand: operation(operand, self._beside(operand))
 
 
-class NamedReal:
+class NamedReal(Real):
     """Real number that acts as a double, or with mpmath numbers has all digits of their working precision.
 
     With arrays it acts as a Python float, which does not change their dtype. It is equal to whatever its double is
@@ -43,8 +43,8 @@ class NamedReal:
         with mp.workprec(prec):
             return mp.mpf(self.significant_digits(math.ceil(prec * _PER_BIT) + 2))
 
-    def _beside(self, other: object) -> Any:
-        return mp.mpf(cast("Any", self)) if isinstance(other, mp.mpf | mp.mpc) else self.value
+    def _beside(self, operand: object) -> Any:
+        return mp.mpf(cast("Any", self)) if isinstance(operand, mp.mpf | mp.mpc) else self.value
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         import numpy as np
@@ -52,22 +52,8 @@ class NamedReal:
         return np.asarray(self.value, dtype)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        plain = (one.value if isinstance(one, NamedReal) else one for one in inputs)
+        plain = (operand.value if isinstance(operand, NamedReal) else operand for operand in inputs)
         return getattr(ufunc, method)(*plain, **options)
-
-    @property
-    def real(self) -> float:
-        """Value itself, as for every real number."""
-        return self.value
-
-    @property
-    def imag(self) -> float:
-        """Zero."""
-        return 0.0
-
-    def conjugate(self) -> float:
-        """Return the value itself."""
-        return self.value
 
     def __float__(self) -> float:
         return self.value
@@ -75,13 +61,7 @@ class NamedReal:
     def __int__(self) -> int:
         return int(self.value)
 
-    def __complex__(self) -> complex:
-        return complex(self.value)
-
-    def __bool__(self) -> bool:
-        return bool(self.value)
-
-    def __hash__(self) -> int:
+    def __hash__(self) -> int:  # type: ignore[override]
         return hash(self.value)
 
     def __str__(self) -> str:
@@ -123,8 +103,4 @@ class NamedReal:
     __truediv__, __rtruediv__ = _binary(operator.truediv), _reflected(operator.truediv)
     __floordiv__, __rfloordiv__ = _binary(operator.floordiv), _reflected(operator.floordiv)
     __mod__, __rmod__ = _binary(operator.mod), _reflected(operator.mod)
-    __divmod__, __rdivmod__ = _binary(divmod), _reflected(divmod)
     __pow__, __rpow__ = _binary(operator.pow), _reflected(operator.pow)
-
-
-Real.register(NamedReal)

@@ -14,6 +14,9 @@ from rmtbase.errors import RecordError
 NEWEST = "v1"
 """Name of the newest set."""
 
+_RELEASED = ("set", "date", "withdrawn")
+_RELEASED_OF_EACH = ("id", "definition", "conditions", "digits", "uncertainty", "parameters", "values")
+
 
 def read_record(name: str, sha256: str = "") -> dict[str, Any]:
     """Read the record of a set from its file."""
@@ -23,20 +26,20 @@ def read_record(name: str, sha256: str = "") -> dict[str, Any]:
         record = json.loads(file.read_text(encoding="utf-8"))
         if not isinstance(record, dict):
             raise RecordError(str(file), "no record", expected)
-        damaged = _damaged(record, sha256)
+        damage = _damage(record, sha256)
     except (ValueError, TypeError, AttributeError, KeyError, InvalidOperation) as error:
         raise RecordError(str(file), f"no record ({type(error).__name__})", expected) from error
-    if damaged:
-        raise RecordError(str(file), damaged, expected)
+    if damage:
+        raise RecordError(str(file), damage, expected)
     return record
 
 
-def _damaged(record: Mapping[str, Any], sha256: str) -> str:
+def _damage(record: Mapping[str, Any], sha256: str) -> str:
     """Say how a record differs from its release; bounds can only be checked to enclose the digits."""
     if sha256 and digest(record) != sha256:
         return f"a record with the digest {digest(record)[:12]}…"
-    for name, one in record.get("constants", {}).items():
-        if "enclosure" in one and not encloses(one["enclosure"], one["digits"]):
+    for name, entry in record.get("constants", {}).items():
+        if "enclosure" in entry and not encloses(entry["enclosure"], entry["digits"]):
             return f"bounds of {name} that do not enclose its digits"
     return ""
 
@@ -48,11 +51,19 @@ def encloses(bounds: Sequence[str], digits: str) -> bool:
     return low <= high and rounded(low) == Decimal(digits) == rounded(high)
 
 
-def digest(record: Mapping[str, Any]) -> str:
-    """SHA-256 of a record, whatever the layout of its file, without enclosures, which may be added later."""
-    numbers = {
-        name: {field: value for field, value in one.items() if field != "enclosure"}
-        for name, one in record.get("constants", {}).items()
+def released(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Select the part of a record that never changes; words may be improved, and enclosures added."""
+    entries = {
+        part: {
+            name: {field: entry[field] for field in _RELEASED_OF_EACH if field in entry}
+            for name, entry in record.get(part, {}).items()
+        }
+        for part in ("constants", "functions")
     }
-    canonical = json.dumps(dict(record) | {"constants": numbers}, sort_keys=True, separators=(",", ":"))
+    return {field: record[field] for field in _RELEASED if field in record} | entries
+
+
+def digest(record: Mapping[str, Any]) -> str:
+    """SHA-256 of what a record released, whatever the layout of its file."""
+    canonical = json.dumps(released(record), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()

@@ -15,20 +15,16 @@ from rmtbase.errors import ParameterError
 
 V1 = constant_set(
     read_record("v1", "8cc966b1527d41ca38c778e111912297731c03a83481a83759b3b9081247ba95"),
-    {
-        "Edge fluctuations: the Tracy-Widom laws": _tracy_widom.CONSTANTS,
-        "Square shapes, in units of d σ² (factor) and d σ_Q²σ_K² (product, divided by √d)": _square.BULK,
-        "Square Gaussian matrices: smallest singular value and condition number": _square.HARD_EDGE,
-        "One element of W_QK": _element.CONSTANTS,
-        "The Weibull fit of untrained weights": _weibull.CONSTANTS,
-        "Residual-path products": _residual_path.CONSTANTS,
-        "Functions of the shape, of W_QK: at σ = 1 and divided by √d_model, or as asked for": (
-            *_product.FUNCTIONS,
-            *_element.FUNCTIONS,
-        ),
+    constants={
+        **_tracy_widom.CONSTANTS,
+        **_square.CONSTANTS,
+        **_element.CONSTANTS,
+        **_weibull.CONSTANTS,
+        **_residual_path.CONSTANTS,
     },
+    functions=_product.FUNCTIONS | _element.FUNCTIONS,
 )
-_SETS = {one.name: one for one in (V1,)}
+_SETS = {V1.name: V1}
 _CURRENT = _SETS[NEWEST]
 
 
@@ -71,31 +67,32 @@ def find(name: str) -> Constant | ConstantFunction:
         ParameterError: there is none; the message lists the nearest ones.
     """
     if isinstance(name, str) and name.startswith(IDENTIFIER):
-        of_set, _, _ = name.removeprefix(IDENTIFIER).partition("/")
-        return set_named(of_set).find(name)
+        set_name, _, _ = name.removeprefix(IDENTIFIER).partition("/")
+        return set_named(set_name).find(name)
     return _CURRENT.find(name)
 
 
-def _reduce_constant(one: Constant) -> tuple[Callable[..., Constant], tuple[dict[str, Any]]]:
+def _reduce_constant(constant: Constant) -> tuple[Callable[..., Constant], tuple[dict[str, Any]]]:
     """Return the fields of a constant, for pickle and copy, without the function that computes it."""
-    return _constant_of, ({name: value for name, value in vars(one).items() if name != "compute"},)
+    return _restored, ({name: value for name, value in vars(constant).items() if name != "compute"},)
 
 
-def _constant_of(fields: Mapping[str, Any]) -> Constant:
+def _restored(fields: Mapping[str, Any]) -> Constant:
     """Restore a constant from its fields; its computation is that of its name."""
-    one = object.__new__(Constant)
-    vars(one).update(fields)
-    if one.arguments and "dims" in one.arguments:
-        vars(one)["compute"] = chain_constants(**dict(one.arguments))[one.name].compute
-        return one
-    entry = find(one.id or one.name)
-    at_shape = entry(**(one.arguments or {})) if isinstance(entry, ConstantFunction) else entry
-    vars(one)["compute"] = at_shape.compute
-    return one
+    constant = object.__new__(Constant)
+    vars(constant).update(fields)
+    arguments = constant.arguments or {}
+    if "dims" in arguments:
+        entry = chain_constants(**arguments)[constant.name]
+    else:
+        entry = find(constant.id or constant.name)
+        entry = entry(**arguments) if isinstance(entry, ConstantFunction) else entry
+    vars(constant)["compute"] = entry.compute
+    return constant
 
 
-def _reduce_function(one: ConstantFunction) -> tuple[Callable[[str], Any], tuple[str]]:
-    return find, (one.id or one.name,)
+def _reduce_function(function: ConstantFunction) -> tuple[Callable[[str], Any], tuple[str]]:
+    return find, (function.id or function.name,)
 
 
 # Registered here, because the classes would have to import the registry that imports them.

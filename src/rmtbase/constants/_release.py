@@ -1,27 +1,29 @@
 """Sets of constants: each is released on a date, stays available next to later ones, and never changes.
 
-A set has a record, such as ``v1.json``, with the identifier, definition, conditions, digits, uncertainty and enclosure
-of each constant released with it. The next set has new identifiers for the constants that it adds or revises, and
-keeps all others under their old identifiers. So an identifier always means the same number.
+A set has a record, such as ``v1.json``, with the words, conditions, digits, uncertainty and enclosure of each constant
+released with it; its value at any precision is a function of the same name. The next set has new identifiers for the
+constants that it adds or revises, and keeps all others under their old identifiers. So an identifier always means the
+same number.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType, ModuleType
 from typing import Any
 
 from rmtbase.arguments import checked
-from rmtbase.constants._constant import Constant, ConstantFunction, Release
+from rmtbase.constants._conditions import Conditions
+from rmtbase.constants._constant import PUBLISHED_DIGITS, Constant, ConstantFunction, OneDraw, Release
+from rmtbase.constants._digits import Number
 from rmtbase.constants._record import digest
 from rmtbase.errors import ParameterError
 
 Entry = Constant | ConstantFunction
-Groups = Mapping[str, tuple[Entry, ...]]
 
 _CLOSE = 0.5  # least similarity, by difflib, of names that are proposed
 _LETTERS = 3  # least length of a part of a name for which names are proposed
@@ -38,7 +40,7 @@ class ConstantSet:
 
     release: Release
     record: Mapping[str, Any]
-    _groups: Groups
+    _groups: Mapping[str, tuple[Entry, ...]]
 
     @property
     def name(self) -> str:
@@ -52,7 +54,7 @@ class ConstantSet:
 
     @cached_property
     def sha256(self) -> str:
-        """Digest of its record, without the enclosures."""
+        """Digest of what its record released, without the enclosures."""
         return digest(self.record)
 
     def groups(self) -> dict[str, tuple[Entry, ...]]:
@@ -77,15 +79,15 @@ class ConstantSet:
         if name in self._entries:
             return self._entries[name]
         _, _, bare = name.rpartition("/")
-        if self._entries.get(bare) and self._entries[bare].id == name:
+        if bare in self._entries and self._entries[bare].id == name:
             return self._entries[bare]
         near = difflib.get_close_matches(bare, self._entries, cutoff=_CLOSE)
-        near = near or [known for known in self._entries if len(bare) >= _LETTERS and bare in known]
+        near = near or [entry for entry in self._entries if len(bare) >= _LETTERS and bare in entry]
         if bare != name:
-            near = [self._entries[known].id for known in near]
+            near = [self._entries[entry].id for entry in near]
         advice = f"perhaps {', '.join(near)}" if name and near else "`rmtbase constants` lists them"
-        what = "the identifier of a constant" if bare != name else "the name of a constant"
-        raise ParameterError("name", name, f"{what}; {advice}")
+        kind = "the identifier of a constant" if bare != name else "the name of a constant"
+        raise ParameterError("name", name, f"{kind}; {advice}")
 
     @checked
     def search(self, words: str) -> tuple[Entry, ...]:
@@ -93,8 +95,18 @@ class ConstantSet:
 
         A word is found by its beginning, in any case: "edge", "singular value", "largest_eigenvalue".
         """
-        wanted = f" {_in_words(words)}"
-        return tuple(entry for entry in self._entries.values() if wanted.strip() and wanted in f" {_searched(entry)}")
+
+        def in_words(text: str) -> str:
+            return " " + re.sub(r"[\W_]+", " ", text.casefold()).strip()
+
+        query = in_words(words)
+        if not query.strip():
+            return ()
+        return tuple(
+            entry
+            for entry in self._entries.values()
+            if query in "".join(map(in_words, (entry.name, entry.description, entry.function)))
+        )
 
     @cached_property
     def _entries(self) -> dict[str, Entry]:
@@ -117,63 +129,97 @@ class ConstantSet:
         return f"<constants.{self.name}, {when}: {numbers} numbers, {functions} functions of the shape>"
 
 
-def _searched(entry: Entry) -> str:
-    functions = re.findall(r"rmtbase\.[\w.]+", entry.method)
-    return " ".join(_in_words(text) for text in (entry.name, entry.description, *functions))
-
-
-def _in_words(text: str) -> str:
-    return re.sub(r"[\W_]+", " ", text.casefold()).strip()
-
-
-def constant_set(record: Mapping[str, Any], groups: Groups, before: ConstantSet | None = None) -> ConstantSet:
+def constant_set(
+    record: Mapping[str, Any],
+    constants: Mapping[str, Callable[..., Number]],
+    functions: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+    before: ConstantSet | None = None,
+) -> ConstantSet:
     """Make the set of a record from its new constants and those of the previous set.
 
     Args:
-        record: "set", "date", "constants" and "functions" by name; if "date" is "" the set is being prepared, and its
-            constants need not be recorded.
-        groups: headings with the constants and functions that are new or revised.
+        record: "set", "date", the names under each heading of "groups", and "constants" and "functions" by name; if
+            "date" is "" the set is being prepared, and its constants need no digits.
+        constants: the values of its constants at mpmath's working precision, from those of their parents.
+        functions: of each function of the shape ``compute`` and, where they apply, ``rescaled``, ``relative_error`` and
+            ``uncertainty`` of a :class:`ConstantFunction`.
         before: the previous set, whose other constants are kept unchanged, except those in "withdrawn".
 
     Raises:
-        ParameterError: the record and the groups have different constants.
+        ParameterError: the record and the computations have different constants.
     """
-    if not {"set", "date"} <= set(record):
-        raise ParameterError("record", list(record), "the record of a set, with its name 'set' and its 'date'")
+    if not {"set", "date", "groups"} <= set(record):
+        raise ParameterError("record", list(record), "the record of a set, with its 'set', its 'date' and its 'groups'")
     release = Release(record["set"], record["date"])
-    recorded = {**record.get("constants", {}), **record.get("functions", {})}
-    made = {entry.name for entries in groups.values() for entry in entries}
-    if release.date and made != set(recorded):
-        names = ", ".join(sorted(made ^ set(recorded)))
-        raise ParameterError(
-            "groups", names, f"those of the record of {release.name}: it is released; new ones come with a new set"
-        )
-    own = {
-        heading: tuple(_released(entry, release, recorded.get(entry.name, {})) for entry in entries)
-        for heading, entries in groups.items()
-    }
-    if before is None:
-        return ConstantSet(release, MappingProxyType(dict(record)), MappingProxyType(own))
+    stored = {**record.get("constants", {}), **record.get("functions", {})}
+    if differing := {*constants, *functions} ^ set(stored):
+        expected = f"those of the record of {release.name}: once it is released, new ones come with a new set"
+        raise ParameterError("constants, functions", ", ".join(sorted(differing)), expected)
+    entries: dict[str, Entry] = {} if before is None else {entry.name: entry for entry in _listed(before.groups())}
+    inherited = dict(entries)
+    for name, compute in constants.items():
+        entries[name] = _constant(stored[name], name, compute, release, entries)
+    for name, computed in functions.items():
+        entries[name] = _function(stored[name], name, computed, release)
     withdrawn = record.get("withdrawn", ())
-    if unknown := sorted(set(withdrawn) - {one.name for one in (*before.constants(), *before.functions())}):
-        raise ParameterError("withdrawn", ", ".join(unknown), f"constants of {before.name}")
-    gone = {*withdrawn, *made}
-    kept = {
-        heading: tuple(one for one in entries if one.name not in gone) for heading, entries in before.groups().items()
+    if unknown := sorted(set(withdrawn) - set(inherited)):
+        raise ParameterError("withdrawn", ", ".join(unknown), f"constants of {before.name if before else 'no set'}")
+    gone = {*withdrawn, *stored}
+    inherited_groups = {} if before is None else before.groups()
+    groups = {
+        heading: (
+            *(entry for entry in inherited_groups.get(heading, ()) if entry.name not in gone),
+            *(entries[name] for name in record["groups"].get(heading, ())),
+        )
+        for heading in (*inherited_groups, *record["groups"])
     }
-    joined = {heading: (*kept.get(heading, ()), *own.get(heading, ())) for heading in (*kept, *own)}
-    return ConstantSet(release, MappingProxyType(dict(record)), MappingProxyType(joined))
+    return ConstantSet(release, MappingProxyType(dict(record)), MappingProxyType(groups))
 
 
-def _released(entry: Entry, release: Release, stored: Mapping[str, Any]) -> Entry:
-    if isinstance(entry, ConstantFunction):
-        return replace(entry, released=release)
-    enclosure = stored.get("enclosure")
-    return replace(
-        entry,
-        released=release,
+def _listed(groups: Mapping[str, tuple[Entry, ...]]) -> Iterable[Entry]:
+    return (entry for entries in groups.values() for entry in entries)
+
+
+def _words(stored: Mapping[str, Any], name: str, release: Release) -> dict[str, Any]:
+    """Fields that constants and functions share."""
+    return {
+        "name": name,
+        "conditions": Conditions(**stored["conditions"]),
+        "references": tuple(stored["references"]),
+        "parents": tuple(stored.get("parents", ())),
+        "one_draw": OneDraw(**stored["one_draw"]) if "one_draw" in stored else None,
+        "released": release,
+        **{field: stored[field] for field in ("symbol", "description", "definition", "method")},
+        **{field: stored[field] for field in ("function", "apposition", "most_digits") if field in stored},
+    }
+
+
+def _constant(
+    stored: Mapping[str, Any], name: str, compute: Callable[..., Number], release: Release, entries: Mapping[str, Entry]
+) -> Constant:
+    words, uncertainty = _words(stored, name, release), stored["uncertainty"]
+    if uncertainty["kind"] != "exact":  # nothing but numerical constants, so far
+        relative = uncertainty["relative"]
+        words |= {"relative_error": relative, "most_digits": PUBLISHED_DIGITS, "error_kind": uncertainty["kind"]}
+        words["uncertainty"] = f"{uncertainty['kind']}: relative error below {relative:.0e}"
+    return Constant(
+        **words,
+        compute=lambda: compute(*(entries[parent].compute() for parent in words["parents"])),
         published=stored.get("digits", ""),
-        enclosure=(enclosure[0], enclosure[1]) if enclosure else None,
+        enclosure=tuple(stored["enclosure"]) if "enclosure" in stored else None,
+    )
+
+
+def _function(stored: Mapping[str, Any], name: str, computed: Mapping[str, Any], release: Release) -> ConstantFunction:
+    words, error = _words(stored, name, release), stored.get("error", {"kind": "exact"})
+    if "words" in error:
+        words["uncertainty"] = error["words"]
+    return ConstantFunction(
+        **words,
+        **computed,
+        error_kind=error["kind"],
+        parameters=tuple(stored["parameters"]),
+        defines_gain=stored.get("defines_gain", False),
     )
 
 

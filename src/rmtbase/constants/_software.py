@@ -35,55 +35,18 @@ def citation_file() -> str:
 @cache
 def software() -> Reference:
     """Return the reference for the installed version of rmtbase, with the key ``rmtbase``."""
-    entries = _top_level(citation_file())
+    import yaml
+
+    citation = yaml.load(citation_file(), Loader=yaml.BaseLoader)  # texts, and no dates or numbers
+    released = citation.get("date-released") or read_record(NEWEST)["date"]
     fields = {
-        "author": " and ".join(map(_author, _people(entries["authors"]))),
-        "title": _tex(" ".join(entries["title"])).replace(KEY, f"{{{KEY}}}", 1),
+        "author": " and ".join(map(_author, citation["authors"])),
+        "title": _tex(citation["title"]).replace(KEY, f"{{{KEY}}}", 1),
+        "year": released[:4],
+        **{name: citation[name] for name in ("doi", "url") if name in citation},
+        "note": f"Version {_tex(citation['version'])}",
     }
-    fields["year"] = _released(entries)[:4]
-    for name in ("doi", "url"):
-        if name in entries:
-            fields[name] = entries[name][0]
-    fields["note"] = f"Version {_tex(entries['version'][0])}"
     return Reference(KEY, "misc", fields, bibtex_entry(KEY, "misc", fields))
-
-
-def _released(entries: dict[str, list[str]]) -> str:
-    """Return the date of the release, or of the newest set of constants if rmtbase is not released yet."""
-    return entries["date-released"][0] if "date-released" in entries else read_record(NEWEST)["date"]
-
-
-def _top_level(cff: str) -> dict[str, list[str]]:
-    """Split a citation file, in the part of YAML that such files use, into the lines of each top-level key."""
-    entries: dict[str, list[str]] = {}
-    last = ""
-    for line in cff.splitlines():
-        text = line.strip()
-        if not text or text.startswith("#"):
-            continue
-        if line[0] not in " -":
-            last, _, text = line.partition(":")
-            entries[last] = []
-            if text.strip() in ("", ">-", ">", "|"):
-                continue
-        entries[last].append(_unquoted(text))
-    return entries
-
-
-def _people(lines: list[str]) -> list[dict[str, str]]:
-    """Parse a list of mappings, each of which begins with ``- ``."""
-    people: list[dict[str, str]] = []
-    for line in lines:
-        if line.startswith("- "):
-            people.append({})
-        name, _, value = line.removeprefix("- ").partition(":")
-        people[-1][name.strip()] = _unquoted(value)
-    return people
-
-
-def _unquoted(text: str) -> str:
-    text = text.strip()
-    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
 
 
 def _author(person: dict[str, str]) -> str:

@@ -107,7 +107,7 @@ def mathematics_as_latex(text: str) -> str:
     tex = re.sub(r"_([A-Za-z]{2,})", r"_{\\mathrm{\1}}", tex)
     tex = re.sub(r"\^(-?\w+)", r"^{\1}", tex)
     scripts = "".join(_SCRIPTS)
-    tex = re.sub(f"[{scripts}]+", lambda found: "^{" + "".join(_SCRIPTS[sign] for sign in found[0]) + "}", tex)
+    tex = re.sub(f"[{scripts}]+", lambda match: "^{" + "".join(_SCRIPTS[sign] for sign in match[0]) + "}", tex)
     tex = "".join(_COMMANDS.get(sign, sign) for sign in tex).strip()
     return re.sub(r" (?=[ _^,)}])", "", tex)
 
@@ -116,11 +116,11 @@ def mathematics_as_text(tex: str) -> str:
     r"""Convert a symbol to Unicode as far as possible: ``\lambda_+`` to λ₊, ``\mu_{\mathrm{TW}_1}`` to μ_TW₁."""
     text = re.sub(r"\\mathrm\{([^{}]*)\}", r"\1", tex.replace(r"\textstyle", "").replace(r"\,", " "))
     text = re.sub(r"\\frac\{([^{}]*)\}\{([^{}]*)\}", r"\1 / (\2)", text)
-    text = re.sub(r"\\([A-Za-z]+) ?", lambda found: _LETTERS.get(found[1], f" {found[1]} "), text)
+    text = re.sub(r"\\([A-Za-z]+) ?", lambda match: _LETTERS.get(match[1], f" {match[1]} "), text)
     text = re.sub(r"(?<=\{) | (?=\}|_)", "", text.replace("\\", ""))
     for mark, signs in (("^", _RAISED), ("_", _LOWERED)):
         marked = rf"\{mark}(?:\{{([0-9+-]+)\}}|([0-9+-]))(?![0-9.])"
-        text = re.sub(marked, lambda found, signs=signs: "".join(signs[one] for one in found[1] or found[2]), text)
+        text = re.sub(marked, lambda match, signs=signs: "".join(signs[sign] for sign in match[1] or match[2]), text)
     text = re.sub(r"([_^])\{([^{}, ]*)\}", r"\1\2", text)
     return " ".join(text.split())
 

@@ -27,8 +27,7 @@ from rmtbase.ensembles._resampled_head import (
     sign_flipped_matrix,
     signed_permutation,
 )
-from rmtbase.ensembles._residual_path import residual_path
-from rmtbase.ensembles._residual_product import ResidualProduct
+from rmtbase.ensembles._residual_path import ResidualProduct, residual_path
 from rmtbase.ensembles._thin_gaussian_chain import ThinGaussianChain
 
 __all__ = [

@@ -43,12 +43,10 @@ class BidiagonalGaussianMatrix(SquareDraw):
 
     @property
     def name(self) -> str:
-        """``gaussian_matrix {long}x{rank}``."""
         return f"gaussian_matrix {self.long}x{self.rank}"
 
     @property
     def factor_sizes(self) -> tuple[int, ...]:
-        """Number of elements of the matrix, m n."""
         return (int(self.long) * self.rank,)
 
     def sample(self, key: Key[Array, ""]) -> Draw:

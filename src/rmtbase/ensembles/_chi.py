@@ -38,7 +38,6 @@ def chi(key: Key[Array, ""], degrees_of_freedom: Float[Array, " n"]) -> Float[Ar
 def _propose(
     key: Key[Array, ""], degrees_of_freedom: Float[Array, " n"]
 ) -> tuple[Float[Array, " n"], Bool[Array, " n"]]:
-    """Return a proposal for each place and a mask of the accepted ones."""
     key_normal, key_uniform = jax.random.split(key)
     # Barrier, and √ of a quotient: XLA rewrites √2 erf⁻¹(·)/√(9 d) differently for one draw and for many.
     x = jax.lax.optimization_barrier(jax.random.normal(key_normal, degrees_of_freedom.shape))

@@ -28,22 +28,18 @@ class DenseGaussianChain(DrawnByItsCore):
 
     @property
     def name(self) -> str:
-        """``dense_`` followed by the name of the thin chain."""
         return f"dense_{chain_name(self.dims)}"
 
     @property
     def matrix_shape(self) -> tuple[int, int]:
-        """Shape of a draw's ``matrix``."""
         return (self.dims[0], self.dims[-1])
 
     def sample(self, key: Key[Array, ""]) -> Draw:
-        """Make one draw; ``matrix`` is X_1 … X_L, of shape (n_0, n_L)."""
         factors = self._factors(key)
         return Draw(reduce(jnp.matmul, factors), jnp.stack([sum_of_squares(factor) for factor in factors]))
 
     @property
     def element_shape(self) -> tuple[int, int]:
-        """(n_0, n_L)."""
         return self.matrix_shape
 
     @property
@@ -70,4 +66,4 @@ class DenseGaussianChain(DrawnByItsCore):
     def _factors(self, key: Key[Array, ""]) -> list[Array]:
         shapes = zip(self.dims[:-1], self.dims[1:], strict=True)
         keys = jax.random.split(key, len(self.dims) - 1)
-        return [jax.random.normal(of, shape) for of, shape in zip(keys, shapes, strict=True)]
+        return [jax.random.normal(key, shape) for key, shape in zip(keys, shapes, strict=True)]

@@ -38,7 +38,6 @@ class Normal:
     mean: float = 0.0
 
     def sample(self, key: Key[Array, ""], count: int) -> Float[Array, " {count}"]:
-        """Draw ``count`` independent elements."""
         return self.mean + self.std * jax.random.normal(key, (count,))
 
 
@@ -50,11 +49,9 @@ class Uniform:
 
     @property
     def std(self) -> float:
-        """Bound/√3."""
         return self.bound / 3**0.5
 
     def sample(self, key: Key[Array, ""], count: int) -> Float[Array, " {count}"]:
-        """Draw ``count`` independent elements."""
         return self.bound * jax.random.uniform(key, (count,), minval=-1.0, maxval=1.0)
 
 
@@ -67,11 +64,9 @@ class TruncatedNormal:
 
     @property
     def std(self) -> float:
-        """parent_std √(1 − 2 b φ(b)/(2 Φ(b) − 1)), with b the bound."""
         return self.parent_std * truncated_std(self.bound)
 
     def sample(self, key: Key[Array, ""], count: int) -> Float[Array, " {count}"]:
-        """Draw ``count`` independent elements."""
         return self.parent_std * jax.random.truncated_normal(key, -self.bound, self.bound, (count,))
 
 
@@ -97,11 +92,9 @@ class Logistic:
 
     @property
     def std(self) -> float:
-        """π scale/√3."""
         return math.pi * self.scale / 3**0.5
 
     def sample(self, key: Key[Array, ""], count: int) -> Float[Array, " {count}"]:
-        """Draw ``count`` independent elements."""
         return self.location + self.scale * jax.random.logistic(key, (count,))
 
 
@@ -121,11 +114,9 @@ class StudentT:
 
     @property
     def std(self) -> float:
-        """Scale √(ν/(ν − 2)); infinite for ν ≤ 2."""
         return self.scale / math.sqrt(1 - 2 / self.df) if self.df > 2 else math.inf
 
     def sample(self, key: Key[Array, ""], count: int) -> Float[Array, " {count}"]:
-        """Draw ``count`` independent elements."""
         key_radius, key_angle = jax.random.split(key)
         log_term = 2.0 * jax.random.exponential(key_radius, (count,))  # −2 ln U
         exponent = log_term / self.df

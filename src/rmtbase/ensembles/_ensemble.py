@@ -75,8 +75,8 @@ def as_pytree(cls: type[_T], data_fields: Sequence[str] = (), meta_fields: Seque
     if not is_dataclass(dataclass):
         raise ParameterError("cls", cls, "a dataclass")
     if len(data_fields) == len(meta_fields) == 0:
-        data_fields = [one.name for one in fields(dataclass) if not one.metadata.get("static")]
-        meta_fields = [one.name for one in fields(dataclass) if one.metadata.get("static")]
+        data_fields = [field.name for field in fields(dataclass) if not field.metadata.get("static")]
+        meta_fields = [field.name for field in fields(dataclass) if field.metadata.get("static")]
 
     def flatten(tree: _T) -> tuple[list[tuple[Any, Any]], tuple[Any, ...]]:
         children = [(jax.tree_util.GetAttrKey(name), getattr(tree, name)) for name in data_fields]
@@ -109,12 +109,10 @@ class SquareDraw:
 
     @property
     def matrix_shape(self) -> tuple[int, int]:
-        """Shape of a draw's ``matrix``."""
         return (self.rank, self.rank)
 
     @property
     def factor_sizes(self) -> tuple[int, ...]:
-        """Empty."""
         return ()
 
 
@@ -125,7 +123,6 @@ class ChainCore(SquareDraw):
 
     @property
     def factor_sizes(self) -> tuple[int, ...]:
-        """n_{l-1} n_l of each factor."""
         return tuple(int(m) * int(n) for m, n in pairwise(self.dims))
 
 
@@ -134,5 +131,4 @@ class DrawnByItsCore(ChainCore):
 
     @property
     def rank(self) -> int:
-        """Smallest dimension."""
         return min(self.dims)

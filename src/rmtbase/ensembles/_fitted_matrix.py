@@ -25,12 +25,10 @@ class LogisticMatrix(IndependentMatrix):
 
     @property
     def name(self) -> str:
-        """``logistic_matrix {n_rows}x{n_columns} scale={scale} location={location}``."""
         return f"logistic_matrix {self.n_rows}x{self.n_columns} scale={self.scale} location={self.location}"
 
     @property
     def law(self) -> Logistic:
-        """Law of one element; its ``std`` is exact."""
         return Logistic(self.scale, self.location)
 
 
@@ -65,13 +63,11 @@ class StudentTMatrix(IndependentMatrix):
 
     @property
     def name(self) -> str:
-        """``student_t_matrix {n_rows}x{n_columns} df={df} scale={scale} location={location}``."""
         parameters = f"df={self.df} scale={self.scale} location={self.location}"
         return f"student_t_matrix {self.n_rows}x{self.n_columns} {parameters}"
 
     @property
     def law(self) -> StudentT:
-        """Law of one element; its ``std`` is exact, and infinite for df ≤ 2."""
         return StudentT(self.df, self.scale, self.location)
 
 
@@ -97,18 +93,14 @@ def student_t_matrix(n_rows: int, n_columns: int, df: float, scale: float, locat
     Raises:
         ParameterError: a dimension is not a positive integer, or a parameter is outside its domain.
     """
+    infinite = isinstance(df, SupportsFloat) and float(df) == math.inf
+    degrees = math.inf if infinite else require_positive_number("df", df)
+    if degrees < _FEWEST:
+        raise ParameterError("df", df, f"at least {_FEWEST}, or infinity for the normal law")
     return StudentTMatrix(
         require_positive_integer("n_rows", n_rows),
         require_positive_integer("n_columns", n_columns),
-        _require_degrees_of_freedom(df),
+        degrees,
         require_positive_number("scale", scale),
         require_finite_number("location", location),
     )
-
-
-def _require_degrees_of_freedom(value: object) -> float:
-    infinite = isinstance(value, SupportsFloat) and float(value) == math.inf
-    df = math.inf if infinite else require_positive_number("df", value)
-    if df < _FEWEST:
-        raise ParameterError("df", value, f"at least {_FEWEST}, or infinity for the normal law")
-    return df

@@ -31,7 +31,6 @@ class FullMatrix(ABC):
 
     @property
     def element_shape(self) -> tuple[int, int]:
-        """(n_rows, n_columns)."""
         return (self.n_rows, self.n_columns)
 
     @property
@@ -41,17 +40,14 @@ class FullMatrix(ABC):
 
     @property
     def matrix_shape(self) -> tuple[int, int]:
-        """Shape of a draw's ``matrix``: that of the matrix itself."""
         return self.element_shape
 
     @property
     def rank(self) -> int:
-        """min(n_rows, n_columns)."""
         return min(self.element_shape)
 
     @property
     def factor_sizes(self) -> tuple[int, ...]:
-        """n_rows n_columns."""
         return (self.n_rows * self.n_columns,)
 
     @abstractmethod
@@ -63,7 +59,6 @@ class FullMatrix(ABC):
         """Rows ``start``, …, ``start + count - 1`` of a draw; they do not depend on the division into blocks."""
 
     def sample(self, key: Key[Array, ""]) -> Draw:
-        """Make one draw; ``matrix`` is the whole matrix."""
         # The barrier keeps XLA from drawing the elements again in the loop that adds up their squares.
         matrix = lax.optimization_barrier(self.rows(self.row_context(key), 0, self.n_rows))
         return Draw(matrix, sum_of_squares(matrix)[None])
@@ -82,15 +77,12 @@ class IndependentMatrix(FullMatrix):
 
     @property
     def element_std(self) -> float:
-        """Standard deviation of one element; infinite if the variance is."""
         return self.law.std
 
     def row_context(self, key: Key[Array, ""]) -> Key[Array, ""]:
-        """Return the input of :meth:`rows` for one draw: its key."""
         return key
 
     def rows(self, context: Key[Array, ""], start: ArrayLike, count: int) -> Float[Array, "{count} {self.n_columns}"]:
-        """Rows ``start``, …, ``start + count - 1`` of a draw; they do not depend on the division into blocks."""
         numbers = jnp.asarray(start, jnp.uint32) + jnp.arange(count, dtype=jnp.uint32)
         keys = jax.vmap(lambda number: jax.random.fold_in(context, number))(numbers)
         return jax.vmap(lambda key: self.law.sample(key, self.n_columns))(keys)

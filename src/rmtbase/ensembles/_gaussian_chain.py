@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal, overload
+from typing import Literal
 
 from rmtbase.ensembles._bidiagonal_gaussian_matrix import BidiagonalGaussianMatrix
 from rmtbase.ensembles._dense_gaussian_chain import DenseGaussianChain
@@ -53,10 +53,6 @@ def gaussian_chain(
     return ThinGaussianChain(dims, rank, bottleneck)
 
 
-@overload
-def gaussian_matrix(n_rows: int, n_columns: int, method: Literal["thin"] = "thin") -> BidiagonalGaussianMatrix: ...
-@overload
-def gaussian_matrix(n_rows: int, n_columns: int, method: Literal["dense"]) -> DenseGaussianChain: ...
 def gaussian_matrix(
     n_rows: int, n_columns: int, method: Literal["thin", "dense"] = "thin"
 ) -> BidiagonalGaussianMatrix | DenseGaussianChain:

@@ -45,28 +45,24 @@ class GroupedQueryProduct:
 
     @property
     def name(self) -> str:
-        """``grouped_query_product {d_model}x{d_head} group={group}``."""
         return f"grouped_query_product {self.d_model}x{self.d_head} group={self.group}"
 
     @property
     def rank(self) -> int:
-        """Number of structurally nonzero singular values of each head."""
         return self.d_head
 
     @property
     def matrix_shape(self) -> tuple[int, int, int]:
-        """(group, d_head, d_head): one core for each query head."""
         return (self.group, self.d_head, self.d_head)
 
     @property
     def factor_sizes(self) -> tuple[int, ...]:
-        """d_model d_head for each of W_Q,1, …, W_Q,g and W_K."""
         return (int(self.d_model) * self.d_head,) * (self.group + 1)
 
     def sample(self, key: Key[Array, ""]) -> Draw:
         """Make one draw; ``matrix`` holds the cores (group, d_head, d_head), ``norm_squared`` ends with W_K's."""
         diagonals, normals, b = self._parts(key)
-        cores = jax.vmap(lambda *of: times_bidiagonal(upper_triangle(*of), b))(diagonals, normals)
+        cores = jax.vmap(lambda *entries: times_bidiagonal(upper_triangle(*entries), b))(diagonals, normals)
         of_queries = jax.vmap(sum_of_squares)(jnp.concatenate([diagonals, normals], axis=1))
         return Draw(cores, jnp.append(of_queries, sum_of_squares(jnp.concatenate(b))))
 

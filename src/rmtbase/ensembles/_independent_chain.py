@@ -46,7 +46,6 @@ class IndependentChain(DrawnByItsCore):
 
     @property
     def name(self) -> str:
-        """``independent_chain {n_0}x…x{n_L} {entries}``."""
         return f"independent_chain {'x'.join(map(str, self.dims))} {self.entries}"
 
     def factors(self, key: Key[Array, ""]) -> list[Float[Array, "n_before n_after"]]:
@@ -55,7 +54,6 @@ class IndependentChain(DrawnByItsCore):
         return [x if at < meeting else x.T for at, x in enumerate(_factors(key, self))]
 
     def sample(self, key: Key[Array, ""]) -> Draw:
-        """Make one draw; ``matrix`` is the core, of shape (rank, rank)."""
         return Draw(*_drawn(key, self))
 
 
@@ -75,18 +73,18 @@ def independent_chain(dims: Sequence[int], entries: str = "normal") -> Independe
     return IndependentChain(checked.dims, require_independent_entries(entries, "independent_chain", "entries"))
 
 
-def _factors(key: Key[Array, ""], of: IndependentChain) -> list[Float[Array, "m n"]]:
+def _factors(key: Key[Array, ""], chain: IndependentChain) -> list[Float[Array, "m n"]]:
     """Draw the factors; those right of the smallest n_l are returned as X_lᵀ."""
-    law, shapes, meeting = _LAWS[of.entries], list(pairwise(of.dims)), of.dims.index(of.rank)
+    law, shapes, meeting = _LAWS[chain.entries], list(pairwise(chain.dims)), chain.dims.index(chain.rank)
     shapes[meeting:] = [(n, m) for m, n in shapes[meeting:]]
     keys = jax.random.split(key, len(shapes))
-    return [law.sample(one, m * n).reshape(m, n) for one, (m, n) in zip(keys, shapes, strict=True)]
+    return [law.sample(factor_key, m * n).reshape(m, n) for factor_key, (m, n) in zip(keys, shapes, strict=True)]
 
 
 @sequential_vmap  # one draw after the other, so that a chunk holds the factors of only one draw
-def _drawn(key: Key[Array, ""], of: IndependentChain) -> tuple[Float[Array, "rank rank"], Float[Array, " factor"]]:
+def _drawn(key: Key[Array, ""], chain: IndependentChain) -> tuple[Float[Array, "rank rank"], Float[Array, " factor"]]:
     # The barrier keeps XLA from drawing the elements again wherever they are used.
-    factors, meeting = jax.lax.optimization_barrier(_factors(key, of)), of.dims.index(of.rank)
+    factors, meeting = jax.lax.optimization_barrier(_factors(key, chain)), chain.dims.index(chain.rank)
     norms = jnp.stack([sum_of_squares(factor) for factor in factors])
     left, right = factors[:meeting], factors[meeting:][::-1]
     if not left or not right:

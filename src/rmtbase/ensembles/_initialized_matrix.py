@@ -25,12 +25,10 @@ class InitializedMatrix(IndependentMatrix):
 
     @property
     def name(self) -> str:
-        """``initialized_matrix {n_rows}x{n_columns} {initializer} {option}={value} …``."""
         return f"initialized_matrix {self.n_rows}x{self.n_columns} {self.initializer.label}"
 
     @property
     def law(self) -> ElementLaw:
-        """Law of one element; its ``std`` is exact."""
         return self.initializer.law(self.n_rows, self.n_columns)
 
 

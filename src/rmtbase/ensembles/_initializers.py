@@ -48,11 +48,7 @@ class Recipe(ABC):
 
     @classmethod
     def from_options(cls, options: Mapping[str, object]) -> Self:
-        """Check the options and make the recipe.
-
-        Raises:
-            ParameterError: an option is unknown, missing or outside its domain.
-        """
+        """Check the options and make the recipe; a ParameterError if one is unknown, missing or outside its domain."""
         fields = {field.name: field for field in dataclasses.fields(cls)}
         for name, value in options.items():
             if name not in fields:
@@ -87,7 +83,6 @@ class Normal(Initializer):
     std: float = option(require_positive_number, 1.0)
 
     def law(self, fan_out: int, fan_in: int) -> laws.Normal:
-        """N(mean, std²)."""
         return laws.Normal(self.std, self.mean)
 
 
@@ -110,7 +105,6 @@ class TruncatedNormal(Initializer):
     std_of: str = option(one_of("parent", "elements"), "parent", static=True)
 
     def law(self, fan_out: int, fan_in: int) -> laws.TruncatedNormal:
-        """Return the truncated normal law."""
         shrinkage = laws.truncated_std(self.bound) if self.std_of == "elements" else 1.0
         return laws.TruncatedNormal(self.std / shrinkage, self.bound)
 
@@ -124,7 +118,6 @@ class Uniform(Initializer):
     bound: float = option(require_positive_number)
 
     def law(self, fan_out: int, fan_in: int) -> laws.Uniform:
-        """U(−bound, bound)."""
         return laws.Uniform(self.bound)
 
 
@@ -140,7 +133,6 @@ class XavierUniform(Initializer):
     gain: float = option(require_positive_number, 1.0)
 
     def law(self, fan_out: int, fan_in: int) -> laws.Uniform:
-        """Return the uniform law."""
         return laws.Uniform(self.gain * (6 / (fan_in + fan_out)) ** 0.5)
 
 
@@ -156,7 +148,6 @@ class XavierNormal(Initializer):
     gain: float = option(require_positive_number, 1.0)
 
     def law(self, fan_out: int, fan_in: int) -> laws.Normal:
-        """Return the normal law."""
         return laws.Normal(self.gain * (2 / (fan_in + fan_out)) ** 0.5)
 
 
@@ -191,7 +182,6 @@ class KaimingUniform(_Kaiming):
     name = "kaiming_uniform"
 
     def law(self, fan_out: int, fan_in: int) -> laws.Uniform:
-        """Return the uniform law."""
         return laws.Uniform(3**0.5 * self._std(fan_out, fan_in))
 
 
@@ -206,7 +196,6 @@ class KaimingNormal(_Kaiming):
     name = "kaiming_normal"
 
     def law(self, fan_out: int, fan_in: int) -> laws.Normal:
-        """Return the normal law."""
         return laws.Normal(self._std(fan_out, fan_in))
 
 
@@ -218,7 +207,6 @@ class TorchLinear(Initializer):
     name = "torch_linear"
 
     def law(self, fan_out: int, fan_in: int) -> laws.Uniform:
-        """Return the uniform law."""
         return laws.Uniform(fan_in**-0.5)
 
 
@@ -236,7 +224,6 @@ class SmallInit(Initializer):
     d_model: int = option(require_positive_integer)
 
     def law(self, fan_out: int, fan_in: int) -> laws.Normal:
-        """Return the normal law."""
         return laws.Normal((2 / (5 * self.d_model)) ** 0.5)
 
 
@@ -255,7 +242,6 @@ class WangInit(Initializer):
     d_model: int = option(require_positive_integer)
 
     def law(self, fan_out: int, fan_in: int) -> laws.Normal:
-        """Return the normal law."""
         return laws.Normal(2 / (self.n_layers * self.d_model**0.5))
 
 
@@ -272,7 +258,6 @@ class ScaledNormal(Initializer):
     std: float = option(require_positive_number, 0.02)
 
     def law(self, fan_out: int, fan_in: int) -> laws.Normal:
-        """Return the normal law."""
         return laws.Normal(self.std / (2 * self.n_layers) ** 0.5)
 
 

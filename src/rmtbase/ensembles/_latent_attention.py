@@ -71,7 +71,6 @@ class LatentAttention:
 
     @property
     def name(self) -> str:
-        """``latent_attention {d_model}[-{q_rank}]x{d_nope}-{kv_rank}+{d_rope} rope_ratio={rope_ratio}``."""
         query = f"{self.d_model}" if self.q_rank is None else f"{self.d_model}-{self.q_rank}"
         return f"latent_attention {query}x{self.d_nope}-{self.kv_rank}+{self.d_rope} rope_ratio={self.rope_ratio!r}"
 
@@ -93,7 +92,6 @@ class LatentAttention:
         return (*((h * d,) if a is None else (h * a, a * d)), self.d_nope * c, c * d)
 
     def sample(self, key: Key[Array, ""]) -> Draw:
-        """Make one draw; ``matrix`` is the core, of shape ``matrix_shape``."""
         latent, rotated, norm_squared = self.parts(key)
         return Draw(latent + rounded(self.rope_ratio * rotated), norm_squared)
 
@@ -108,14 +106,14 @@ class LatentAttention:
         lengths = chi(
             key_lengths, jnp.asarray(np.concatenate([*degrees_of_freedom, np.multiply(cut_off_rows, float(d))]))
         )
-        *diagonals, cut_off = jnp.split(lengths, np.cumsum([of.size for of in degrees_of_freedom]))
+        *diagonals, cut_off = jnp.split(lengths, np.cumsum([degrees.size for degrees in degrees_of_freedom]))
         counts = [_strictly_below(shape)[0].size for shape in shapes]
         normals = jnp.split(jax.random.normal(key_normals, (sum(counts),)), np.cumsum(counts[:-1]))
         *of_query, t_up, t_below = map(_trapezoid, shapes, diagonals, normals)
 
         from_latent, rotated = t_below[:in_latent], t_below[in_latent:]
-        kept = jnp.stack([sum_of_squares(one) for one in (*of_query, t_up, from_latent)])
-        norm_squared = kept + rounded(cut_off**2)
+        norms = jnp.stack([sum_of_squares(factor) for factor in (*of_query, t_up, from_latent)])
+        norm_squared = norms + rounded(cut_off**2)
         variance = norm_squared / np.array(self.factor_sizes, dtype=float)
         own_rotated = sum_of_squares(rotated) / (self.d_rope * d)
         unit = jnp.sqrt(c * variance[-2] * variance[-1] / own_rotated)

@@ -47,13 +47,11 @@ class OrthogonalBlocks(DrawnByItsCore):
 
     @property
     def name(self) -> str:
-        """``orthogonal_blocks {dims} of {rows}``, followed by ``fused`` for blocks of one stored matrix."""
-        dims, rows = ("x".join(map(str, one)) for one in (self.dims, self.rows))
+        dims, rows = ("x".join(map(str, sizes)) for sizes in (self.dims, self.rows))
         return f"orthogonal_blocks {dims} of {rows}{' fused' * self.fused}"
 
     @property
     def rank(self) -> int:
-        """Number h of rows of a block."""
         return self.dims[0] if len(self.dims) == 2 else self.dims[1]
 
     def sample(self, key: Key[Array, ""]) -> Draw:
@@ -64,7 +62,7 @@ class OrthogonalBlocks(DrawnByItsCore):
             roots = [_triangle(both[:, :h]), _triangle(both[:, h:])]
         else:
             keys = jax.random.split(key, len(widths))
-            roots = [_root(one, h, n, rows) for one, n, rows in zip(keys, widths, self.rows, strict=True)]
+            roots = [_root(block_key, h, n, rows) for block_key, n, rows in zip(keys, widths, self.rows, strict=True)]
         norms = jnp.stack([sum_of_squares(root) for root in roots])
         return Draw(roots[0] @ roots[1].T if len(roots) > 1 else roots[0], norms)
 
@@ -102,11 +100,11 @@ def orthogonal_blocks(dims: Sequence[int], rows: Sequence[int], fused: bool = Fa
     """
     if len(dims) not in (2, 3):
         raise ParameterError("dims", tuple(dims), "(h, n) of one block or (n_0, h, n_2) of two")
-    checked = tuple(require_positive_integer("dims", one) for one in dims)
+    checked = tuple(require_positive_integer("dims", size) for size in dims)
     h, widths = (checked[0], checked[1:]) if len(checked) == 2 else (checked[1], checked[::2])
     if h > min(widths):
         raise ParameterError("dims", checked, "no more rows in a block than columns")
-    stored = tuple(require_positive_integer("rows", one) for one in rows)
+    stored = tuple(require_positive_integer("rows", size) for size in rows)
     if len(stored) != len(widths) or min(stored) < h * (1 + fused):
         raise ParameterError(
             "rows", stored, f"{len(widths)} numbers of at least {h * (1 + fused)}, the rows of the blocks"

@@ -17,17 +17,11 @@ from rmtbase.ensembles._residual_path import residual_path
 from rmtbase.errors import ParameterError
 
 ENSEMBLES: dict[str, Callable[..., Ensemble]] = {
-    "gaussian_chain": gaussian_chain,
-    "gaussian_matrix": gaussian_matrix,
-    "low_rank_product": low_rank_product,
-    "residual_path": residual_path,
-    "independent_chain": independent_chain,
-    "initialized_matrix": initialized_matrix,
-    "logistic_matrix": logistic_matrix,
-    "student_t_matrix": student_t_matrix,
-    "random_subspaces": random_subspaces,
-    "orthogonal_blocks": orthogonal_blocks,
-    "latent_attention": latent_attention,
+    factory.__name__: factory
+    for factory in (
+        *(gaussian_chain, gaussian_matrix, low_rank_product, residual_path, independent_chain, initialized_matrix),
+        *(logistic_matrix, student_t_matrix, random_subspaces, orthogonal_blocks, latent_attention),
+    )
 }
 """Name in a plan → factory; the plan's parameters are its keyword arguments."""
 
@@ -38,12 +32,14 @@ def make_ensemble(name: str, parameters: Mapping[str, object]) -> Ensemble:
         raise ParameterError("ensemble", name, "one of " + ", ".join(sorted(ENSEMBLES)))
     factory = ENSEMBLES[name]
     signature = inspect.signature(factory).parameters
-    accepted = {key: of for key, of in signature.items() if of.kind is not of.VAR_KEYWORD}
+    accepted = {key: parameter for key, parameter in signature.items() if parameter.kind is not parameter.VAR_KEYWORD}
     has_options = len(accepted) < len(signature)  # the factory checks these itself
     for parameter, value in parameters.items():
         if parameter not in accepted and not has_options:
             raise ParameterError(parameter, value, f"a parameter of {name}: {', '.join(accepted)}")
-    missing = [key for key, of in accepted.items() if of.default is of.empty and key not in parameters]
+    missing = [
+        key for key, parameter in accepted.items() if parameter.default is parameter.empty and key not in parameters
+    ]
     if missing:
         raise ParameterError("parameters", dict(parameters), f"{', '.join(missing)} too, which {name} needs")
     return factory(**parameters)

@@ -74,7 +74,6 @@ class SignFlippedHead(_ResampledHead):
 
     @property
     def dims(self) -> tuple[int, int, int]:
-        """(d_query, d_head, d_key)."""
         return self.w_q.shape[1], self.w_q.shape[0], self.w_k.shape[1]
 
     def flipped(self, key: Key[Array, ""]) -> tuple[Array, Array]:
@@ -117,7 +116,6 @@ class SignFlippedMatrix(_ResampledHead):
 
     @property
     def dims(self) -> tuple[int, int]:
-        """(short side, long side)."""
         return self.w.shape
 
     def sample(self, key: Key[Array, ""]) -> Draw:
@@ -141,8 +139,8 @@ def flipped(key: Key[Array, ""], matrix: Array) -> Array:
 
 
 @sequential_vmap  # as below
-def _flipped_triangle(key: Key[Array, ""], of: SignFlippedMatrix) -> Float[Array, "rank rank"]:
-    w = flipped(key, jnp.asarray(of.w)).astype(float)
+def _flipped_triangle(key: Key[Array, ""], matrix: SignFlippedMatrix) -> Float[Array, "rank rank"]:
+    w = flipped(key, jnp.asarray(matrix.w)).astype(float)
     core, has_digits = _cholesky(w)
     return jax.lax.cond(has_digits, lambda: core, lambda: _triangle(w))
 
@@ -198,13 +196,11 @@ class AxisPermutedHead(_ResampledHead):
 
     @property
     def dims(self) -> tuple[int, int, int]:
-        """(d_query, d_head, d_key)."""
         d_query, d_key = self.widths
         return d_query, self.rank, d_key
 
     @property
     def rank(self) -> int:
-        """d_head."""
         return self.r_q.shape[-1]
 
     def sample(self, key: Key[Array, ""]) -> Draw:

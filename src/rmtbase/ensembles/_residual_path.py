@@ -1,15 +1,100 @@
-"""Ensemble of residual paths: Π (I + σ G_l/√d), with the direct path, without it, or the paths of one order."""
+"""Product of residual blocks I + σ G_l/√d: the sum over all paths through a residual network, or a part of it."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
-from rmtbase.ensembles._residual_product import ResidualProduct
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float, Int, Key
+
+from rmtbase.ensembles._ensemble import Draw, SquareDraw, as_pytree
+from rmtbase.ensembles._sum_of_squares import rounded
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_integer, require_positive_integer, require_positive_number
 
 _LARGEST = 1e70  # limit of singular values, and its inverse the lower one: their fourth powers then fit in float64
+
+
+@partial(as_pytree, data_fields=["depth", "sigma"], meta_fields=["d_model", "part", "order"])
+@dataclass(frozen=True)
+class ResidualProduct(SquareDraw):
+    """P = (I + A_1)(I + A_2) … (I + A_L), A_l = σ G_l/√d, G_l d × d standard normal: the sum over all 2^L paths.
+
+    * ``"path"``: P = I + U. ``"update"``: U = P - I, all paths but the direct one, by U ← U + A_l + U A_l, which avoids
+      the cancellation of P - I at small σ.
+    * ``"order"``: E_k = Σ A_{l_1} … A_{l_k} over l_1 < … < l_k, the C(L, k) paths through exactly k blocks, by
+      E_k ← E_k + E_{k-1} A_l; P = Σ_k E_k. This takes k d³ operations a block and k d² numbers; the other parts take
+      d³ and d².
+
+    G_l comes from the draw's key with l folded in. So the blocks of one key are the same for every part and σ, and the
+    first l blocks are the same at every depth. ``norm_squared`` is empty: P is not homogeneous in σ, so an estimate of
+    σ cannot be divided out.
+
+    The blocks are multiplied in the precision of the draw: singular values below this precision times the largest one
+    are rounding noise (in float64 at σ = 1 and depth 16, the smallest few).
+
+    ``depth`` and ``sigma`` are data, not shape, so that one compilation serves all their values.
+
+    Attributes:
+        d_model: d.
+        depth: L.
+        sigma: σ.
+        part: the matrix that is drawn.
+        order: k if ``part`` is ``"order"``, else None.
+    """
+
+    d_model: int
+    depth: int | Int[Array, ""]
+    sigma: float | Float[Array, ""]
+    part: Literal["path", "update", "order"] = "path"
+    order: int | None = None
+
+    @property
+    def name(self) -> str:
+        part = self.part if self.order is None else f"{self.part} {self.order}"
+        return f"residual_{part} {self.d_model}x{self.depth} sigma {self.sigma}"
+
+    @property
+    def rank(self) -> int:
+        return self.d_model
+
+    def sample(self, key: Key[Array, ""]) -> Draw:
+        """Make one draw; ``matrix`` is P, P - I or E_k, of shape (d_model, d_model)."""
+        identity = jnp.eye(self.d_model)
+        if self.part == "path":
+            matrix = identity + self._update(key)
+        elif self.part == "update":
+            matrix = self._update(key)
+        else:
+            matrix = self._orders(key)[-1] if self.order else identity
+        return Draw(matrix, jnp.zeros(0))
+
+    def _block(self, key: Key[Array, ""], number: int | Int[Array, ""]) -> Float[Array, "d_model d_model"]:
+        normals = jax.random.normal(jax.random.fold_in(key, number), self.matrix_shape)
+        return rounded(jax.lax.optimization_barrier(normals) * (self.sigma / math.sqrt(self.d_model)))
+
+    def _update(self, key: Key[Array, ""]) -> Float[Array, "d_model d_model"]:
+        def append(number: Int[Array, ""], update: Float[Array, "d_model d_model"]) -> Float[Array, "d_model d_model"]:
+            block = self._block(key, number)
+            return update + (block + update @ block)
+
+        return jax.lax.fori_loop(2, self.depth + 1, append, self._block(key, 1))
+
+    def _orders(self, key: Key[Array, ""]) -> Float[Array, "order d_model d_model"]:
+        count, d = self.order, self.d_model
+
+        def append(number: Int[Array, ""], orders: Float[Array, "order d d"]) -> Float[Array, "order d d"]:
+            block = self._block(key, number)
+            longer = (orders[:-1].reshape(-1, d) @ block).reshape(-1, d, d)
+            return orders + jnp.concatenate([block[None], longer])
+
+        first = jnp.zeros((count, d, d)).at[0].set(self._block(key, 1))
+        return jax.lax.fori_loop(2, self.depth + 1, append, first)
 
 
 def residual_path(

@@ -55,11 +55,9 @@ class ThinGaussianChain(ChainCore):
 
     @property
     def name(self) -> str:
-        """``gaussian_chain {n_0}x…x{n_L}``, or ``low_rank_product {d_model}x{d_head}``."""
         return chain_name(self.dims)
 
     def sample(self, key: Key[Array, ""]) -> Draw:
-        """Make one draw; ``matrix`` is the core, of shape (rank, rank)."""
         r, n_factors = self.rank, len(self.dims) - 1
         left = np.arange(n_factors) < self.bottleneck
         n = jnp.asarray(self.dims, dtype=float)
@@ -72,15 +70,15 @@ class ThinGaussianChain(ChainCore):
             jnp.arange(r - 1, 0, -1, dtype=float),
         ]
         lengths = chi(key_lengths, jnp.concatenate(degrees_of_freedom))
-        *diagonals, cut_off, below = jnp.split(lengths, np.cumsum([of.size for of in degrees_of_freedom[:-1]]))
+        *diagonals, cut_off, below = jnp.split(lengths, np.cumsum([part.size for part in degrees_of_freedom[:-1]]))
         normals = jax.random.normal(key_normals, (n_factors - 1, r * (r - 1) // 2))
 
         b = min(self.bottleneck, n_factors - 1)  # the place of B among the factors
         off_diagonals = [*normals[:b], below, *normals[b:]]
-        kept = [sum_of_squares(jnp.concatenate(both)) for both in zip(diagonals, off_diagonals, strict=True)]
+        norms = [sum_of_squares(jnp.concatenate(both)) for both in zip(diagonals, off_diagonals, strict=True)]
         triangles = [upper_triangle(diagonals[place], off_diagonals[place]) for place in range(n_factors) if place != b]
         core = _core(triangles[:b], BidiagonalDraw(diagonals[b], below), triangles[b:])
-        return Draw(core, jnp.stack(kept) + rounded(cut_off**2))
+        return Draw(core, jnp.stack(norms) + rounded(cut_off**2))
 
 
 def upper_triangle(diagonal: Float[Array, " r"], normals: Float[Array, " m"]) -> Float[Array, "r r"]:

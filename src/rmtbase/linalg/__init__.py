@@ -6,7 +6,6 @@ from rmtbase.linalg._factored import (
     core_of_triangles,
     core_singular_values,
     equal_rows,
-    product_core,
     product_singular_values,
     product_svd,
     triangle,

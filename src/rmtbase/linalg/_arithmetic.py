@@ -31,7 +31,7 @@ def arithmetic() -> dict[str, str]:
 
 
 def _processor() -> dict[str, str]:
-    found = np.show_config(mode="dicts").get("SIMD Extensions", {}).get("found", [])
+    simd = np.show_config(mode="dicts").get("SIMD Extensions", {}).get("found", [])
     try:
         first = _CPUINFO.read_text(encoding="utf-8", errors="replace").split("\n\n")[0]
     except OSError:
@@ -43,7 +43,7 @@ def _processor() -> dict[str, str]:
     return {
         "cpu": ", ".join([name.partition(" ")[2].removeprefix("name "), *numbers]),
         "cpu_features": hashlib.sha256(" ".join(computing).encode()).hexdigest()[:16] if computing else "unknown",
-        "numpy_simd": " ".join(found),
+        "numpy_simd": " ".join(simd),
     }
 
 
@@ -51,18 +51,20 @@ def _blas() -> dict[str, str]:
     """BLAS libraries that NumPy and SciPy call; JAX calls SciPy's too, as its linear algebra on CPUs is LAPACK's."""
     import scipy.linalg  # noqa: F401  # loads it
 
-    found: dict[str, list[str]] = {}
+    libraries: dict[str, list[str]] = {}
     for library in threadpool_info():
         if library["user_api"] != "blas":
             continue
         folders = Path(library["filepath"]).parts
-        packages = [one for one in ("numpy", "scipy") if any(folder.startswith(one) for folder in folders[:-1])]
+        packages = [
+            package for package in ("numpy", "scipy") if any(folder.startswith(package) for folder in folders[:-1])
+        ]
         if not packages and "site-packages" in folders:  # such as torch's own, which only some processes load
             continue
         words = (library["internal_api"], library.get("version"), library.get("architecture"))
         key = f"blas_{packages[0]}" if packages else "blas"
-        found.setdefault(key, []).append(" ".join(str(word) for word in words if word))
-    if not found:  # such as Accelerate, which threadpoolctl does not know
+        libraries.setdefault(key, []).append(" ".join(str(word) for word in words if word))
+    if not libraries:  # such as Accelerate, which threadpoolctl does not know
         built = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
         return {"blas": f"{built.get('name')} {built.get('version')}"}
-    return {key: ", ".join(sorted(libraries)) for key, libraries in sorted(found.items())}
+    return {key: ", ".join(sorted(libraries)) for key, libraries in sorted(libraries.items())}

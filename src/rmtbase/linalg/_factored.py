@@ -19,25 +19,14 @@ _PADDING = 8  # numbers between rows, a cache line: otherwise rows of 2ⁿ numbe
 _ROW_NORMS = 1e-140, 1e140  # between these, no square of a norm and no product that matters leaves float64
 
 
-def product_core(w_q: ArrayLike, w_k: ArrayLike) -> NDArray[np.float64]:
-    """Core ``(..., d_head, d_head)`` of W_Qᵀ W_K for factors of shape ``(..., d_head, d_model)``.
-
-    With the thin factorisations W_Qᵀ = O_Q R_Q and W_Kᵀ = O_K R_K (orthonormal columns),
-    W_Qᵀ W_K = O_Q (R_Q R_Kᵀ) O_Kᵀ. The singular values of the core R_Q R_Kᵀ are exactly the structurally nonzero ones
-    of the product, and :func:`triangles` keeps the digits of the smallest.
-    """
-    return core_of_triangles(triangle(w_q, "w_q"), triangle(w_k, "w_k"))
-
-
 def core_of_triangles(r_q: NDArray[np.float64], r_k: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Core R_Q R_Kᵀ from the two triangles."""
     try:
         with np.errstate(over="ignore", invalid="ignore"):
             core = r_q @ np.swapaxes(r_k, -1, -2)
     except ValueError:
         raise ParameterError("w_q, w_k", f"triangles {r_q.shape} and {r_k.shape}", "one d_head in both") from None
     if not np.isfinite(core).all():
-        largest = [float(np.abs(one).max()) for one in (r_q, r_k)]
+        largest = [float(np.abs(triangle).max()) for triangle in (r_q, r_k)]
         raise ParameterError(
             "w_q, w_k", "norms near {:.3g} and {:.3g}".format(*largest), "a product in float64: rescale the weights"
         )
@@ -46,6 +35,9 @@ def core_of_triangles(r_q: NDArray[np.float64], r_k: NDArray[np.float64]) -> NDA
 
 def product_singular_values(w_q: ArrayLike, w_k: ArrayLike) -> NDArray[np.float64]:
     """Return the ``d_head`` structurally nonzero singular values of W_Qᵀ W_K, descending.
+
+    With the thin factorisations W_Qᵀ = O_Q R_Q and W_Kᵀ = O_K R_K (orthonormal columns), they are exactly the singular
+    values of the core R_Q R_Kᵀ, and :func:`triangles` keeps the digits of the smallest.
 
     Args:
         w_q: query factors of shape ``(..., d_head, d_model)``, so that q = W_Q x.
@@ -59,7 +51,7 @@ def product_singular_values(w_q: ArrayLike, w_k: ArrayLike) -> NDArray[np.float6
         ParameterError: the factors are not finite real matrices or differ in d_head, or their product overflows
             float64.
     """
-    return core_singular_values(product_core(w_q, w_k))
+    return core_singular_values(core_of_triangles(triangle(w_q, "w_q"), triangle(w_k, "w_k")))
 
 
 def product_svd(
@@ -70,7 +62,7 @@ def product_svd(
     U with orthonormal columns (d_query, r), the singular values s (r), descending, and V with orthonormal rows (r,
     d_key). The vectors of structural zeros are never computed.
     """
-    (o_q, r_q), (o_k, r_k) = (np.linalg.qr(one.T) for one in (w_q, w_k))
+    (o_q, r_q), (o_k, r_k) = (np.linalg.qr(factor.T) for factor in (w_q, w_k))
     left, values, right = np.linalg.svd(core_of_triangles(r_q, r_k), full_matrices=False)
     return o_q @ left, values, right @ o_k.T
 

@@ -15,7 +15,6 @@ PRNG_IMPLEMENTATION = "threefry2x32"  # JAX's only generator whose bits do not d
 
 
 def require_precision(precision: object) -> str:
-    """Return ``precision``; raise :class:`~rmtbase.errors.ParameterError` unless it is one of :data:`PRECISIONS`."""
     if precision not in PRECISIONS:
         raise ParameterError("precision", precision, f"one of {', '.join(PRECISIONS)}")
     return str(precision)

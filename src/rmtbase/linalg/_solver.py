@@ -87,7 +87,6 @@ def gram_singular_values(stack: NDArray[np.floating], rank: int | None = None) -
 
 
 def _smaller_gram(stack: Any) -> Any:
-    """Return M Mᵀ or Mᵀ M, the smaller one, of matrices in a NumPy or JAX array."""
     transposed = stack.swapaxes(-1, -2)
     return stack @ transposed if stack.shape[-2] <= stack.shape[-1] else transposed @ stack
 
@@ -119,7 +118,6 @@ SOLVERS = (*HOST_SOLVERS, *DEVICE_SOLVERS)
 
 
 def require_solver(name: object) -> str:
-    """Return ``name``; raise :class:`~rmtbase.errors.ParameterError` unless it is one of :data:`SOLVERS`."""
     if name not in SOLVERS:
         raise ParameterError("solver", name, f"one of {', '.join(SOLVERS)}")
     return str(name)
@@ -174,12 +172,12 @@ def _finite_on_device(stack: Any) -> Any:
         return stack
     largest = np.abs(require_matrices("stack", stack)).max(initial=0.0)
     with np.errstate(over="ignore"):
-        held = jnp.asarray(stack)
-    if held.dtype not in (jnp.float32, jnp.float64):
-        held = held.astype(float)
-    if not jnp.isfinite(held).all():
-        raise ParameterError("stack", f"elements up to {largest:.3g}", f"elements that {held.dtype} can hold")
-    return held
+        array = jnp.asarray(stack)
+    if array.dtype not in (jnp.float32, jnp.float64):
+        array = array.astype(float)
+    if not jnp.isfinite(array).all():
+        raise ParameterError("stack", f"elements up to {largest:.3g}", f"elements that {array.dtype} can hold")
+    return array
 
 
 def matrix_singular_values(matrix: NDArray[np.float64], cores: int | None = None) -> NDArray[np.float64]:
@@ -283,7 +281,7 @@ def extreme_eigenvalues(
     # Scaled by powers of two, which is exact, because the bisection squares the off-diagonal.
     exponent = np.frexp(np.maximum(np.abs(main).max(axis=1), np.abs(off).max(axis=1)))[1]
     exponent = np.where(np.abs(exponent) > _SQUARED, exponent, 0)
-    main, off = (np.ldexp(one, -exponent[:, None]) for one in (main, off))
+    main, off = (np.ldexp(diagonal, -exponent[:, None]) for diagonal in (main, off))
     ends = [
         [eigvalsh_tridiagonal(m, o, select="i", select_range=(place, place))[0] for m, o in zip(main, off, strict=True)]
         for place in (size - 1, 0)

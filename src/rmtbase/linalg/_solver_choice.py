@@ -48,7 +48,6 @@ class SolverChoice(NamedTuple):
 
 
 def is_measured(device_kind: str) -> bool:
-    """Return True if :data:`MICROSECONDS` has measurements for that kind of device."""
     return device_kind in MICROSECONDS
 
 
@@ -68,15 +67,8 @@ def measured_solver(device_kind: str, size: int, precision: str, condition: floa
     return fastest_solver(nearest, condition, precision, "measured")
 
 
-def fastest_solver(microseconds: Mapping[str, float], condition: float, precision: str, how: str) -> SolverChoice:
-    """Choose the fastest of the timed solvers that the condition number allows; LAPACK's SVD if it allows none.
-
-    Args:
-        microseconds: time per matrix, by solver.
-        condition: typical λ_1/λ_r of the matrices.
-        precision: precision of the matrices.
-        how: origin of the times, in one word, for the reason.
-    """
+def fastest_solver(microseconds: Mapping[str, float], condition: float, precision: str, origin: str) -> SolverChoice:
+    """Choose the fastest of the timed solvers that the condition number allows; LAPACK's SVD if it allows none."""
     gram = condition * _MARGIN <= GRAM_CONDITION[precision]
     device_svd = condition * _MARGIN <= DEVICE_SVD_CONDITION[precision] or precision == "float64"
     allowed = {
@@ -85,7 +77,9 @@ def fastest_solver(microseconds: Mapping[str, float], condition: float, precisio
         if (gram or not name.endswith("gram")) and (device_svd or name != "device_svd")
     }
     name = min(allowed, key=allowed.__getitem__, default="svd")
-    times = ", ".join(f"{one} {time:.4g} µs" for one, time in sorted(microseconds.items(), key=lambda item: item[1]))
+    times = ", ".join(
+        f"{solver} {time:.4g} µs" for solver, time in sorted(microseconds.items(), key=lambda item: item[1])
+    )
     verdict = "allows" if gram else "forbids"
     also = "" if device_svd or "device_svd" not in microseconds else " and the device's SVD"
-    return SolverChoice(name, f"{how}: {times}; λ_1/λ_r = {condition:.3g} {verdict} the Gram matrix{also}")
+    return SolverChoice(name, f"{origin}: {times}; λ_1/λ_r = {condition:.3g} {verdict} the Gram matrix{also}")

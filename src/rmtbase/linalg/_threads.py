@@ -43,7 +43,6 @@ class _BlasLimit:
         self._modules = 0  # number of imported modules when the libraries were looked up
 
     def ask(self, threads: int) -> _Asked:
-        """Add a limit; pass the returned object to :meth:`lift` to remove it."""
         with self._lock:
             asked = _Asked(threading.get_ident(), threads)
             self._asked.append(asked)
@@ -51,18 +50,17 @@ class _BlasLimit:
             return asked
 
     def lift(self, asked: _Asked) -> None:
-        """Remove a limit, from any thread."""
         with self._lock:
-            self._asked = [one for one in self._asked if one is not asked]
+            self._asked = [request for request in self._asked if request is not asked]
             self._apply()
 
     def after_fork(self) -> None:
         """Reset the lock in a child process: only the thread that forked is left, and another may have held it."""
         self._lock = threading.RLock()
-        self._asked = [one for one in self._asked if one.thread == threading.get_ident()]
+        self._asked = [request for request in self._asked if request.thread == threading.get_ident()]
 
     def _apply(self) -> None:
-        innermost = {one.thread: one.threads for one in self._asked}
+        innermost = {request.thread: request.threads for request in self._asked}
         for blas in self._loaded():
             if innermost:
                 self._before.setdefault(blas.filepath, blas.num_threads)

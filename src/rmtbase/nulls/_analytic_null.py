@@ -69,27 +69,22 @@ class AnalyticNull(SharedNull):
 
     @property
     def unknown(self) -> list[str]:
-        """The statistics without an analytic null at this shape."""
         return [name for name, law in self._laws.items() if law is None]
 
     @property
     def draws(self) -> int:
-        """Number of null draws: 0."""
         return 0
 
     @cached_property
     def mean(self) -> Float[np.ndarray, " statistic"]:
-        """Mean of each law; NaN where it has none."""
         return _finite([np.nan if law is None else law.mean() for law in self._laws.values()])
 
     @cached_property
     def std(self) -> Float[np.ndarray, " statistic"]:
-        """Standard deviation of each law; NaN where it has none."""
         return _finite([np.nan if law is None else law.std() for law in self._laws.values()])
 
     @cached_property
     def quantile(self) -> Float[np.ndarray, "statistic probability"]:
-        """Quantiles of each law."""
         nothing = np.full(len(PROBABILITIES), np.nan)
         return np.stack([nothing if law is None else law.ppf(PROBABILITIES) for law in self._laws.values()])
 
@@ -102,7 +97,7 @@ class AnalyticNull(SharedNull):
 
     def distance(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
         """|z|, of ln x to second order in the relative spread of x; where that is large, from the law's quartiles."""
-        on_log_scale = np.array([one.on_log_scale for one in SPECTRAL_STATISTICS.values()])
+        on_log_scale = np.array([statistic.on_log_scale for statistic in SPECTRAL_STATISTICS.values()])
         distance = distance_from_moments(on_log_scale, standard, self.mean, self.std)
         wide = on_log_scale & ~(self.std < _WIDEST * self.mean)
         for k, law in enumerate(self._laws.values()):
@@ -113,7 +108,6 @@ class AnalyticNull(SharedNull):
         return distance
 
     def p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
-        """Two-sided p-values, 2 min(P(T ≤ t), P(T ≥ t))."""
         return np.maximum(self._tail(standard), SMALLEST_P_VALUE)
 
     def omnibus_p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "..."]:
@@ -144,7 +138,6 @@ class AnalyticNull(SharedNull):
         return null_spectrum(ordered.mean, quantile, edges, density, density)
 
     def record(self) -> dict[str, object]:
-        """Return the method and accuracy of each statistic's null."""
         return {name: "none" if law is None else f"{law.method}: {law.accuracy}" for name, law in self._laws.items()}
 
     def _tail(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
@@ -161,5 +154,4 @@ class AnalyticNull(SharedNull):
 
 
 def _finite(moments: Sequence[float]) -> Float[np.ndarray, " statistic"]:
-    """Replace infinities by NaN."""
     return np.where(np.isfinite(moments), moments, np.nan)

@@ -46,17 +46,9 @@ class AtlasNull(DrawnNull):
     So p-values are valid and right in size, but take only some 270 values. They are not uniform: Fisher's combination,
     estimates of the share of true nulls and QQ plots need care.
 
-    Coupling: all heads of the shape are compared with the same draws, and share their error (relative 1/√(n p) at
-    level p), however many heads there are. The statistics of one draw stay together only in the kept largest distances,
-    from which the omnibus p-value comes. The numbers of a case need code of the same version: the rows are in the
-    order of ``SPECTRAL_STATISTICS`` and ``PROBABILITIES`` (checked), the distances were centred on the scale
-    of ``statistics.on_distance_scale``, outliers are counted at ``EDGE_LEVEL``, one of the
-    probabilities, and the density lies in the bins of ``laws.histogram_edges``, which are computed again
-    from the laws.
-
-    Cache: values computed from the case (``mean``, ``std``, ``quantile``, ``edge_quantiles``) are kept as long as the
-    object. Cases of the shipped atlas are kept by the process, up to 32 shapes, and given to every caller: do not
-    change them in place.
+    All heads of the shape share the draws and so their error (relative 1/√(n p) at level p). The statistics of one draw
+    stay together only in the kept largest distances, from which the omnibus p-value comes. Cases of the shipped atlas
+    are kept by the process and given to every caller: do not change them in place.
 
     Raises:
         TableError: the atlas lacks a statistic that this version scores, or was made for other probabilities or bins.
@@ -71,28 +63,24 @@ class AtlasNull(DrawnNull):
     ) -> None:
         for name, value in (("dims", (d_model, d_head, d_model)), ("case", case), ("source", source)):
             object.__setattr__(self, name, value)
-        found = (case["statistic"].values.tolist(), case["probability"].values.tolist(), case.sizes["bin"])
-        if found != (list(SPECTRAL_STATISTICS), list(PROBABILITIES), BINS):
+        layout = (case["statistic"].values.tolist(), case["probability"].values.tolist(), case.sizes["bin"])
+        if layout != (list(SPECTRAL_STATISTICS), list(PROBABILITIES), BINS):
             raise TableError(source, "other statistics, probabilities or bins", "those of this version; make it again")
 
     @classmethod
     def from_atlas(cls, table: xr.Dataset, d_model: int, d_head: int, source: str) -> AtlasNull | None:
-        """Make the null of a shape from an atlas, or None if the atlas lacks the shape."""
         case = case_of_shape(table, d_model, d_head)
         return None if case is None else cls(d_model, d_head, case, source)
 
     @property
     def draws(self) -> int:
-        """Number of null draws whose order statistics the atlas keeps."""
         return int(self.case["draws"])
 
     @cached_property
     def quantile(self) -> Float[np.ndarray, "statistic probability"]:
-        """Null quantiles, (statistic, probability)."""
         return self.case["quantile_self_normalized"].values
 
     def distance(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
-        """|z| on the scale of the draws themselves."""
         return np.abs(self._on_scale(standard))
 
     def p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
@@ -109,16 +97,14 @@ class AtlasNull(DrawnNull):
         return np.where(np.isnan(z), np.nan, p)
 
     def omnibus_p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "..."]:
-        """p-value of the largest distance, from the kept ranks of the draws' own largest distances."""
         observed = self.distance(standard).max(axis=-1)
         p = (self._count(-observed, -self.case["largest_distance"].values) + 1) / (self.draws + 1)
         return np.where(np.isnan(observed), np.nan, p)
 
     def spectrum(self) -> xr.Dataset:
-        """Make the ``/null`` group: quantiles and density of the case, bins and limiting density from the laws."""
-        h, case = self.d_head, self.case
-        edges = histogram_edges(self.d_model, h)
-        law = laws.low_rank_product(self.d_model, h, normalization="none")
+        (d_model, h, _), case = self.dims, self.case
+        edges = histogram_edges(d_model, h)
+        law = laws.low_rank_product(d_model, h, normalization="none")
         quantile = case["eigenvalue_quantile_self_normalized"].values[:h].astype(float)
         mean, density, error = (
             case[name].values.astype(float) for name in ("eigenvalue_mean", "density", "density_standard_error")
@@ -126,11 +112,15 @@ class AtlasNull(DrawnNull):
         return null_spectrum(mean[:h], quantile, edges, density, np.diff(law.cdf(edges)) / np.diff(edges), error)
 
     def record(self) -> dict[str, object]:
-        """Return the atlas's identity, and how its draws of this shape were made."""
         made = json.loads(self.case.attrs["provenance"])
-        shape = [self.d_model, self.d_head]
-        mine = [one for one in made["simulations"] if any(which[:2] == shape for which in one["shapes"])]
-        simulations = [{**one, "shapes": [which for which in one["shapes"] if which[:2] == shape]} for one in mine]
+        shape = list(self.dims[:2])
+        mine = [
+            simulation for simulation in made["simulations"] if any(case[:2] == shape for case in simulation["shapes"])
+        ]
+        simulations = [
+            {**simulation, "shapes": [case for case in simulation["shapes"] if case[:2] == shape]}
+            for simulation in mine
+        ]
         atlas = {name: str(self.case.attrs[name]) for name in ("title", "version", "rmtbase_version")}
         return {"atlas": {**atlas, **made, "simulations": simulations}}
 
@@ -142,9 +132,11 @@ class AtlasNull(DrawnNull):
         center, spread = self.case["distance_center"].values, self.case["distance_spread"].values
         return (on_distance_scale(standard) - center) / spread
 
-    def _count(self, observed: Float[np.ndarray, "..."], kept: Float32[np.ndarray, " rank"]) -> Int[np.ndarray, "..."]:
-        there = ~np.isnan(kept)
-        return _count(observed, kept[there], self.case["rank"].values[there], self.draws)
+    def _count(
+        self, observed: Float[np.ndarray, "..."], sample: Float32[np.ndarray, " rank"]
+    ) -> Int[np.ndarray, "..."]:
+        present = ~np.isnan(sample)
+        return _count(observed, sample[present], self.case["rank"].values[present], self.draws)
 
 
 def atlas_path() -> Path:
@@ -187,6 +179,6 @@ def count_bound(
 
 
 def _count(
-    observed: Float[np.ndarray, "..."], kept: Float[np.ndarray, " rank"], ranks: Int[np.ndarray, " rank"], draws: int
+    observed: Float[np.ndarray, "..."], sample: Float[np.ndarray, " rank"], ranks: Int[np.ndarray, " rank"], draws: int
 ) -> Int[np.ndarray, "..."]:
-    return np.append(ranks - 1, draws)[np.searchsorted(kept, observed, side="right")]  # NaN is above all
+    return np.append(ranks - 1, draws)[np.searchsorted(sample, observed, side="right")]  # NaN is above all

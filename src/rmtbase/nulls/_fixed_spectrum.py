@@ -27,21 +27,17 @@ class OrthogonalNull(GaussianNull):
 
     @property
     def fixed(self) -> tuple[str, ...]:
-        """The statistics that are the same in every draw."""
         return tuple(name for name, std in zip(SPECTRAL_STATISTICS, self._moments[1], strict=True) if std == 0.0)
 
     @cached_property
     def std(self) -> Float[np.ndarray, " statistic"]:
-        """Standard deviation of the draws; NaN for statistics that are the same in every draw."""
         std = self._moments[1]
         return np.where(std == 0.0, np.nan, std)
 
     def distance(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
-        """|z| on the scale of the draws; 0 for statistics that are the same in every draw."""
         return np.where(self._is_fixed, 0.0, super().distance(standard))
 
     def p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
-        """Two-sided Monte Carlo p-values; NaN for statistics that are the same in every draw."""
         return np.where(self._is_fixed, np.nan, super().p_value(standard))
 
     @cached_property
@@ -65,28 +61,21 @@ class FixedSpectrum(SharedNull):
 
     @property
     def rank(self) -> int:
-        """Number of rows h of a block."""
         return self.dims[0] if len(self.dims) == 2 else self.dims[1]
 
-    @property
-    def description(self) -> str:
-        """Description of the null, its name first."""
-        factors = "factors" if len(self.dims) == 2 else "W_Q and W_K"
+    def description(self, factors: str = "W_Q and W_K") -> str:
         return f"orthogonal: {factors} of orthonormal rows, which fix the spectrum: no statistic of it can be tested"
 
     @property
     def draws(self) -> int:
-        """Number of null draws: 0."""
         return 0
 
     @property
     def eigenvalue(self) -> float:
-        """The common value of all λ, at σ̂ = 1."""
         return float(self.dims[1] if len(self.dims) == 2 else self.dims[0] * self.dims[2])
 
     @cached_property
     def mean(self) -> Float[np.ndarray, " statistic"]:
-        """The value of each statistic."""
         return spectral_statistics(np.full(self.rank, np.sqrt(self.eigenvalue)))
 
     @cached_property
@@ -96,16 +85,13 @@ class FixedSpectrum(SharedNull):
 
     @cached_property
     def quantile(self) -> Float[np.ndarray, "statistic probability"]:
-        """The value of each statistic, at every probability."""
         return np.repeat(self.mean[:, None], len(PROBABILITIES), axis=1)
 
     @cached_property
     def edge_quantiles(self) -> tuple[float, float]:
-        """2 % below and above the eigenvalue."""
         return self.eigenvalue * (1.0 - FLAT), self.eigenvalue * (1.0 + FLAT)
 
     def agrees(self, eigenvalues: Float[np.ndarray, "... rank"]) -> Bool[np.ndarray, "..."]:
-        """Test whether eigenvalues at σ̂ = 1 equal the fixed one, up to rounding."""
         return np.asarray(np.abs(eigenvalues / self.eigenvalue - 1.0).max(axis=-1) <= FLAT)
 
     def distance(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
@@ -113,16 +99,13 @@ class FixedSpectrum(SharedNull):
         return np.abs(standard / np.where(self.mean == 0.0, 1.0, self.mean) - 1.0)
 
     def p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
-        """NaN for a head that agrees with the null, else :data:`SMALLEST_P_VALUE`."""
-        known = np.repeat(self._differs(standard)[..., None], standard.shape[-1], axis=-1)
-        return np.where(known, SMALLEST_P_VALUE, np.nan)
+        differs = np.repeat(self._differs(standard)[..., None], standard.shape[-1], axis=-1)
+        return np.where(differs, SMALLEST_P_VALUE, np.nan)
 
     def omnibus_p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "..."]:
-        """NaN for a head that agrees with the null, else :data:`SMALLEST_P_VALUE`."""
         return np.where(self._differs(standard), SMALLEST_P_VALUE, np.nan)
 
     def spectrum(self) -> xr.Dataset:
-        """Return the eigenvalue, and a histogram with a single full bin."""
         edges = self.eigenvalue * np.linspace(0.0, 2.0, BINS + 2)
         density = np.zeros(BINS + 1)
         density[BINS // 2] = 1.0 / (edges[1] - edges[0])
@@ -130,7 +113,6 @@ class FixedSpectrum(SharedNull):
         return null_spectrum(mean, np.full((self.rank, len(PROBABILITIES)), self.eigenvalue), edges, density, density)
 
     def record(self) -> dict[str, object]:
-        """Return how each statistic's null is known, and the tolerance."""
         return {**dict.fromkeys(SPECTRAL_STATISTICS, "exact: fixed by orthonormal rows"), "tolerance": FLAT}
 
     def _differs(self, standard: Float[np.ndarray, "... statistic"]) -> Bool[np.ndarray, "..."]:

@@ -45,8 +45,6 @@ class Gaussian(Null):
     """
 
     name: ClassVar[str] = "gaussian"
-    moves_draws: ClassVar[bool] = False
-    """True if the null of another initialization is that of normal entries, moved by the kurtosis."""
 
     @property
     def entry_law(self) -> str | None:
@@ -54,7 +52,6 @@ class Gaussian(Null):
         return None if self.initialization == "orthogonal" else self.initialization
 
     def require_shape(self, shape: HeadShape) -> None:
-        """Judge as :meth:`Null.require_shape`; orthogonal matrices have heads of their own rows only."""
         super().require_shape(shape)
         if self.initialization == "orthogonal" and shape.is_of_products:
             expected = (
@@ -69,27 +66,26 @@ class Gaussian(Null):
             line = "of Gaussian entries: latent attention of another initialization has no null of its own"
             shape.detail(progress, line)
         elif self.initialization != "normal":
-            return (self._moved if self.moves_draws else self._of_initialization)(shape, progress)
+            return self._of_initialization(shape, progress)
         return self.of_normal_entries(shape, progress)
 
     def of_normal_entries(self, shape: HeadShape, progress: Progress) -> SharedNull | LatentNull:
-        """Make the null of normal entries."""
-        found = self._held(shape, progress) or self._simulated(shape, progress, "normal")
-        tell_if_coarse(found, draws_for(shape.n_heads), shape, progress)
-        return found
+        null = self._held(shape, progress) or self._simulated(shape, progress, "normal")
+        tell_if_coarse(null, draws_for(shape.n_heads), shape, progress)
+        return null
 
     def _of_initialization(self, shape: HeadShape, progress: Progress) -> NullModel:
-        found = self._simulated(shape, progress, self.initialization)
-        tell_if_coarse(found, draws_for(shape.n_heads), shape, progress)
-        return found
+        null = self._simulated(shape, progress, self.initialization)
+        tell_if_coarse(null, draws_for(shape.n_heads), shape, progress)
+        return null
 
     def _moved(self, shape: HeadShape, progress: Progress) -> NullModel:
         """Shift the null of normal entries by the kurtosis of the initialization, to first order."""
-        found = self.of_normal_entries(shape, progress)
-        assert isinstance(found, SharedNull)  # latent attention has no null of another initialization
+        null = self.of_normal_entries(shape, progress)
+        assert isinstance(null, SharedNull)  # latent attention has no null of another initialization
         words, kurtosis = ENTRIES_IN_WORDS[self.initialization], KURTOSIS[self.initialization]
         shape.detail(progress, f"of Gaussian entries, and moved by the kurtosis of {words} ones, {kurtosis:.3g}")
-        return KurtosisNull(found, words, kurtosis)
+        return KurtosisNull(null, self.initialization)
 
     def _held(self, shape: HeadShape, progress: Progress) -> SharedNull | None:
         """Take the null of normal entries from the shipped atlas; None if it lacks the shape, seed or enough draws."""
@@ -100,15 +96,15 @@ class Gaussian(Null):
             case = atlas_case(*of_product)
             if case is None or int(case.attrs["seed"]) != self.seed or int(case["draws"]) < (self.draws or 0):
                 return None
-            found = AtlasNull(*of_product, case)
+            null = AtlasNull(*of_product, case)
         except TableError as error:
             from rmtbase.montecarlo import CacheWarning
 
-            what = "an atlas that cannot be read" if isinstance(error, UnreadableTableError) else "damaged atlas"
-            warnings.warn(f"{what}, not used; install rmtbase again: {error}", CacheWarning, stacklevel=2)
+            fault = "an atlas that cannot be read" if isinstance(error, UnreadableTableError) else "damaged atlas"
+            warnings.warn(f"{fault}, not used; install rmtbase again: {error}", CacheWarning, stacklevel=2)
             return None
-        shape.detail(progress, f"from {found.source} ({found.draws} draws)")
-        return found
+        shape.detail(progress, f"from {null.source} ({null.draws} draws)")
+        return null
 
     def _simulated(self, shape: HeadShape, progress: Progress, entries: str) -> SharedNull | LatentNull:
         from rmtbase.nulls._simulated_null import cached_null
@@ -120,7 +116,6 @@ class Gaussian(Null):
         return cached_null(shape.dims, draws, self.seed, progress, entries=entries)
 
     def _orthogonal(self, shape: HeadShape, progress: Progress) -> SharedNull:
-        """Make the null of rows of orthogonal matrices: fixed if all rows are orthonormal, else drawn."""
         assert shape.stored is not None and not isinstance(shape.dims, LatentShape)  # by needs_stored_rows, and judged
         dims = shape.dims if len(shape.dims) == 3 else (min(shape.dims), max(shape.dims))
         widths = dims[::2] if len(dims) == 3 else dims[1:]
@@ -132,9 +127,9 @@ class Gaussian(Null):
         from rmtbase.nulls._simulated_null import cached_orthogonal_null
 
         draws = self.draws or draws_for(shape.n_heads)
-        found = cached_orthogonal_null(dims, rows, fused, draws, self.seed, progress)
-        tell_if_coarse(found, draws_for(shape.n_heads), shape, progress)
-        return found
+        null = cached_orthogonal_null(dims, rows, fused, draws, self.seed, progress)
+        tell_if_coarse(null, draws_for(shape.n_heads), shape, progress)
+        return null
 
 
 @dataclass(frozen=True)
@@ -149,23 +144,22 @@ class Table(Gaussian):
         initialization, draws, seed: as for :class:`Gaussian`, for shapes that the table lacks.
     """
 
-    moves_draws: ClassVar[bool] = True
     table: xr.Dataset | Path | str
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.initialization == "orthogonal":
             expected = "none: heads of orthogonal matrices have a law of their own, which no table holds"
-            found = "a dataset" if isinstance(self.table, xr.Dataset) else str(self.table)
-            raise ParameterError("table", found, expected)
+            table = "a dataset" if isinstance(self.table, xr.Dataset) else str(self.table)
+            raise ParameterError("table", table, expected)
+
+    _of_initialization = Gaussian._moved
 
     def options(self) -> dict[str, Any]:
-        """Return everything that determines the null, with the digest of the table."""
         table = self.table if isinstance(self.table, xr.Dataset) else open_table(self.table, *_TABLES)
         return {**super().options(), "table": digest_of(table)}
 
     def require_shape(self, shape: HeadShape) -> None:
-        """Judge as :meth:`Null.require_shape`, and read the table."""
         super().require_shape(shape)
         self._given(shape, SILENT)
 
@@ -177,23 +171,23 @@ class Table(Gaussian):
         if isinstance(self.table, xr.Dataset):
             source = "the baseline dataset"
             validate(self.table, source, *_TABLES)
-            found, held = _in_table(self.table, of_product, source), baseline_shapes(self.table)
+            null, shapes = _in_table(self.table, of_product, source), baseline_shapes(self.table)
         else:
-            path, source, held = self.table, str(self.table), []
+            path, source, shapes = self.table, str(self.table), []
 
             def read() -> SharedNull | None:
                 table = open_table(path, *_TABLES)
                 assert isinstance(table, xr.Dataset)  # both kinds of file hold one
-                held.extend(baseline_shapes(table))
+                shapes.extend(baseline_shapes(table))
                 return _in_table(table, of_product, source)
 
-            found = null_of_file(Path(path), of_product or (), read)
-        if found is None:
-            there, needed = ", ".join(f"({d}, {h})" for d, h in sorted(set(held))), of_product or shape.dims
-            progress.note(f"{source} holds {there}, but not {needed}: the null of that shape is taken separately")
+            null = null_of_file(Path(path), of_product or (), read)
+        if null is None:
+            listed, needed = ", ".join(f"({d}, {h})" for d, h in sorted(set(shapes))), of_product or shape.dims
+            progress.note(f"{source} holds {listed}, but not {needed}: the null of that shape is taken separately")
         else:
-            shape.detail(progress, f"{found.draws} draws from {source}")
-        return found
+            shape.detail(progress, f"{null.draws} draws from {source}")
+        return null
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,7 +199,7 @@ class Analytic(Gaussian):
     """
 
     name: ClassVar[str] = "analytic"
-    moves_draws: ClassVar[bool] = True
+    _of_initialization = Gaussian._moved
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -214,7 +208,6 @@ class Analytic(Gaussian):
             raise ParameterError("initialization", self.initialization, expected)
 
     def require_shape(self, shape: HeadShape) -> None:
-        """Judge as :meth:`Null.require_shape`; a shape without a law cannot be compared."""
         super().require_shape(shape)
         if isinstance(shape.dims, LatentShape):
             expected = (
@@ -224,17 +217,15 @@ class Analytic(Gaussian):
         AnalyticNull(dims=shape.dims)
 
     def of_normal_entries(self, shape: HeadShape, progress: Progress) -> AnalyticNull:
-        """Make the null of normal entries from the laws."""
         assert not isinstance(shape.dims, LatentShape)  # judged
-        found = AnalyticNull(dims=shape.dims)
+        null = AnalyticNull(dims=shape.dims)
         shape.detail(progress, "analytic, no draws")
-        if found.unknown:
-            progress.note(f"without a law at this shape, and not scored: {', '.join(found.unknown)}")
-        return found
+        if null.unknown:
+            progress.note(f"without a law at this shape, and not scored: {', '.join(null.unknown)}")
+        return null
 
 
 def _in_table(table: xr.Dataset, of_product: tuple[int, int] | None, source: str) -> GaussianNull | AtlasNull | None:
-    """Make the null of a shape from a baseline or an atlas; None if it lacks the shape."""
     if of_product is None:
         return None
     of_shape = GaussianNull.from_baseline if table.attrs["kind"] == "baseline" else AtlasNull.from_atlas

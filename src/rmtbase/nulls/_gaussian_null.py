@@ -52,11 +52,9 @@ class GaussianNull(SampleNull, DrawnNull):
 
     @cached_property
     def quantile(self) -> Float[np.ndarray, "statistic probability"]:
-        """Quantiles of the draws."""
         return np.quantile(self.sample, PROBABILITIES, axis=0).T
 
     def spectrum(self) -> xr.Dataset:
-        """Make the ``/null`` group from the table's row."""
         row, h = self.row, self.rank
         # The factor that brings an eigenvalue of the row to σ = 1 and the raw product.
         unit = float(_divisor(row) / (row["sigma_q"] * row["sigma_k"]) ** 2)
@@ -68,7 +66,6 @@ class GaussianNull(SampleNull, DrawnNull):
         return null_spectrum(mean, quantile, edges, density, free, error)
 
     def record(self) -> dict[str, object]:
-        """Return the provenance of the table."""
         return {"table": json.loads(self.row.attrs["provenance"])}
 
     @cached_property
@@ -88,7 +85,6 @@ def _sample(row: xr.Dataset, own_scale: Float[np.ndarray, " draw"], rank: int) -
 
 
 def _complete(row: xr.Dataset, source: str) -> xr.Dataset:
-    """Return the row, or raise a TableError if it lacks a statistic."""
     lacking = [name for name in SPECTRAL_STATISTICS if name not in row["statistic"].values]
     if lacking:
         raise TableError(source, f"no statistic {', '.join(lacking)}", "all that this version scores; make it again")
@@ -96,5 +92,4 @@ def _complete(row: xr.Dataset, source: str) -> xr.Dataset:
 
 
 def _divisor(row: xr.Dataset) -> float:
-    """Divisor of the raw product's eigenvalues under the table's normalization."""
     return float(row["d_model"]) if row.attrs["normalization"] == "sqrt_d" else 1.0

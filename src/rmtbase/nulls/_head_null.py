@@ -46,7 +46,9 @@ AT_OWN_SCALE = "at the head's own sigma, every null draw at its own estimate"
 
 ROUNDING = 1e-9  # relative; statistics that a null holds fixed come out of LAPACK equal to far more digits
 
-_OF_ZEROS = np.array([{0: np.nan, "additive": -np.inf}.get(one.scaling, 0.0) for one in SPECTRAL_STATISTICS.values()])
+_OF_ZEROS = np.array(
+    [{0: np.nan, "additive": -np.inf}.get(statistic.scaling, 0.0) for statistic in SPECTRAL_STATISTICS.values()]
+)
 _LARGEST_SINGULAR_VALUE = 1e75  # its fourth power and that of its inverse are within the range of float64
 
 
@@ -93,7 +95,7 @@ class HeadScores:
     @classmethod
     def stacked(cls, scores: Sequence[HeadScores]) -> HeadScores:
         """Stack scores of single heads, or of layers, along a new first axis."""
-        return cls(*(np.stack([getattr(one, field.name) for one in scores]) for field in fields(cls)))
+        return cls(*(np.stack([getattr(head, field.name) for head in scores]) for field in fields(cls)))
 
 
 @in_one_line
@@ -108,8 +110,9 @@ class NullModel(Protocol):
     """Null that the heads of a model are scored against.
 
     Attributes:
+        kind: ``"gaussian"``, ``"orthogonal"``, ``"kurtosis"``, ``"signs"`` or ``"axes"``.
+        entries: law of the elements, one of :data:`rmtbase.parameters.INITIALIZATIONS`; "" where the null assumes none.
         source: where the null came from, in words.
-        description: what the null is, its name first.
         method: how the null is known: ``"simulated"``, ``"analytic"`` or ``"resampled"``.
         per_head: true if every head has a null of its own, made from its own matrices.
         draws: number of null draws of each head; 0 for an analytic null.
@@ -118,9 +121,11 @@ class NullModel(Protocol):
     """
 
     @property
-    def source(self) -> str: ...
+    def kind(self) -> str: ...
     @property
-    def description(self) -> str: ...
+    def entries(self) -> str: ...
+    @property
+    def source(self) -> str: ...
     @property
     def method(self) -> str: ...
     @property
@@ -131,6 +136,10 @@ class NullModel(Protocol):
     def edge_level(self) -> float: ...
     @property
     def p_value_floor(self) -> float: ...
+
+    def description(self, factors: str = "W_Q and W_K") -> str:
+        """Return the null in words, its kind first; ``factors`` are the symbols of a head's matrices."""
+        ...
 
     def score_heads(self, heads: Heads, progress: Progress) -> ScoredHeads:
         """Score the heads of a model."""
@@ -153,16 +162,6 @@ class HeadNull(ABC):
     def rank(self) -> int:
         """Number of structurally nonzero eigenvalues: the smallest dimension."""
         return min(self.dims)
-
-    @property
-    def d_model(self) -> int:
-        """n_0: for W_QK the width of the residual stream."""
-        return self.dims[0]
-
-    @property
-    def d_head(self) -> int:
-        """The rank: for W_QK the head dimension."""
-        return self.rank
 
     @property
     @abstractmethod
@@ -204,8 +203,7 @@ class HeadNull(ABC):
         """Two-sided p-values; NaN where a statistic's null is not known."""
 
     @abstractmethod
-    def omnibus_p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "..."]:
-        """Combine all statistics in a single p-value."""
+    def omnibus_p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "..."]: ...
 
     @abstractmethod
     def spectrum(self) -> xr.Dataset:
@@ -242,10 +240,10 @@ class HeadNull(ABC):
             by = Moved.nowhere(standard)
             eigenvalues = singular_values**2 / scale[..., None]
             if np.any(kurtosis):
-                own, eigenvalues = standard, without_kurtosis(eigenvalues, kurtosis, self.dims)
-                known = ~np.isnan(eigenvalues).any(axis=-1, keepdims=True)
-                standard = np.where(known, statistics_of(np.sqrt(np.where(known, eigenvalues, 1.0))), np.nan)
-                by = Moved.between(standard, own)
+                unmoved, eigenvalues = standard, without_kurtosis(eigenvalues, kurtosis, self.dims)
+                scored = ~np.isnan(eigenvalues).any(axis=-1, keepdims=True)
+                standard = np.where(scored, statistics_of(np.sqrt(np.where(scored, eigenvalues, 1.0))), np.nan)
+                by = Moved.between(standard, unmoved)
             fixed = (self.std == 0) & (np.abs(standard - self.mean) <= ROUNDING * np.abs(self.mean))
             standard = np.where(fixed, self.mean, standard)
             every = Moved(by.times[..., None, :], by.plus[..., None, :])
@@ -277,21 +275,18 @@ class SharedNull(HeadNull):
     edge_level = EDGE_LEVEL
 
     @property
-    def factors(self) -> str:
-        """Names of the factors, in words."""
-        return "factors" if head_shape(self.dims) is None else "W_Q and W_K"
+    def kind(self) -> str:
+        return "orthogonal" if self.entries == "orthogonal" else "gaussian"
 
-    @property
-    def description(self) -> str:
-        """Description of the null, its name first."""
+    def description(self, factors: str = "W_Q and W_K") -> str:
         if self.entries == "orthogonal":
-            rows = f"{self.factors} rows of Haar-distributed matrices"
-            return f"orthogonal: {rows}, every null draw at its own estimate of scale"
-        return f"gaussian: i.i.d. {ENTRIES_IN_WORDS[self.entries]} {self.factors} {AT_OWN_SCALE}"
+            return (
+                f"orthogonal: {factors} rows of Haar-distributed matrices, every null draw at its own estimate of scale"
+            )
+        return f"gaussian: i.i.d. {ENTRIES_IN_WORDS[self.entries]} {factors} {AT_OWN_SCALE}"
 
     @property
     def method(self) -> str:
-        """``"simulated"`` or ``"analytic"``."""
         return "simulated" if self.draws else "analytic"
 
     @property
@@ -300,15 +295,13 @@ class SharedNull(HeadNull):
         return 2.0 / (self.draws + 1) if self.draws else SMALLEST_P_VALUE
 
     @abstractmethod
-    def record(self) -> dict[str, object]:
-        """Return the entry of this null in the provenance."""
+    def record(self) -> dict[str, object]: ...
 
     def score_heads(self, heads: Heads, progress: Progress) -> ScoredHeads:
         """Score heads; a head with a zero factor has no scale, and no scores."""
         return ScoredHeads(self.score(heads.singular_values, chain_scale(heads.sigmas)), self.null_group)
 
     def null_group(self) -> xr.Dataset:
-        """Make the ``/null`` group of a scores file."""
         lower, upper = self.edge_quantiles
         group = self.spectrum().assign(edge_quantile_lower=((), lower), edge_quantile_upper=((), upper))
         return group.assign_coords(probability=np.array(PROBABILITIES), index=np.arange(self.rank))
@@ -350,9 +343,9 @@ def chain_scale(sigmas: Sequence[Float[np.ndarray, "..."]]) -> Float[np.ndarray,
 
     NaN where a σ̂_l is 0, or where the product leaves float64.
     """
-    checked = [require_real_numbers(f"sigmas[{place}]", one) for place, one in enumerate(sigmas)]
-    for place, one in enumerate(checked):
-        if (one < 0.0).any() or np.isinf(one).any():
+    checked = [require_real_numbers(f"sigmas[{place}]", sigma) for place, sigma in enumerate(sigmas)]
+    for place, sigma in enumerate(checked):
+        if (sigma < 0.0).any() or np.isinf(sigma).any():
             raise ParameterError(f"sigmas[{place}]", "negative or infinite ones", "finite σ, NaN if unknown")
     with np.errstate(over="ignore", under="ignore"):
         scale = math.prod(checked[1:], start=checked[0]) ** 2
@@ -365,11 +358,11 @@ def statistics_of(singular_values: Float[np.ndarray, "... rank"]) -> Float[np.nd
     Statistics of an unknown spectrum are NaN. For zeros, scale-free statistics are NaN and others have their limits.
     """
     top = singular_values[..., :1]
-    some = np.isfinite(top) & (top > 0.0)
-    if some.all():
+    shaped = np.isfinite(top) & (top > 0.0)
+    if shaped.all():
         return spectral_statistics(singular_values)
-    found = spectral_statistics(np.where(some, singular_values, 1.0))
-    return np.where(some, found, np.where(top == 0.0, _OF_ZEROS, np.nan))
+    statistics = spectral_statistics(np.where(shaped, singular_values, 1.0))
+    return np.where(shaped, statistics, np.where(top == 0.0, _OF_ZEROS, np.nan))
 
 
 def case_of_shape(table: xr.Dataset, d_model: int, d_head: int) -> xr.Dataset | None:
@@ -386,8 +379,8 @@ def distance_from_moments(
     To second order in c = std / mean, ln x has the mean ln(mean) - c²/2 and the standard deviation c. NaN, for an
     unknown value, gives NaN. ``on_log_scale`` is that of each :class:`rmtbase.statistics.Statistic`.
     """
-    given = {"value": value, "mean": mean, "std": std}
-    value, mean, std = (require_real_numbers(name, part) for name, part in given.items())
+    arguments = {"value": value, "mean": mean, "std": std}
+    value, mean, std = (require_real_numbers(name, part) for name, part in arguments.items())
     if (std < 0.0).any() or (on_log_scale & (value < 0.0)).any():
         raise ParameterError("value, std", "negative ones", "spreads that are not negative, and such values")
     # A zero eigenvalue is infinitely far from the null, and reported so; at the mean of a null without spread: NaN.

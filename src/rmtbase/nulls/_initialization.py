@@ -36,15 +36,15 @@ def initialization(matrices: xr.Dataset) -> str:
     5 standard errors √(24 / N) of that of the law. Training moves the kurtosis: a trained model is compatible with no
     law, unless it was trained so little that its entries do not show it.
     """
-    held = [name for name in _READ if name in matrices["component"]]
-    found = matrices.sel(component=held)
-    kurtosis = found["observed"].sel(statistic="excess_kurtosis")
-    error = np.sqrt(24.0 / (found["n_rows"] * found["n_columns"]))
+    components = [name for name in _READ if name in matrices["component"]]
+    factors = matrices.sel(component=components)
+    kurtosis = factors["observed"].sel(statistic="excess_kurtosis")
+    error = np.sqrt(24.0 / (factors["n_rows"] * factors["n_columns"]))
     scored = kurtosis.notnull()
-    if not held or not bool(scored.any()):
+    if not components or not bool(scored.any()):
         return ""
     fits = {name: (abs(kurtosis - expected) < _WITHIN * error) | ~scored for name, expected in KURTOSIS.items()}
-    compatible = [name for name, each in fits.items() if bool(each.all())]
+    compatible = [name for name, fit in fits.items() if bool(fit.all())]
     return compatible[0] if len(compatible) == 1 else ""  # tiny matrices are compatible with several
 
 

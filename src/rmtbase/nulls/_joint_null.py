@@ -50,12 +50,14 @@ class JointNull:
 
     def p_values(self, heads: HeadParts) -> dict[str, Float[np.ndarray, "layer head"]]:
         """Give the p-values of heads by ``query``, ``key`` and ``joint``; NaN where a head is not testable."""
-        each = self._distances(heads)
-        return {name: upper_p_value_among_sorted(each[name], self._largest[name]) for name in ("query", "key", "joint")}
+        distances = self._distances(heads)
+        return {
+            name: upper_p_value_among_sorted(distances[name], self._largest[name]) for name in ("query", "key", "joint")
+        }
 
     @cached_property
     def _largest(self) -> dict[str, Float[np.ndarray, " draw"]]:
-        return {name: np.sort(each) for name, each in self._distances(self.drawn).items()}
+        return {name: np.sort(distances) for name, distances in self._distances(self.drawn).items()}
 
     @cached_property
     def _scales(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -69,13 +71,14 @@ class JointNull:
         return scales
 
     def _distances(self, heads: HeadParts) -> dict[str, np.ndarray]:
-        """Largest distance of each part, and of all parts together."""
-        found = {}
+        largest = {}
         for name, values in heads._asdict().items():
             center, spread = self._scales[name]
             distance = np.abs(_on_scale(name, values) - center) / spread
-            found[name] = np.where(np.isnan(values).any(axis=-1), np.nan, np.nan_to_num(distance, posinf=1e300).max(-1))
-        return found | {"joint": np.max(list(found.values()), axis=0)}
+            largest[name] = np.where(
+                np.isnan(values).any(axis=-1), np.nan, np.nan_to_num(distance, posinf=1e300).max(-1)
+            )
+        return largest | {"joint": np.max(list(largest.values()), axis=0)}
 
 
 def angle_statistics(

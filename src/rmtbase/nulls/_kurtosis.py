@@ -45,8 +45,8 @@ class Kurtosis(Null):
 
     def prepare(self, factors: Sequence[Shaped[np.ndarray, "group member rank width"]]) -> Sequence[Any]:
         """Return the excess kurtosis of each factor of each head, (head, factor)."""
-        each = np.stack(np.broadcast_arrays(*(own_kurtosis(one) for one in factors)), axis=-1)
-        return list(each.reshape(-1, len(factors)))
+        kurtoses = np.stack(np.broadcast_arrays(*(own_kurtosis(factor) for factor in factors)), axis=-1)
+        return list(kurtoses.reshape(-1, len(factors)))
 
     def prepare_groups(
         self,
@@ -55,10 +55,9 @@ class Kurtosis(Null):
         sigmas: Float[np.ndarray, "group member"],
     ) -> Sequence[Any]:
         """Return the mean excess kurtosis of the A_i, and that of B, (group, factor)."""
-        return list(np.stack([own_kurtosis(one).mean(axis=1) for one in (each, shared)], axis=-1))
+        return list(np.stack([own_kurtosis(factor).mean(axis=1) for factor in (each, shared)], axis=-1))
 
     def unscored(self, dims: tuple[int, ...], prepared: Sequence[Any] | None) -> dict[int, str]:
-        """Reasons why heads are not scored: their kurtosis is out of range."""
         if prepared is None:
             return {}
         kurtosis, (low, high) = mean_kurtosis(dims, list(np.array(prepared).T)), kurtosis_range(dims)
@@ -72,15 +71,13 @@ class Kurtosis(Null):
         }
 
     def options(self) -> dict[str, Any]:
-        """Return the options of the base, under this name."""
         return {**self.independent.options(), "name": self.name}
 
     def require_shape(self, shape: HeadShape) -> None:
-        """Judge as :meth:`Null.require_shape`, and as the base; products have no independent elements."""
         super().require_shape(shape)
         if shape.is_of_products:
-            what = "W_Q and W_K are products of matrices, whose elements are not independent"
-            raise ParameterError("null", self.name, f"'gaussian' or 'axes': {what}")
+            reason = "W_Q and W_K are products of matrices, whose elements are not independent"
+            raise ParameterError("null", self.name, f"'gaussian' or 'axes': {reason}")
         self.independent.require_shape(shape)
 
     def _for_heads(self, shape: HeadShape, progress: Progress) -> NullModel:

@@ -11,7 +11,8 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from rmtbase.errors import ParameterError
-from rmtbase.nulls._head_null import AT_OWN_SCALE, Heads, ScoredHeads, SharedNull, chain_scale
+from rmtbase.nulls._head_null import AT_OWN_SCALE, ENTRIES_IN_WORDS, Heads, ScoredHeads, SharedNull, chain_scale
+from rmtbase.nulls._initialization import KURTOSIS
 from rmtbase.parameters import require_dims, require_real_numbers
 from rmtbase.progress import Progress
 
@@ -48,8 +49,7 @@ class KurtosisNull:
     """
 
     base: SharedNull  # the null of normal elements
-    entries: str = ""  # the law of the elements, in words; "" for any law, with each head's own κ̂
-    kurtosis: float = np.nan  # excess kurtosis of that law; NaN for any law
+    entries: str = ""  # the law of the elements; "" for any law, with each head's own κ̂
     per_head = False
     source: str = field(init=False, repr=False)
     method: str = field(init=False, repr=False)
@@ -62,17 +62,20 @@ class KurtosisNull:
             object.__setattr__(self, name, getattr(self.base, name))
 
     @property
-    def description(self) -> str:
-        """Description of the null, its name first."""
-        factors = f"{self.base.factors} {AT_OWN_SCALE}"
+    def kind(self) -> str:
+        return "gaussian" if self.entries else "kurtosis"
+
+    def description(self, factors: str = "W_Q and W_K") -> str:
         if self.entries:
-            return f"gaussian: i.i.d. {self.entries} {factors}; from Gaussian ones by their kurtosis"
-        return f"kurtosis: independent elements of the head's own excess kurtosis in {factors}"
+            law = ENTRIES_IN_WORDS[self.entries]
+            return f"gaussian: i.i.d. {law} {factors} {AT_OWN_SCALE}; from Gaussian ones by their kurtosis"
+        return f"kurtosis: independent elements of the head's own excess kurtosis in {factors} {AT_OWN_SCALE}"
 
     def score_heads(self, heads: Heads, progress: Progress) -> ScoredHeads:
         """Score heads; a head whose kurtosis is outside :func:`kurtosis_range` has no scores."""
-        kurtosis = np.full(heads.singular_values.shape[:2], self.kurtosis)
-        if not self.entries:
+        if self.entries:
+            kurtosis = np.full(heads.singular_values.shape[:2], KURTOSIS[self.entries])
+        else:
             assert heads.prepared is not None  # Kurtosis.prepare returns it
             kurtosis = mean_kurtosis(self.base.dims, list(np.moveaxis(np.array(heads.prepared), -1, 0)))
         low, high = kurtosis_range(self.base.dims)
@@ -80,8 +83,7 @@ class KurtosisNull:
         return ScoredHeads(self.base.score(heads.singular_values, scale, kurtosis), self.base.null_group)
 
     def record(self) -> dict[str, object]:
-        """Return the entry of this null in the provenance."""
-        return {**self.base.record(), "kurtosis": self.kurtosis if self.entries else "of each head"}
+        return {**self.base.record(), "kurtosis": KURTOSIS[self.entries] if self.entries else "of each head"}
 
 
 def mean_kurtosis(dims: Sequence[int], kurtoses: Sequence[Float[np.ndarray, "..."]]) -> Float[np.ndarray, "..."]:
@@ -91,10 +93,12 @@ def mean_kurtosis(dims: Sequence[int], kurtoses: Sequence[Float[np.ndarray, "...
     gives NaN.
     """
     weights = [1.0 / (m * n) for m, n in pairwise(require_dims(dims))]
-    each = [require_real_numbers(f"kurtoses[{place}]", one) for place, one in enumerate(kurtoses)]
-    if len(each) != len(weights) or any(np.isinf(one).any() for one in each):
-        raise ParameterError("kurtoses", f"{len(each)} arrays", f"{len(weights)}, one for each factor, none infinite")
-    return sum(w * one for w, one in zip(weights, each, strict=True)) / sum(weights)  # type: ignore[return-value]
+    checked = [require_real_numbers(f"kurtoses[{place}]", kurtosis) for place, kurtosis in enumerate(kurtoses)]
+    if len(checked) != len(weights) or any(np.isinf(kurtosis).any() for kurtosis in checked):
+        raise ParameterError(
+            "kurtoses", f"{len(checked)} arrays", f"{len(weights)}, one for each factor, none infinite"
+        )
+    return sum(w * kurtosis for w, kurtosis in zip(weights, checked, strict=True)) / sum(weights)  # type: ignore[return-value]
 
 
 def own_kurtosis(weights: Shaped[np.ndarray, "... rank width"]) -> Float[np.ndarray, "..."]:

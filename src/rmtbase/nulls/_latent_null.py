@@ -41,22 +41,24 @@ class LatentNull:
     shape: LatentShape  #: shape of the heads
     draws: int  #: number of draws, the same for every head
     seed: int  #: seed of the draws
+    kind = "gaussian"
+    entries = "normal"
     source = "simulated"
     method = "simulated"
     per_head = False
     edge_level = EDGE_LEVEL
-    description = (
-        "gaussian: i.i.d. Gaussian factors of latent attention, drawn jointly, at the head's own sigmas, every null "
-        "draw at its own estimates"
-    )
 
     @property
     def p_value_floor(self) -> float:
-        """2 / (n + 1); half of it for all statistics together."""
         return 2.0 / (self.draws + 1)
 
+    def description(self, factors: str = "W_Q and W_K") -> str:
+        return (
+            f"gaussian: i.i.d. Gaussian {factors} of latent attention, drawn jointly, at the head's own sigmas, every "
+            "null draw at its own estimates"
+        )
+
     def record(self) -> dict[str, object]:
-        """Return the entry of this null in the provenance."""
         return {
             "latent_attention": asdict(self.shape),
             "draws": self.draws,
@@ -68,7 +70,6 @@ class LatentNull:
         }
 
     def score_heads(self, heads: Heads, progress: Progress) -> ScoredHeads:
-        """Score heads; a head with a zero factor has no scale or no ratio, and no scores."""
         assert heads.rope_ratio is not None  # heads of this shape have one
         scale, ratio = chain_scale(heads.sigmas), heads.rope_ratio
         scale = np.where(np.isfinite(ratio) & (ratio > 0), scale, np.nan)
@@ -88,9 +89,9 @@ class LatentNull:
             return null.score(heads.singular_values[where], scale[where])
 
         with ThreadPoolExecutor(available_cores()) as pool:
-            each = list(pool.map(scored, np.ndindex(scale.shape)))
+            heads_in_order = list(pool.map(scored, np.ndindex(scale.shape)))
         per_layer = scale.shape[1]
-        layers = [each[start : start + per_layer] for start in range(0, len(each), per_layer)]
+        layers = [heads_in_order[start : start + per_layer] for start in range(0, len(heads_in_order), per_layer)]
         scores = HeadScores.stacked([HeadScores.stacked(layer) for layer in layers])
         shown = int(np.searchsorted(nodes, np.round(np.median(place))))
         return ScoredHeads(scores, lambda: _group(drawn.eigenvalues[shown]))
@@ -105,13 +106,13 @@ class LatentNull:
 
 def _cubic(at: float) -> Float[np.ndarray, " point"]:
     """Weights of the points -1, 0, 1, 2 in Lagrange's cubic at ``at``."""
-    return np.array([np.prod([(at - other) / (one - other) for other in _POINTS if other != one]) for one in _POINTS])
+    return np.array([np.prod([(at - zero) / (node - zero) for zero in _POINTS if zero != node]) for node in _POINTS])
 
 
 def _group(eigenvalues: Float[np.ndarray, "draw rank"]) -> xr.Dataset:
     """Make the ``/null`` group, at the node nearest to the median of the heads' ratios."""
     edges = np.linspace(0.0, 1.05 * eigenvalues.max(), BINS + 1)
-    counts = np.stack([np.histogram(one, edges)[0] for one in eigenvalues])
+    counts = np.stack([np.histogram(spectrum, edges)[0] for spectrum in eigenvalues])
     density = counts / (eigenvalues.shape[1] * np.diff(edges))
     moved = upper_point(eigenvalues)
     error, nothing = density.std(axis=0, ddof=1) / np.sqrt(len(density)), np.full(BINS, np.nan)

@@ -48,11 +48,8 @@ class Moved(NamedTuple):
 
     @classmethod
     def between(cls, values: Float[np.ndarray, "... statistic"], moved: Float[np.ndarray, "... statistic"]) -> Moved:
-        """Make the map from values to moved values; it is the identity where a value or the map is not usable.
-
-        A statistic is mapped only if its ratio and difference are finite and its ratio is positive.
-        """
-        on_log_scale = np.array([one.on_log_scale for one in SPECTRAL_STATISTICS.values()])
+        """Make the map from values to moved values; the identity unless both are finite, and their ratio positive."""
+        on_log_scale = np.array([statistic.on_log_scale for statistic in SPECTRAL_STATISTICS.values()])
         times, plus = moved / values, moved - values
         sound = np.isfinite(times) & np.isfinite(plus) & (times > 0)
         return cls(np.where(sound & on_log_scale, times, 1.0), np.where(sound & ~on_log_scale, plus, 0.0))

@@ -16,7 +16,7 @@ from rmtbase.nulls._null import Null
 from rmtbase.nulls._resampler import Axes, Signs
 
 NULLS: Mapping[str, type[Null]] = MappingProxyType(
-    {one.name: one for one in (Gaussian, Analytic, Kurtosis, Signs, Axes)}
+    {null.name: null for null in (Gaussian, Analytic, Kurtosis, Signs, Axes)}
 )
 """Nulls that heads can be compared with, by name."""
 

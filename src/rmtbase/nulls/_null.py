@@ -24,7 +24,7 @@ _LEAST_DRAWS = 10_000
 
 
 def draws_for(n_heads: int) -> int:
-    """Null draws with which a single head among ``n_heads`` can reach q < 0.05: max(10 000, 50 n_heads)."""
+    """Null draws with which a single head among ``n_heads`` can reach q < 0.05."""
     return max(_LEAST_DRAWS, DRAWS_PER_TEST * n_heads)
 
 
@@ -50,7 +50,6 @@ class HeadShape(NamedTuple):
         return isinstance(self.dims, LatentShape) or len(self.dims) > 3
 
     def detail(self, progress: Progress, line: str) -> None:
-        """Report where the null of this shape came from."""
         progress.detail(f"null of {self.of_product or self.dims}: {line}")
 
 
@@ -135,15 +134,14 @@ class Null(ABC):
         return self._for_heads(shape, progress)
 
     @abstractmethod
-    def _for_heads(self, shape: HeadShape, progress: Progress) -> NullModel:
-        """Make the null for heads of rank 2 or more."""
+    def _for_heads(self, shape: HeadShape, progress: Progress) -> NullModel: ...
 
 
-def tell_if_coarse(found: NullModel, enough: int, shape: HeadShape, progress: Progress, more: str = "") -> None:
+def tell_if_coarse(null: NullModel, enough: int, shape: HeadShape, progress: Progress, template: str = "") -> None:
     """Note the smallest q of a single head if it is above 0.05; ``more`` is formatted with half of that q."""
-    smallest = 2 * shape.n_heads / (found.draws + 1)
+    smallest = 2 * shape.n_heads / (null.draws + 1)
     if smallest > 0.05:
         progress.note(
-            f"with {found.draws} null draws and {shape.n_heads} heads a lone head cannot reach q below {smallest:.2g}"
-            f"{more.format(smallest / 2)}; {enough} draws would let it reach 0.05"
+            f"with {null.draws} null draws and {shape.n_heads} heads a lone head cannot reach q below {smallest:.2g}"
+            f"{template.format(smallest / 2)}; {enough} draws would let it reach 0.05"
         )

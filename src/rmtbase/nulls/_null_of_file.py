@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from rmtbase.nulls._head_null import SharedNull
 from rmtbase.regular_files import open_regular
@@ -17,12 +17,7 @@ _ROOM = 2**25  # bytes of all files together; their nulls take about four times 
 Null = TypeVar("Null", bound=SharedNull)
 
 
-class _Contents(NamedTuple):
-    size: int
-    sha256: bytes
-
-
-_kept: OrderedDict[tuple[Path, tuple[int, ...]], tuple[_Contents, SharedNull]] = OrderedDict()
+_kept: OrderedDict[tuple[Path, tuple[int, ...]], tuple[tuple[int, bytes], SharedNull]] = OrderedDict()
 _lock = Lock()
 
 
@@ -42,16 +37,16 @@ def null_of_file(path: Path, dims: tuple[int, ...], make: Callable[[], Null | No
         with _lock:
             _kept.pop(key, None)
             _kept[key] = before, null
-            while sum(contents.size for contents, _ in _kept.values()) > _ROOM:
+            while sum(size for (size, _), _ in _kept.values()) > _ROOM:
                 _kept.popitem(last=False)
     return null
 
 
-def _contents(path: Path) -> _Contents | None:
+def _contents(path: Path) -> tuple[int, bytes] | None:
     """Size and digest of a file; None if it is too large to keep or cannot be read, which opening it will report."""
     try:
         with open_regular(path) as file:
-            found = file.read(_ROOM + 1)
+            content = file.read(_ROOM + 1)
     except OSError:
         return None
-    return _Contents(len(found), hashlib.sha256(found).digest()) if len(found) <= _ROOM else None
+    return (len(content), hashlib.sha256(content).digest()) if len(content) <= _ROOM else None

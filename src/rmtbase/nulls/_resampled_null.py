@@ -48,10 +48,10 @@ class ResampledNull(SampleNull):
         drawn = without_noise(drawn)
         with np.errstate(invalid="ignore", divide="ignore"):  # a draw of zeros has no shape
             both = (statistics_of(values) for values in (observed, drawn))
-            one, sample = (rescale_statistics(values, 1.0 / scale, observed.size) for values in both)
-            near = np.isfinite(one) & (np.abs(sample - one) <= ROUNDING * np.abs(one))
+            own, sample = (rescale_statistics(values, 1.0 / scale, observed.size) for values in both)
+            near = np.isfinite(own) & (np.abs(sample - own) <= ROUNDING * np.abs(own))
         return cls(
-            dims=dims, observed=one, sample=np.where(near | np.isnan(sample), one, sample), eigenvalues=drawn**2 / scale
+            dims=dims, observed=own, sample=np.where(near | np.isnan(sample), own, sample), eigenvalues=drawn**2 / scale
         )
 
     @cached_property
@@ -64,12 +64,10 @@ class ResampledNull(SampleNull):
 
     @cached_property
     def mean(self) -> Float[np.ndarray, " statistic"]:
-        """Mean of the draws; infinite where a draw is infinite."""
         return self._estimates[0]
 
     @cached_property
     def std(self) -> Float[np.ndarray, " statistic"]:
-        """Standard deviation of the draws; NaN where some are infinite."""
         return self._estimates[1]
 
     @cached_property
@@ -78,7 +76,6 @@ class ResampledNull(SampleNull):
         return np.quantile(self.sample, PROBABILITIES, axis=0, method="inverted_cdf").T
 
     def spectrum(self) -> xr.Dataset:
-        """Mean and quantiles of the ordered eigenvalues, and the edges: the head's part of the ``/null`` group."""
         return _spectrum(
             self.eigenvalues.mean(axis=0),
             np.quantile(self.eigenvalues, PROBABILITIES, axis=0).T,

@@ -34,7 +34,7 @@ Factors = Sequence[Float[np.ndarray, "d_head d"]]
 class Resampling(Null):
     """Null of each head from draws that resample its own matrices."""
 
-    words: ClassVar[str]  #: how other heads are made from the head's matrices
+    words: ClassVar[str]  #: template of how other heads are made from the head's ``{factors}``
     #: name in :mod:`rmtbase.ensembles` of the function that makes the ensemble, by the number of factors
     ensembles: ClassVar[Mapping[int, str]]
 
@@ -46,23 +46,19 @@ class Resampling(Null):
 
     @property
     def independent(self) -> Gaussian:
-        """Null of independent entries with the same initialization, draws and seed."""
         return Gaussian(initialization=self.initialization, draws=self.draws, seed=self.seed)
 
-    def ensemble(self, own: Factors) -> Ensemble:
-        """Make the ensemble of heads that are resampled from one."""
+    def ensemble(self, factors: Factors) -> Ensemble:
         from rmtbase import ensembles
 
-        return getattr(ensembles, self.ensembles[len(own)])(*own)
+        return getattr(ensembles, self.ensembles[len(factors)])(*factors)
 
     def _for_heads(self, shape: HeadShape, progress: Progress) -> NullModel:
-        found = Resampler(self, draws=self.draws or _DRAWS, seed=self.seed)
-        progress.detail(
-            f"null of each head: {found.draws} draws from its own matrices ({self.name}), seed {found.seed}"
-        )
+        null = Resampler(self, draws=self.draws or _DRAWS, seed=self.seed)
+        progress.detail(f"null of each head: {null.draws} draws from its own matrices ({self.name}), seed {null.seed}")
         both = " by one statistic, nor below {:.2g} by all together (k heads at once: 1/k of that)"
-        tell_if_coarse(found, DRAWS_PER_TEST * shape.n_heads, shape, progress, both)
-        return found
+        tell_if_coarse(null, DRAWS_PER_TEST * shape.n_heads, shape, progress, both)
+        return null
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,22 +68,18 @@ class Signs(Resampling):
     Exact for independent elements whose laws are symmetric about 0 and otherwise arbitrary, with any gains of rows and
     columns.
 
-    Args:
-        draws: draws of each head; 1000 if None.
-        seed: seed of the draws.
-        initialization: law of the entries with which whole matrices are compared; the signs need none.
+    Each head has 1000 draws if ``draws`` is None. ``initialization`` is only for whole matrices; the signs need none.
     """
 
     name: ClassVar[str] = "signs"
-    words: ClassVar[str] = "the head's own W_Q and W_K, each element with a random sign"
+    words: ClassVar[str] = "the head's own {factors}, each element with a random sign"
     ensembles: ClassVar[Mapping[int, str]] = MappingProxyType({1: "sign_flipped_matrix", 2: "sign_flipped_head"})
 
     def require_shape(self, shape: HeadShape) -> None:
-        """Judge as :meth:`Null.require_shape`; products have no independent signs."""
         super().require_shape(shape)
         if shape.is_of_products:
-            what = "W_Q and W_K are products of matrices, whose elements have no independent signs"
-            raise ParameterError("null", self.name, f"'gaussian' or 'axes': {what}")
+            reason = "W_Q and W_K are products of matrices, whose elements have no independent signs"
+            raise ParameterError("null", self.name, f"'gaussian' or 'axes': {reason}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,22 +89,18 @@ class Axes(Resampling):
     It keeps W_Q and W_K and tests whether they are related. Exact if the rows of one of them are exchangeable, whatever
     their gains.
 
-    Args:
-        draws: draws of each head; 1000 if None.
-        seed: seed of the draws.
-        initialization: law of the entries with which whole matrices are compared; the permutations need none.
+    Each head has 1000 draws if ``draws`` is None. ``initialization`` is only for whole matrices.
     """
 
     name: ClassVar[str] = "axes"
-    words: ClassVar[str] = "the head's own W_Q and W_K, the head axes of one in random order and sign"
+    words: ClassVar[str] = "the head's own {factors}, the head axes of one in random order and sign"
     ensembles: ClassVar[Mapping[int, str]] = MappingProxyType({2: "axis_permuted_head"})
 
     def require_shape(self, shape: HeadShape) -> None:
-        """Judge as :meth:`Null.require_shape`; the singular values of one factor have no order of axes."""
         super().require_shape(shape)
         if not isinstance(shape.dims, LatentShape) and len(shape.dims) == 2:
-            what = "no permutation of its rows changes the singular values of one factor"
-            raise ParameterError("null", self.name, f"'gaussian' or 'signs': {what}")
+            reason = "no permutation of its rows changes the singular values of one factor"
+            raise ParameterError("null", self.name, f"'gaussian' or 'signs': {reason}")
 
 
 @dataclass(frozen=True)
@@ -125,27 +113,28 @@ class Resampler:
     null: Resampling  # null that resamples the heads
     draws: int  # number of draws of each head
     seed: int  # seed of the draws
+    entries = ""
     source = "each head's own matrices"
     method = "resampled"
     per_head = True
 
     @property
-    def description(self) -> str:
-        """Description of the null, its name first."""
-        return f"{self.null.name}: {self.null.words}"
+    def kind(self) -> str:
+        return self.null.name
+
+    def description(self, factors: str = "W_Q and W_K") -> str:
+        return f"{self.kind}: {self.null.words.format(factors=factors)}"
 
     @property
     def p_value_floor(self) -> float:
-        """2 / (n + 1); half of it for all statistics together."""
         return 2.0 / (self.draws + 1)
 
     @property
     def edge_level(self) -> float:
-        """Probability with which a null head has an eigenvalue beyond an edge quantile: k/(n + 1)."""
         return edge_rank(self.draws) / (self.draws + 1)
 
     def score_heads(self, heads: Heads, progress: Progress) -> ScoredHeads:
-        """Score heads against their own nulls. A head whose product is zero has no shape and is not scored: NaN."""
+        """Score heads against their own nulls; a head whose product is zero has no shape, and no scores."""
         n_layers, n_heads = heads.singular_values.shape[:2]
         advance = progress.bar("drawing the null", self.draws * n_layers * n_heads)
         layers = [list(self._layer(heads, layer, advance)) for layer in range(n_layers)]
@@ -161,7 +150,6 @@ class Resampler:
         return ScoredHeads(scores, null_group)
 
     def record(self) -> dict[str, object]:
-        """Return the entry of these nulls in the provenance."""
         return {
             "resampler": self.null.name,
             "draws_per_head": self.draws,
@@ -175,7 +163,6 @@ class Resampler:
     def _layer(
         self, heads: Heads, layer: int, advance: Callable[[int], None]
     ) -> Iterator[tuple[HeadScores, xr.Dataset]]:
-        """Yield the scores of each head of a layer, and its part of the ``/null`` group."""
         factors, n_heads = heads.factors(layer), heads.singular_values.shape[1]
         for head, values in enumerate(heads.singular_values[layer]):
             if values[0] == 0:
@@ -183,24 +170,23 @@ class Resampler:
                 advance(self.draws)
                 continue
             scale = math.prod(float(sigma[layer, head]) for sigma in heads.sigmas) ** 2
-            own = [stack[head // (n_heads // len(stack))] for stack in factors]
-            null = ResampledNull.from_spectra(_dims(own), values, self._draw(own, advance), scale)
+            head_factors = [stack[head // (n_heads // len(stack))] for stack in factors]
+            null = ResampledNull.from_spectra(_dims(head_factors), values, self._draw(head_factors, advance), scale)
             yield null.score(values, scale), null.spectrum()
 
-    def _draw(self, own: Factors, advance: Callable[[int], None]) -> Float[np.ndarray, "draw rank"]:
+    def _draw(self, factors: Factors, advance: Callable[[int], None]) -> Float[np.ndarray, "draw rank"]:
         from rmtbase.montecarlo import draw_spectra
 
         spectra = []
         # The SVD keeps all digits of the smallest singular values; those of a trained head span decades.
-        for chunk in draw_spectra(self.null.ensemble(own), self.draws, self.seed, solver="svd"):
+        for chunk in draw_spectra(self.null.ensemble(factors), self.draws, self.seed, solver="svd"):
             spectra.append(chunk.singular_values)
             advance(len(chunk.singular_values))
         return np.concatenate(spectra)
 
 
-def _dims(own: Factors) -> tuple[int, ...]:
-    """Dims of the chain: (d_query, d_head, d_key), or (d_head, d_model) for one factor."""
-    if len(own) == 1:
-        return own[0].shape
-    first, second = own
+def _dims(factors: Factors) -> tuple[int, ...]:
+    if len(factors) == 1:
+        return factors[0].shape
+    first, second = factors
     return first.shape[1], first.shape[0], second.shape[1]

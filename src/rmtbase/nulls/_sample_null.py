@@ -27,8 +27,7 @@ class DrawnNull(SharedNull):
 
     @cached_property
     @abstractmethod
-    def _estimates(self) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and standard deviation of the draws."""
+    def _estimates(self) -> tuple[np.ndarray, np.ndarray]: ...
 
     @cached_property
     def _moments(self) -> tuple[np.ndarray, np.ndarray]:
@@ -38,12 +37,10 @@ class DrawnNull(SharedNull):
 
     @cached_property
     def mean(self) -> Float[np.ndarray, " statistic"]:
-        """Mean of the draws; NaN where the null's mean is infinite."""
         return self._moments[0]
 
     @cached_property
     def std(self) -> Float[np.ndarray, " statistic"]:
-        """Standard deviation of the draws; NaN where the null's fourth moment is infinite."""
         return self._moments[1]
 
     @cached_property
@@ -61,7 +58,6 @@ class SampleNull(HeadNull):
 
     @property
     def draws(self) -> int:
-        """Number of null draws."""
         return self.sample.shape[0]
 
     @cached_property
@@ -75,14 +71,12 @@ class SampleNull(HeadNull):
         """Centre and spread of each statistic on the scale of distances."""
 
     def distance(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
-        """|z| on the scale of the draws themselves."""
         center, spread = self._distance_scale
         on_scale = on_distance_scale(standard)
         with np.errstate(invalid="ignore", divide="ignore"):  # a statistic that the null holds fixed has no spread
             return np.where(on_scale == center, 0.0, np.abs(on_scale - center) / spread)
 
     def p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
-        """Two-sided Monte Carlo p-value of each statistic."""
         columns = [p_value_among_sorted(standard[..., k], draws) for k, draws in enumerate(self._sorted)]
         return np.stack(columns, axis=-1)
 

@@ -50,9 +50,9 @@ def cached_orthogonal_null(
     file = spectra_file("orthogonal_blocks", {"dims": dims, "rows": rows, "fused": fused}, draws, seed)
 
     def make(table: xr.Dataset) -> OrthogonalNull:
-        found = OrthogonalNull.from_spectra(table, dims, "simulated", "orthogonal")
-        assert isinstance(found, OrthogonalNull)
-        return found
+        null = OrthogonalNull.from_spectra(table, dims, "simulated", "orthogonal")
+        assert isinstance(null, OrthogonalNull)
+        return null
 
     return _from_cache(file, dims, make, progress)
 

@@ -8,7 +8,6 @@ from rmtbase.statistics._element_statistics import (
     MOMENT_STATISTICS,
     ElementStatistic,
     element_statistics,
-    get_element_statistic,
     reason_against,
 )
 from rmtbase.statistics._elements import CentralSums, ElementMoments, element_moments

@@ -121,8 +121,8 @@ def _cells(sums: CentralSums, bins: SignedBins) -> Cells:
         places = np.concatenate([-outer, places, outer])
     edges = np.unique(bins.between(centre + places * width))
     count = np.bincount(np.searchsorted(edges[1:-1], bins.mean, side="right"), bins.count, edges.size - 1)
-    held = np.flatnonzero(count)
-    count, low, high = count[held].astype(np.int64), edges[held], edges[held + 1]
+    occupied = np.flatnonzero(count)
+    count, low, high = count[occupied].astype(np.int64), edges[occupied], edges[occupied + 1]
     if count[0] >= _FEW:
         low[0] = max(low[0], sums.smallest)
     if count[-1] >= _FEW:

@@ -40,12 +40,10 @@ class ElementSketch:
     bins: SignedBins  #: counts in signed bins of equal relative width, 1024 an octave
 
     def merged(self, other: ElementSketch) -> ElementSketch:
-        """Return the sketch of both samples together: counts are exact, sums are exact to rounding."""
         return ElementSketch(self.sums.merged(other.sums), self.bins.merged(other.bins))
 
     @property
     def count(self) -> int:
-        """Size n of the sample."""
         return self.sums.count
 
     @property
@@ -83,21 +81,13 @@ class ElementSketch:
         return bool(magnitudes.count[0] > expected + 5.0 * math.sqrt(expected + 1.0))
 
     def moments(self) -> ElementMoments:
-        """Moments, as :func:`element_moments` of the whole sample."""
         return self.sums.moments()
 
     def quantile(self, probability: ArrayLike) -> Float[np.ndarray, "..."]:
-        """Quantiles, as ``numpy.quantile`` of the whole sample, to 2^-10 of the value or better.
-
-        Numbers of half precision are taken as spread over the interval that is rounded to them.
-
-        Raises:
-            ParameterError: a probability is outside [0, 1].
-        """
+        """Quantiles, as ``numpy.quantile`` of the whole sample, to 2^-10 of the value or better."""
         return quantiles(self.bins, require_probabilities("probability", probability))
 
     def magnitude_quantile(self, probability: ArrayLike) -> Float[np.ndarray, "..."]:
-        """Quantiles of the magnitudes, as :meth:`quantile`."""
         return quantiles(self.bins.magnitudes, require_probabilities("probability", probability))
 
     def histogram(self, edges: ArrayLike) -> Float[np.ndarray, " bin"]:
@@ -126,16 +116,11 @@ class ElementSketch:
 
     @cached_property
     def magnitude_l_moments(self) -> LMoments:
-        """L-moments of the magnitudes."""
         return l_moments(self.bins.magnitudes)
 
     @cached_property
     def core(self) -> NormalPlot:
-        """Normal law of the core, by least squares on the normal probability plot of the middle 80 %.
-
-        Raises:
-            ParameterError: there are fewer than six numbers.
-        """
+        """Normal law of the core, by least squares on the normal probability plot of the middle 80 %."""
         return normal_plot(self.bins)
 
     @cached_property
@@ -145,7 +130,6 @@ class ElementSketch:
 
     @cached_property
     def whole(self) -> WeibullFit:
-        """Weibull law of all numbers, as :attr:`body` without trimming."""
         return self._unrounded_fit(0.0)
 
     def _unrounded_fit(self, trim: float) -> WeibullFit:
@@ -153,10 +137,7 @@ class ElementSketch:
 
     @cached_property
     def weibull_likelihood_fit(self) -> WeibullLikelihoodFit:
-        """Maximum likelihood fit, as :func:`weibull_likelihood_fit` of the whole sample.
-
-        Zeros are replaced by a typical value of the numbers that are rounded to zero.
-        """
+        """Maximum likelihood fit; zeros are replaced by a typical value of the numbers that are rounded to zero."""
         return weibull_likelihood_of_bins(self.bins.positive)
 
     def entropy(self) -> float:
@@ -172,11 +153,7 @@ class ElementSketch:
         return kernel_entropy(self._spread_sums, self.bins)
 
     def kl_to_normal(self, location: float, scale: float) -> float:
-        """D_KL(w ‖ N(location, scale²)) in nats, corrected for the bias of counting.
-
-        Raises:
-            ParameterError: the location is not finite, the scale is not positive, or all numbers are equal.
-        """
+        """D_KL(w ‖ N(location, scale²)) in nats, corrected for the bias of counting."""
         centre = require_finite_number("location", location)
         return cell_divergence(self._spread_sums, self.bins, centre, require_positive_number("scale", scale))
 
@@ -226,19 +203,19 @@ def _sketch(numbers: Shaped[np.ndarray, " number"]) -> ElementSketch:
 
 def _spans(blocks: Iterable[ArrayLike]) -> Iterator[Shaped[np.ndarray, " number"]]:
     """Yield the numbers of all blocks in arrays of one size (the last of a dtype is shorter), valid until the next."""
-    held: list[Shaped[np.ndarray, " number"]] = []
+    pending: list[Shaped[np.ndarray, " number"]] = []
     size = 0
     for block in blocks:
         numbers = require_real_array("blocks", block).reshape(-1)
-        if held and numbers.dtype != held[0].dtype:
-            yield np.concatenate(held)
-            held, size = [], 0
+        if pending and numbers.dtype != pending[0].dtype:
+            yield np.concatenate(pending)
+            pending, size = [], 0
         while size + numbers.size >= _SPAN:
             part, numbers = numbers[: _SPAN - size], numbers[_SPAN - size :]
-            yield np.concatenate([*held, part]) if held else part
-            held, size = [], 0
+            yield np.concatenate([*pending, part]) if pending else part
+            pending, size = [], 0
         if numbers.size:
-            held.append(numbers.copy())  # the caller may reuse the memory of its blocks
+            pending.append(numbers.copy())  # the caller may reuse the memory of its blocks
             size += numbers.size
-    if held:
-        yield np.concatenate(held)
+    if pending:
+        yield np.concatenate(pending)

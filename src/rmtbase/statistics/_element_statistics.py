@@ -170,11 +170,6 @@ MOMENT_STATISTICS = tuple(ELEMENT_STATISTICS)[:4]
 """Names of the statistics that follow from the moments."""
 
 
-def get_element_statistic(name: str) -> ElementStatistic:
-    """Return the registered statistic of that name."""
-    return registered(ELEMENT_STATISTICS, name)
-
-
 def element_statistics(
     sketch: ElementSketch, names: Iterable[str] = tuple(ELEMENT_STATISTICS)
 ) -> Float[np.ndarray, " statistic"]:
@@ -188,7 +183,7 @@ def element_statistics(
 
 def reason_against(sketch: ElementSketch, name: str) -> str:
     """Say why :func:`element_statistics` gives NaN for that name; empty if it gives a number."""
-    return _value(sketch, get_element_statistic(name))[1]
+    return _value(sketch, registered(ELEMENT_STATISTICS, name))[1]
 
 
 def _value(sketch: ElementSketch, statistic: ElementStatistic) -> tuple[float, str]:

@@ -98,13 +98,11 @@ class CentralSums:
         return self.smallest == self.largest or _LEAST_POWER < self.fourth < 1.0 / _LEAST_POWER
 
     def require_sound_powers(self, name: str) -> None:
-        """Raise ParameterError, with the range of the numbers, unless :attr:`has_sound_powers`."""
         if not self.has_sound_powers:
-            found = f"numbers from {self.smallest:g} to {self.largest:g}"
-            raise ParameterError(name, found, "numbers whose fourth powers float64 can hold: rescale them")
+            span = f"numbers from {self.smallest:g} to {self.largest:g}"
+            raise ParameterError(name, span, "numbers whose fourth powers float64 can hold: rescale them")
 
     def moments(self) -> ElementMoments:
-        """Moments of the numbers."""
         n, mean = self.count, self.mean
         if self.smallest == self.largest or self.square == 0.0:
             return ElementMoments(n, mean, 0.0, math.nan, math.nan, math.nan)
@@ -115,7 +113,6 @@ class CentralSums:
 
     @property
     def root_mean_square(self) -> float:
-        """√(Σ w² / n)."""
         return math.hypot(self.mean, math.sqrt(self.square / self.count))
 
 
@@ -166,6 +163,5 @@ def _summed(
 
 
 def span_sums(numbers: Shaped[np.ndarray, " number"]) -> CentralSums:
-    """Sum a flat array of any real dtype, widened block by block."""
     blocks = (numbers[start : start + _BLOCK] for start in range(0, numbers.size, _BLOCK))
     return reduce(CentralSums.merged, map(central_sums, blocks))

@@ -66,18 +66,16 @@ def histogram_kl(
 
 
 def entropy_of_counts(counts: Int[np.ndarray, " bin"], edges: Float[np.ndarray, " edge"]) -> float:
-    """Compute :func:`histogram_entropy` from the counts in equal bins."""
     shares = _shares(counts, edges)
     return float(special.entr(shares).sum() + math.log(edges[1] - edges[0]))
 
 
 def kl_of_counts(counts: Int[np.ndarray, " bin"], edges: Float[np.ndarray, " edge"], sigma: float) -> float:
-    """Compute :func:`histogram_kl` from the counts in equal bins."""
     shares = _shares(counts, edges)
     log_normal = log_normal_mass(edges[:-1] / sigma, edges[1:] / sigma, np.diff(edges) / sigma)
     log_normal = log_normal - np.logaddexp.reduce(log_normal)
-    held = shares > 0.0  # an empty bin counts nothing, even if the normal law's mass underflows
-    return float(np.sum(special.xlogy(shares, shares)[held] - shares[held] * log_normal[held]))
+    occupied = shares > 0.0  # an empty bin counts nothing, even if the normal law's mass underflows
+    return float(np.sum(special.xlogy(shares, shares)[occupied] - shares[occupied] * log_normal[occupied]))
 
 
 def nearest_neighbour_entropy(sample: ArrayLike, k: int = 1) -> float:
@@ -135,20 +133,17 @@ def _pooled(sample: ArrayLike) -> Float[np.ndarray, " number"]:
 def _histogram(
     x: Float[np.ndarray, " number"], bins: int, interval: tuple[float, float]
 ) -> tuple[Int[np.ndarray, " bin"], Float[np.ndarray, " edge"]]:
-    """Count the numbers within the range; return the counts and the edges of the bins."""
     low, high = require_interval("range", interval)
     return np.histogram(x, require_bins(bins), (low, high))
 
 
 def _shares(counts: Int[np.ndarray, " bin"], edges: Float[np.ndarray, " edge"]) -> Float[np.ndarray, " bin"]:
-    """Shares of the numbers within the range."""
     if not counts.any():
         raise ParameterError("range", (edges[0], edges[-1]), "an interval that holds some of the sample")
     return counts / counts.sum()
 
 
 def _spread(x: Float[np.ndarray, " number"], reference_sigma: float | None) -> float:
-    """``reference_sigma``, or the root mean square of the sample if it is None."""
     if reference_sigma is not None:
         return require_positive_number("reference_sigma", reference_sigma)
     largest = float(np.abs(x).max())

@@ -49,14 +49,14 @@ def fit_logistic(matrix: ArrayLike, location: float | None = None) -> LogisticFi
             not finite.
         FitError: no maximum of the likelihood was found.
     """
-    found = maximize_likelihood("logistic", _logistic_terms, matrix, location)
+    maximum = maximize_likelihood("logistic", _logistic_terms, matrix, location)
     return LogisticFit(
-        found.location,
-        found.scale,
-        found.scale * math.sqrt(3 / found.count) if location is None else 0.0,
-        found.scale * math.sqrt(9 / ((3 + math.pi**2) * found.count)),
-        found.log_likelihood,
-        found.count,
+        maximum.location,
+        maximum.scale,
+        maximum.scale * math.sqrt(3 / maximum.count) if location is None else 0.0,
+        maximum.scale * math.sqrt(9 / ((3 + math.pi**2) * maximum.count)),
+        maximum.log_likelihood,
+        maximum.count,
     )
 
 
@@ -124,20 +124,20 @@ def fit_student_t(matrix: ArrayLike, location: float | None = None) -> StudentTF
 
     Source: K. L. Lange, R. J. A. Little and J. M. G. Taylor, J. Am. Stat. Assoc. 84, 881 (1989).
     """
-    found = maximize_likelihood("Student-t", _student_t_terms, matrix, location, [_START], [_LARGEST])
-    kappa = float(found.further[0])
-    of_location, of_scale, of_kappa = np.sqrt(_inverse_information(kappa) / found.count)
+    maximum = maximize_likelihood("Student-t", _student_t_terms, matrix, location, [_START], [_LARGEST])
+    kappa = float(maximum.further[0])
+    of_location, of_scale, of_kappa = np.sqrt(_inverse_information(kappa) / maximum.count)
     return StudentTFit(
         "student_t" if kappa > 0 else "normal",
         1 / kappa if kappa > 0 else math.inf,
-        found.location,
-        found.scale,
+        maximum.location,
+        maximum.scale,
         float(of_kappa) / kappa**2 if kappa > 0 else math.inf,
         float(of_kappa),
-        found.scale * float(of_location) if location is None else 0.0,
-        found.scale * float(of_scale),
-        found.log_likelihood,
-        found.count,
+        maximum.scale * float(of_location) if location is None else 0.0,
+        maximum.scale * float(of_scale),
+        maximum.log_likelihood,
+        maximum.count,
     )
 
 

@@ -37,9 +37,9 @@ class LatentShape:
         """
         rows = min(self.d_nope, self.kv_rank) + self.d_rope
         query = (self.d_nope + self.d_rope, *(() if self.q_rank is None else (self.q_rank,)), self.d_model)
-        others = query if rows < query[0] else query[1:]
-        rank = min(rows, *others)
-        return self.d_model, rows, *others, rank + abs(self.d_nope - self.kv_rank)
+        dims = query if rows < query[0] else query[1:]
+        rank = min(rows, *dims)
+        return self.d_model, rows, *dims, rank + abs(self.d_nope - self.kv_rank)
 
     def rope_ratio(self, sigma_uk: ArrayLike, sigma_dkv: ArrayLike, sigma_kr: ArrayLike) -> Float[np.ndarray, "..."]:
         """σ̂_KR / (σ̂_UK σ̂_DKV √kv_rank): the size of an element of W_KR relative to an element of W_UK W_DKV."""

@@ -48,11 +48,9 @@ class Elements:
 
     @property
     def count(self) -> int:
-        """Number n of elements."""
         return self.flat.size
 
     def sample(self) -> Elements:
-        """Select at most 2¹⁷ of the elements, spread over the whole matrix."""
         return Elements(_sample(self.flat), self.centre, self.spread)
 
     def mean_of(self, terms: Callable[[Numbers], Any]) -> Float[np.ndarray, "..."]:
@@ -115,11 +113,11 @@ def maximize_likelihood(
 
     The first Newton steps use a sample of the elements; the last two or three use all of them.
     """
-    known = None if location is None else require_finite_number("location", location)
+    fixed = None if location is None else require_finite_number("location", location)
     elements = require_elements(matrix)
-    centre = 0.0 if known is None else (known - elements.centre) / elements.spread
+    centre = 0.0 if fixed is None else (fixed - elements.centre) / elements.spread
     at = np.concatenate([[centre, 0.0], np.asarray(start, dtype=np.float64)])
-    free = np.arange(at.size) >= (known is not None)
+    free = np.arange(at.size) >= (fixed is not None)
     ceiling = np.concatenate([[np.inf, np.inf], np.asarray(upper, dtype=np.float64)])
     sample = elements.sample()
     if sample.count < elements.count:
@@ -127,7 +125,7 @@ def maximize_likelihood(
             at, _ = _climb(law, terms, sample, at, free, ceiling)
     at, value = _climb(law, terms, elements, at, free, ceiling)
     return Maximum(
-        elements.centre + elements.spread * float(at[0]) if known is None else known,
+        elements.centre + elements.spread * float(at[0]) if fixed is None else fixed,
         elements.spread * math.exp(at[1]),
         at[2:],
         elements.count * (value - math.log(elements.spread)),
@@ -144,33 +142,33 @@ def _climb(
     lower = np.concatenate([[-np.inf, math.log(_CLOSEST)], np.zeros(start.size - 2)])
     at, (value, gradient, hessian) = start, evaluate(start)
     for _ in range(_STEPS):
-        held = ~free | ((at <= lower) & (gradient <= 0))
-        step = _newton_step(gradient, hessian, held)
+        blocked = ~free | ((at <= lower) & (gradient <= 0))
+        step = _newton_step(gradient, hessian, blocked)
         gain = gradient @ step / 2
         step[0] *= math.exp(at[1])
         trial = np.clip(at + step, lower, upper)
         if gain < _LAST_GAIN and (trial == at + step).all():
             return trial, float(value + gain)
         for _ in range(_STEPS):
-            found = evaluate(trial)
-            if found[0] > value or gain < _LAST_GAIN:  # a smaller gain is lost in rounding
+            evaluation = evaluate(trial)
+            if evaluation[0] > value or gain < _LAST_GAIN:  # a smaller gain is lost in rounding
                 break
             step = step / 2
             trial = np.clip(at + step, lower, upper)
         else:
             raise FitError(law, "no step along Newton's direction raises the likelihood")
-        at, (value, gradient, hessian) = trial, found
+        at, (value, gradient, hessian) = trial, evaluation
         if at[1] <= lower[1] or (at >= upper).any():
             raise FitError(law, "the likelihood has no maximum: too many elements are equal, or nearly so")
     raise FitError(law, f"no maximum within {_STEPS} steps")
 
 
 def _newton_step(
-    gradient: Vector, hessian: Float[np.ndarray, "parameter parameter"], held: Bool[np.ndarray, " parameter"]
+    gradient: Vector, hessian: Float[np.ndarray, "parameter parameter"], blocked: Bool[np.ndarray, " parameter"]
 ) -> Vector:
     """Return |H|⁻¹ g for the parameters that are not held; |H| instead of -H makes it ascend even if ln L is convex."""
     step = np.zeros_like(gradient)
-    moved = np.flatnonzero(~held)
+    moved = np.flatnonzero(~blocked)
     curvature, axes = np.linalg.eigh(-hessian[np.ix_(moved, moved)])
     curvature = np.maximum(np.abs(curvature), _FLATTEST * np.abs(curvature).max())
     step[moved] = axes @ (axes.T @ gradient[moved] / curvature)

@@ -60,8 +60,7 @@ def moment_order(statistic: Statistic, extremes: ExtremeMoments, rank: int) -> f
 
 
 def moment_orders(extremes: ExtremeMoments, rank: int) -> Float[np.ndarray, " statistic"]:
-    """:func:`moment_order` of each spectral statistic, in the registry's order."""
-    return np.array([moment_order(one, extremes, rank) for one in SPECTRAL_STATISTICS.values()])
+    return np.array([moment_order(statistic, extremes, rank) for statistic in SPECTRAL_STATISTICS.values()])
 
 
 def eigenvalue_moment_orders(extremes: ExtremeMoments, rank: int) -> Float[np.ndarray, " index"]:

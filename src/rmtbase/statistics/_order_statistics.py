@@ -40,7 +40,6 @@ class NormalPlot(NamedTuple):
 
 
 def order_statistics(bins: SignedBins, rank: ArrayLike) -> Float[np.ndarray, "..."]:
-    """Return the numbers with the given ranks, 0 for the smallest."""
     rank = np.asarray(rank)
     place = np.searchsorted(bins.end, rank, side="right")
     count = bins.count[place]
@@ -48,7 +47,6 @@ def order_statistics(bins: SignedBins, rank: ArrayLike) -> Float[np.ndarray, "..
 
 
 def quantiles(bins: SignedBins, probability: ArrayLike) -> Float[np.ndarray, "..."]:
-    """Compute ``numpy.quantile`` of the numbers."""
     place = (int(bins.end[-1]) - 1) * np.asarray(probability, dtype=np.float64)
     below = np.floor(place).astype(np.int64)
     low, high = (order_statistics(bins, rank) for rank in (below, np.minimum(below + 1, bins.end[-1] - 1)))

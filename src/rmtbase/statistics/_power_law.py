@@ -95,7 +95,6 @@ def power_law_p_value(values: ArrayLike, draws: int = 99, seed: int = 0) -> floa
 
 
 def _fit(x: Sample, start: int, x_min: float | None = None) -> PowerLawFit:
-    """Fit the ascending values from place ``start`` on."""
     tail = x[start:]
     lowest = float(tail[0]) if x_min is None else x_min
     log_ratio = np.log(tail / lowest)
@@ -107,7 +106,6 @@ def _fit(x: Sample, start: int, x_min: float | None = None) -> PowerLawFit:
 
 
 def _require_sample(values: ArrayLike) -> Sample:
-    """Sort the values; raise ParameterError unless they are finite, positive and not all equal."""
     x = np.sort(require_real_numbers("values", values), axis=None)
     if not (np.isfinite(x).all() and (x > 0.0).all()):
         raise ParameterError("values", f"{x.size} values from {x[0]:g} to {x[-1]:g}", "finite positive numbers")

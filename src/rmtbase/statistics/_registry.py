@@ -69,13 +69,7 @@ class Statistic:
         return value + rank * np.log(scale) if self.scaling == "additive" else value * scale**self.scaling
 
     def rescale_spread(self, spread: ArrayLike, scale: ArrayLike) -> Numbers:
-        """Convert the statistic's standard deviation to that of spectra with eigenvalues ``scale`` times larger.
-
-        A shift, as of the log-determinant, leaves it unchanged.
-
-        Raises:
-            ParameterError: as :meth:`rescale`.
-        """
+        """Convert the standard deviation in the same way; a shift, as of the log-determinant, leaves it unchanged."""
         spread, scale = require_real_numbers("spread", spread), _require_scale(scale)
         if self.scaling == "additive":
             return spread + 0.0 * scale  # NaN for a head whose scale is not known
@@ -146,7 +140,7 @@ _ALL = (
         "trace_of_square", "trace of the square", r"\Sigma\lambda^2", r"\sum_k \lambda_k^2", _LAMBDA, 2, "0", "inf",
         _sum_of_squares,
     ),
-    *(replace(one, formula=one.formula.replace("x", r"\lambda")) for one in _OF_EITHER),
+    *(replace(statistic, formula=statistic.formula.replace("x", r"\lambda")) for statistic in _OF_EITHER),
     Statistic(
         "log_determinant", "log-determinant", r"\ln\det", r"\sum_k \ln \lambda_k", _LAMBDA, "additive", "-inf",
         "inf", lambda x: np.log(x).sum(axis=-1),
@@ -158,11 +152,11 @@ _ALL = (
     ),
     *(
         replace(
-            one, name=f"{one.name}_singular", long_name=f"{one.long_name} of singular values",
-            symbol=one.symbol + "^{(s)}", formula=one.formula.replace("x", "s"), convention=_S,
-            inverse_power=one.inverse_power / 2,
+            statistic, name=f"{statistic.name}_singular", long_name=f"{statistic.long_name} of singular values",
+            symbol=statistic.symbol + "^{(s)}", formula=statistic.formula.replace("x", "s"), convention=_S,
+            inverse_power=statistic.inverse_power / 2,
         )
-        for one in _OF_EITHER
+        for statistic in _OF_EITHER
     ),
 )  # fmt: skip
 
@@ -170,18 +164,17 @@ SPECTRAL_STATISTICS: dict[str, Statistic] = {statistic.name: statistic for stati
 """Spectral statistics by name, in the order in which tables list them."""
 
 
-_ON_LOG_SCALE = np.array([one.on_log_scale for one in _ALL])
-_ADDITIVE = np.array([one.scaling == "additive" for one in _ALL])
-_POWER = np.array([0 if one.scaling == "additive" else one.scaling for one in _ALL])
+_ON_LOG_SCALE = np.array([statistic.on_log_scale for statistic in _ALL])
+_ADDITIVE = np.array([statistic.scaling == "additive" for statistic in _ALL])
+_POWER = np.array([0 if statistic.scaling == "additive" else statistic.scaling for statistic in _ALL])
 
 
 def get_statistic(name: str) -> Statistic:
-    """Return the registered statistic of that name."""
     return registered(SPECTRAL_STATISTICS, name)
 
 
 def registered(registry: Mapping[str, _Registered], name: str, argument: str = "statistic") -> _Registered:
-    """Look up a name in a registry of statistics; raises as :func:`get_statistic`."""
+    """Look up a name in a registry of statistics."""
     if not isinstance(name, str) or name not in registry:
         raise ParameterError(argument, name, f"one of {', '.join(registry)}")
     return registry[name]
@@ -211,19 +204,21 @@ def spectral_statistics(
     if s.ndim == 0 or s.shape[-1] == 0:
         raise ParameterError("singular_values", s.shape, "shape (..., h) with at least one of them")
     chosen = [registered(SPECTRAL_STATISTICS, name, "names") for name in names]
-    _require_spectra(s, any(one.scaling == 0 for one in chosen))
+    _require_spectra(s, any(statistic.scaling == 0 for statistic in chosen))
     unit = _at_unit_scale(s)
     ordinary = unit is s
     with np.errstate(divide="ignore", over="ignore", under="ignore"):  # infinities and zeros are returned as such
         of_all = {"eigenvalue": s**2, "singular value": s}
         of_shape = of_all if ordinary else {"eigenvalue": unit**2, "singular value": unit}
-        found = []
-        for one in chosen:
-            if one.scaling == "additive" and not ordinary:
-                found.append(2.0 * one.function(s))
+        values = []
+        for statistic in chosen:
+            if statistic.scaling == "additive" and not ordinary:
+                values.append(2.0 * statistic.function(s))
             else:
-                found.append(one.function((of_shape if one.scaling == 0 else of_all)[one.convention]))
-        return np.stack(found, axis=-1) if found else np.empty((*s.shape[:-1], 0))
+                values.append(
+                    statistic.function((of_shape if statistic.scaling == 0 else of_all)[statistic.convention])
+                )
+        return np.stack(values, axis=-1) if values else np.empty((*s.shape[:-1], 0))
 
 
 def _require_spectra(s: Spectra, of_shape: bool) -> None:
@@ -235,13 +230,13 @@ def _require_spectra(s: Spectra, of_shape: bool) -> None:
             count = f"{int((first == 0.0).sum())} of {first.size} spectra" if first.ndim else "a spectrum"
             raise ParameterError("singular_values", f"{count} of zeros", "no spectrum of zeros, which has no shape")
         return
-    nan, infinite, negative = (int(np.count_nonzero(one)) for one in (np.isnan(s), np.isinf(s), s < 0.0))
+    nan, infinite, negative = (int(np.count_nonzero(mask)) for mask in (np.isnan(s), np.isinf(s), s < 0.0))
     if nan or infinite or negative:
-        found = f"{nan} NaN, {infinite} infinite and {negative} negative values among {s.size}"
+        fault = f"{nan} NaN, {infinite} infinite and {negative} negative values among {s.size}"
     else:
-        found = "values that do not descend"
+        fault = "values that do not descend"
         expected += ": sort them (numpy.sort(s)[..., ::-1])"
-    raise ParameterError("singular_values", found, expected)
+    raise ParameterError("singular_values", fault, expected)
 
 
 def _at_unit_scale(s: Spectra) -> Spectra:

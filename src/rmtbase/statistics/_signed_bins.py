@@ -69,19 +69,17 @@ class SignedBins:
 
         Magnitudes below 2^-40 count as zero, and magnitudes from 2^24 on as infinite.
         """
-        held = np.flatnonzero(count)
-        number = held + _FIRST
-        number[held == 0], number[held == MAGNITUDE_BINS - 1] = 0, _INFINITE
-        inside = (held > 0) & (held < MAGNITUDE_BINS - 1)
-        return cls(number, count[held], distance[held] * inside, squared[held] * inside)
+        occupied = np.flatnonzero(count)
+        number = occupied + _FIRST
+        number[occupied == 0], number[occupied == MAGNITUDE_BINS - 1] = 0, _INFINITE
+        inside = (occupied > 0) & (occupied < MAGNITUDE_BINS - 1)
+        return cls(number, count[occupied], distance[occupied] * inside, squared[occupied] * inside)
 
     def merged(self, other: SignedBins) -> SignedBins:
-        """Return the counts of both parts together."""
         return _collected(*(np.concatenate(pair) for pair in zip(self._fields, other._fields, strict=True)))
 
     @cached_property
     def magnitudes(self) -> SignedBins:
-        """Counts of the magnitudes."""
         return _collected(np.abs(self.number), self.count, self.distance, self.distance_squared)
 
     @cached_property
@@ -94,9 +92,9 @@ class SignedBins:
         if bins.number[0] != 0 or bins.number.size == 1:
             return bins
         zeros = signed_bins(np.array([bins.mean[1] / (2.0 * math.e)]))
-        moved = (one * bins.count[0] for one in zeros._fields[1:])
+        moved = (sums * bins.count[0] for sums in zeros._fields[1:])
         return SignedBins(
-            *(np.append(one, rest[1:]) for one, rest in zip((zeros.number, *moved), bins._fields, strict=True))
+            *(np.append(sums, rest[1:]) for sums, rest in zip((zeros.number, *moved), bins._fields, strict=True))
         )
 
     @cached_property
@@ -120,7 +118,6 @@ class SignedBins:
 
     @cached_property
     def mean(self) -> Float[np.ndarray, " bin"]:
-        """Mean of the numbers of each bin."""
         with np.errstate(over="ignore"):  # infinite numbers
             return np.sign(self.number) * np.ldexp(self.mantissas[0], self.octave)
 
@@ -131,7 +128,6 @@ class SignedBins:
 
     @property
     def width(self) -> Float[np.ndarray, " bin"]:
-        """Width of each bin."""
         return np.ldexp(1.0, self.octave - _SPLIT)
 
     @cached_property
@@ -173,16 +169,15 @@ class SignedBins:
         bfloat16 uses 7 bits and float16 uses 10, with its smallest numbers multiples of 2^-24; 11 stands for more bits
         than the bins resolve.
         """
-        held = self.number != 0
-        if self.distance.any() or not held.any():
+        occupied = self.number != 0
+        if self.distance.any() or not occupied.any():
             return _SPLIT + 1, 0
-        low = (np.abs(self.number[held]) - 1) % (1 << _SPLIT) | (1 << _SPLIT)
+        low = (np.abs(self.number[occupied]) - 1) % (1 << _SPLIT) | (1 << _SPLIT)
         bits = _SPLIT - np.log2(low & -low).astype(int)
-        return int(bits.max()), int((self.octave[held] - bits).min())
+        return int(bits.max()), int((self.octave[occupied] - bits).min())
 
     @property
     def zeros(self) -> int:
-        """Number of zeros."""
         return int(self.count[self.number == 0].sum())
 
     @property
@@ -213,22 +208,21 @@ def signed_bins(numbers: Shaped[np.ndarray, " number"]) -> SignedBins:
         for place, distance, negative in _double_places(numbers):
             yield np.maximum(place - least + 1, 0) + span * negative, distance
 
-    held, *sums = _tally(places(), 2 * span)
-    number = np.where(held % span > 0, held % span + least, 0) * np.where(held < span, 1, -1)
+    occupied, *sums = _tally(places(), 2 * span)
+    number = np.where(occupied % span > 0, occupied % span + least, 0) * np.where(occupied < span, 1, -1)
     return _collected(number, *sums)
 
 
 def _of_narrow(numbers: Shaped[np.ndarray, " number"]) -> SignedBins:
-    """Count numbers of at most 16 bits, value by value."""
     pattern = f"u{numbers.dtype.itemsize}"
     patterns, values = numbers.view(pattern), 1 << (8 * numbers.dtype.itemsize)
     parts = (patterns[start : start + _COUNTED] for start in range(0, numbers.size, _COUNTED))
     count = sum((np.bincount(part, minlength=values) for part in parts), start=np.zeros(values, dtype=np.int64))
-    held = np.flatnonzero(count)
-    bits = held.astype(pattern).view(numbers.dtype).astype(np.float64).view(np.int64)
+    occupied = np.flatnonzero(count)
+    bits = occupied.astype(pattern).view(numbers.dtype).astype(np.float64).view(np.int64)
     place, distance = _leading(bits & np.int64(2**63 - 1))
     number = np.where(place >= _SUBNORMAL, place + 1, 0) * np.where(bits < 0, -1, 1)
-    return _collected(number, count[held], count[held] * distance, count[held] * distance**2)
+    return _collected(number, count[occupied], count[occupied] * distance, count[occupied] * distance**2)
 
 
 def _double_places(
@@ -253,14 +247,14 @@ def _of_single(numbers: Float[np.ndarray, " number"]) -> SignedBins | None:
             bits = numbers[start : start + _IN_CACHE].view(np.uint32)
             yield (bits >> dropped).astype(np.intp), (bits & ((1 << dropped) - 1)).astype(np.int64)
 
-    held, count, first, second = _tally(places(), 1 << (32 - dropped))
-    place = held & ((1 << (31 - dropped)) - 1)
+    occupied, count, first, second = _tally(places(), 1 << (32 - dropped))
+    place = occupied & ((1 << (31 - dropped)) - 1)
     small = place < _SUBNORMAL
     if first[small].any() or place[small].any():
         return None
     infinite = place >= 255 << _SPLIT
     number = np.where(infinite, _INFINITE, place + ((_EXPONENT_OF_ONE - _SINGLE_EXPONENT_OF_ONE) << _SPLIT) + 1)
-    number = np.where(small, 0, number) * np.where(held >> (31 - dropped), -1, 1)
+    number = np.where(small, 0, number) * np.where(occupied >> (31 - dropped), -1, 1)
     return _collected(number, count, unit * first, unit**2 * second)
 
 
@@ -282,14 +276,13 @@ def _tally(
     for place, distance in parts:
         np.add.at(squares, place, distance * distance)
         np.add.at(together, place, distance + _ONE)
-    held = np.flatnonzero(together)
-    together = together[held]
-    return held, together // _ONE, together % _ONE, squares[held]
+    occupied = np.flatnonzero(together)
+    together = together[occupied]
+    return occupied, together // _ONE, together % _ONE, squares[occupied]
 
 
 def _collected(number: Int[np.ndarray, " part"], *sums: Int[np.ndarray, " part"]) -> SignedBins:
-    """Sort the bins and merge equal ones."""
     order = np.argsort(number, kind="stable")
     number = number[order]
     first = np.flatnonzero(np.append(True, number[1:] != number[:-1]))
-    return SignedBins(number[first], *(np.add.reduceat(one[order], first) for one in sums))
+    return SignedBins(number[first], *(np.add.reduceat(values[order], first) for values in sums))

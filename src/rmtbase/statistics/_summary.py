@@ -107,29 +107,23 @@ def summarize_stream(blocks: Blocks, probabilities: ArrayLike) -> SampleSummary:
 def _quantiles_of_stream(
     blocks: Blocks, probabilities: ArrayLike, rows: int, draws: int
 ) -> tuple[Float[np.ndarray, "row probability"], Float[np.ndarray, "row probability"]]:
-    """Return the quantiles of each row and their standard errors.
-
-    Rows with up to sixteen million numbers together are held at a time, and at least one row; a row of 10⁷ draws takes
-    80 MB. Each group of rows takes one more reading.
-    """
     levels = _require_levels(probabilities)
     together = max(_HELD // draws, 1)
     quantile, error = np.empty((2, rows, levels.size))
     for first in range(0, rows if levels.size else 0, together):
         part = slice(first, min(first + together, rows))
-        held = np.empty((part.stop - first, draws))
+        sample = np.empty((part.stop - first, draws))
         filled = 0
         for block in blocks():
-            held[:, filled : filled + block.shape[1]] = block[part]
+            sample[:, filled : filled + block.shape[1]] = block[part]
             filled += block.shape[1]
-        quantile[part], error[part] = (values.T for values in _quantiles_with_errors(held, levels, axis=1))
+        quantile[part], error[part] = (values.T for values in _quantiles_with_errors(sample, levels, axis=1))
     return quantile, error
 
 
 def _quantiles_with_errors(
     sample: Float[np.ndarray, "..."], levels: Float[np.ndarray, " probability"], axis: int
 ) -> tuple[Float[np.ndarray, "probability ..."], Float[np.ndarray, "probability ..."]]:
-    """Return the quantiles along an axis of a sample, which is reordered, and their standard errors."""
     n = sample.shape[axis]
     reach = _NORMAL_95 * np.sqrt(levels * (1.0 - levels) * n) / (n - 1)
     few = n * np.minimum(levels, 1.0 - levels) < _FEWEST * (1.0 - 1e-9)  # else both ends lie within the sample

@@ -68,11 +68,11 @@ def weibull_fit(sample: ArrayLike, trim: float | Fraction = 0.1) -> WeibullFit:
             bad = int((~np.isfinite(magnitude)).sum())
             raise ParameterError("sample", f"{bad} of {n} not finite", "finite weights")
         dropped = trimmed_ranks(n, t)
-        kept = magnitude[dropped : n - dropped]
-        if kept[0] == 0 or kept[0] == kept[-1]:
+        middle_part = magnitude[dropped : n - dropped]
+        if middle_part[0] == 0 or middle_part[0] == middle_part[-1]:
             raise ParameterError(
                 "sample",
-                f"magnitudes from {float(kept[0])} to {float(kept[-1])} between the trims",
+                f"magnitudes from {float(middle_part[0])} to {float(middle_part[-1])} between the trims",
                 "positive magnitudes, two of them different (leave out exact zeros, or raise the trim)",
             )
         largest, middle = float(magnitude[-1]), n // 2
@@ -89,7 +89,7 @@ def weibull_fit(sample: ArrayLike, trim: float | Fraction = 0.1) -> WeibullFit:
             return float(relative @ relative)
 
         square = math.fsum(over(squares, range(0, n, _BLOCK)))
-        sums = np.sum(list(over(plotted, range(dropped, n - dropped, _BLOCK))), axis=0) / kept.size
+        sums = np.sum(list(over(plotted, range(dropped, n - dropped, _BLOCK))), axis=0) / middle_part.size
     x_mean, y_mean = sums[:2]
     covariance, x_variance, y_variance = sums[2:] - np.outer(sums[:2], sums[:2])[(0, 0, 1), (1, 0, 1)]
     shape = float(covariance / x_variance)
@@ -111,25 +111,25 @@ def weibull_fit_of_bins(
     bins = bins.magnitudes
     n = int(bins.end[-1])
     dropped = trimmed_ranks(n, require_trim(trim))
-    kept = (bins.end > dropped) & (bins.end - bins.count < n - dropped)
-    count, last = bins.count[kept], bins.end[kept]
+    inside = (bins.end > dropped) & (bins.end - bins.count < n - dropped)
+    count, last = bins.count[inside], bins.end[inside]
     first = last - count
     low, high = np.maximum(first, dropped), np.minimum(last, n - dropped)  # the ranks that are kept
-    if bins.number[kept][0] == 0 or not np.isfinite(bins.mean[kept][-1]):
+    if bins.number[inside][0] == 0 or not np.isfinite(bins.mean[inside][-1]):
         raise ParameterError(
             "sample",
-            f"magnitudes {'of zero' if bins.number[kept][0] == 0 else 'from 2^24 on'} between the trims",
+            f"magnitudes {'of zero' if bins.number[inside][0] == 0 else 'from 2^24 on'} between the trims",
             "positive, finite magnitudes there (rescale the weights, leave out exact zeros, or raise the trim)",
         )
-    mean = bins.mantissas[0][kept]
+    mean = bins.mantissas[0][inside]
     # Magnitudes of a bin are taken as equally spaced, also if a trim removes some of them.
-    spacing = np.ldexp((bins.unrounded_spacing if unrounded else bins.spacing)[kept], -bins.octave[kept])
+    spacing = np.ldexp((bins.unrounded_spacing if unrounded else bins.spacing)[inside], -bins.octave[inside])
     mean = mean + 0.5 * (low + high - first - last) * spacing
     number = (high - low).astype(float)
     evenly = (number**2 - 1.0) / 12.0
     variance = spacing**2 * evenly
     weight = number / number.sum()
-    x = np.log(mean) - variance / (2.0 * mean**2) + bins.octave[kept] * math.log(2.0)
+    x = np.log(mean) - variance / (2.0 * mean**2) + bins.octave[inside] * math.log(2.0)
     x_variance = variance / mean**2
     y = np.diff(_plotting_sums(np.append(low, high[-1]), n)) / number
     y_variance = evenly * _plotting_slope(0.5 * (low + high) / n) ** 2 / n**2
@@ -196,11 +196,7 @@ def _plotting_sums(ranks: Int[np.ndarray, " rank"], n: int) -> Float[np.ndarray,
 
 @lru_cache(maxsize=64)
 def _plotting_variance(n: int, dropped: int) -> float:
-    """Variance of the plotting positions that are kept.
-
-    For many, from ∫ Y dp and ∫ Y² dp, dp = exp(Y - e^Y) dY, by Gauss–Legendre quadrature with the first Euler–Maclaurin
-    term.
-    """
+    """Variance of the plotting positions; for many, from ∫ Y dp and ∫ Y² dp, dp = exp(Y - e^Y) dY, by quadrature."""
     if n <= _BLOCK:
         return float(plotting_positions(dropped, n - dropped, n).var())
     outer = max(dropped, _OUTER)

@@ -65,19 +65,18 @@ def weibull_likelihood_fit(sample: ArrayLike) -> WeibullLikelihoodFit:
     start = _start(flat, origin, unit)
 
     def sums(k: float) -> tuple[float, float, float]:
-        found = np.zeros(3)
+        totals = np.zeros(3)
         for block in _logarithms(flat, origin):
             block -= unit
             power = np.exp(k * block)
             first = power * block
-            found += power.sum(), first.sum(), first @ block
-        return tuple(found / flat.size)
+            totals += power.sum(), first.sum(), first @ block
+        return tuple(totals / flat.size)
 
     return _fitted(sums, start, (math.log(origin) if origin else 0.0) + unit, flat.size)
 
 
 def weibull_likelihood_of_bins(bins: SignedBins) -> WeibullLikelihoodFit:
-    """Compute :func:`weibull_likelihood_fit` from the mean and the variance of ln |w| in each bin."""
     bins = bins.magnitudes
     n = int(bins.end[-1])
     mean, variance = bins.mantissas
@@ -98,7 +97,6 @@ def weibull_likelihood_of_bins(bins: SignedBins) -> WeibullLikelihoodFit:
 
 
 def _ends(flat: np.ndarray) -> tuple[float, float]:
-    """Return the smallest and the largest magnitude; raise ParameterError if some are not finite."""
     smallest, largest, finite = math.inf, 0.0, 0
     for start in range(0, flat.size, _BLOCK):
         block = np.abs(flat[start : start + _BLOCK].astype(np.float64))
@@ -120,7 +118,6 @@ def _start(flat: np.ndarray, origin: float | None, unit: float) -> float:
 
 
 def _logarithms(flat: np.ndarray, origin: float | None) -> Iterator[Float[np.ndarray, " number"]]:
-    """Yield ln |w|, or ln(|w|/``origin``) if an origin is given, in blocks."""
     for start in range(0, flat.size, _BLOCK):
         magnitude = np.abs(flat[start : start + _BLOCK].astype(np.float64))
         yield np.log(magnitude) if origin is None else np.log1p((magnitude - origin) / origin)

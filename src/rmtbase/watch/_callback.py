@@ -68,9 +68,11 @@ class WatchCallback(TrainerCallback):
 
     def _look(self, model: Any, step: int, is_last: bool) -> None:
         try:
-            found = self.watcher.look(model, step, is_last=is_last)
+            scalars = self.watcher.look(model, step, is_last=is_last)
         except Exception as error:  # no failed look is worth losing the training run
-            said = str(error) if isinstance(error, RmtbaseError) else f"{type(error).__name__}: {one_line(str(error))}"
-            warnings.warn(f"the look at step {step} failed: {said}", WatchWarning, stacklevel=2)
+            reason = (
+                str(error) if isinstance(error, RmtbaseError) else f"{type(error).__name__}: {one_line(str(error))}"
+            )
+            warnings.warn(f"the look at step {step} failed: {reason}", WatchWarning, stacklevel=2)
         else:
-            self.trainer.log(found)
+            self.trainer.log(scalars)

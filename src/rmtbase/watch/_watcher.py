@@ -154,10 +154,10 @@ class Watcher:
         with _generators_as_they_were():
             opened = self._opened(model, f"step-{step}")
             part = self.scoring.step(opened, StepName(step, f"step-{step}", opened.weights_digest()))
-        whole = joined([part] if self.tree is None else [without_alarm(self.tree), part])
-        if groups_of(whole)["/heads"][STEP].values.tolist() != [*before, step]:
+        trajectory = joined([part] if self.tree is None else [without_alarm(self.tree), part])
+        if groups_of(trajectory)["/heads"][STEP].values.tolist() != [*before, step]:
             raise ParameterError("model", opened.name, f"one with the sizes of that in {self.output.name}")
-        self.tree = with_alarm(whole, self.planned_looks, self.level)
+        self.tree = with_alarm(trajectory, self.planned_looks, self.level)
         write_table(self.tree, self.output)
         is_over = is_last or len(self.steps) == self.planned_looks
         if not is_over or len(self.steps) == 1:
@@ -247,19 +247,21 @@ def adapted_weights(model: Any) -> dict[str, Any] | None:
     if base is None:
         return None
     wrapped: dict[str, Any] = {
-        name: one for name, one in base.named_modules() if isinstance(one, (BaseTunerLayer, ModulesToSaveWrapper))
+        name: module
+        for name, module in base.named_modules()
+        if isinstance(module, (BaseTunerLayer, ModulesToSaveWrapper))
     }
     if not wrapped:
         return None
     tensors = {
-        name: one
-        for name, one in base.state_dict().items()
+        name: module
+        for name, module in base.state_dict().items()
         if not any(name.startswith(f"{place}.") for place in wrapped)
     }
     with torch.no_grad():
         for place, layer in wrapped.items():
             in_effect = _updated(place, layer) if isinstance(layer, BaseTunerLayer) else _saved(layer)
-            tensors |= {f"{place}.{name}": one for name, one in in_effect.items()}
+            tensors |= {f"{place}.{name}": module for name, module in in_effect.items()}
     return {"model": tensors, "family": base.config.model_type, "config": base.config, "name": type(base).__name__}
 
 

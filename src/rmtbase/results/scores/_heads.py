@@ -217,10 +217,10 @@ def _own_nulls(circuit: Circuit, sites: Sequence[Site], blocks: Sequence[Block])
 
 def circuit_attributes(circuit: Circuit, sites: Sequence[Site], blocks: Sequence[Block]) -> dict[str, object]:
     """Return the facts that all heads of a circuit share: their sizes and their null."""
-    nulls = [block.null for block in blocks]
+    nulls, symbols = [block.null for block in blocks], " and ".join(factor.symbol for factor in circuit.factors)
     facts: dict[str, object] = dict(sizes_of(circuit, [sites[site] for block in blocks for site in block.sites])[0])
     facts |= {
-        "null": "; ".join(dict.fromkeys(_described(null, circuit) for null in nulls)),
+        "null": "; ".join(dict.fromkeys(null.description(symbols) for null in nulls)),
         "null_method": nulls[0].method,
         "table": "; ".join(dict.fromkeys(null.source for null in nulls)),
     }
@@ -232,12 +232,6 @@ def circuit_attributes(circuit: Circuit, sites: Sequence[Site], blocks: Sequence
         if len(set(each)) == 1:
             facts[name] = each[0]
     return facts
-
-
-def _described(null: NullModel, circuit: Circuit) -> str:
-    """Describe the null, with the names of the circuit's matrices in place of general factors."""
-    words = " and ".join(factor.symbol for factor in circuit.factors)
-    return null.description.replace("W_Q and W_K", words).replace("Gaussian factors", f"Gaussian {words}")
 
 
 def sizes_of(circuit: Circuit, sites: Iterable[Site]) -> tuple[dict[str, int], dict[str, tuple[str, list[int]]]]:
