@@ -133,7 +133,7 @@ def _map(tree: xr.DataTree, component: str) -> Drawing:
     """Draw the density of the elements of every head, in both units."""
     number = of_elements(tree, "sigma", component).value.size
     figure, ((left, right),) = canvas(1, 2, 10.0, float(np.clip(1.6 + _ROW * number, 3.4, 9.0)))
-    head_density_heatmap(tree, component, "weight", ax=left, colorbar=False)
+    head_density_heatmap(tree, component, "weight", ax=left, legend=False)
     head_density_heatmap(tree, component, "spread", ax=right)
     return figure
 

@@ -336,7 +336,7 @@ def _maps(rows: Sequence[Sequence[_Map]]) -> object:
     figure, grid = canvas(len(rows), columns, 2.9 * max(columns, 2), 2.7 if len(rows) <= 3 else 2.1, sharey=True)
     for axes, row in zip(grid, rows, strict=True):
         for ax, one in zip(axes, row, strict=False):
-            magnitude_heatmap(one.scores, one.component, ax=ax, colorbar=ax is axes[len(row) - 1])
+            magnitude_heatmap(one.scores, one.component, ax=ax, legend=ax is axes[len(row) - 1])
             whose = f"{one.model}\n" if one.model else ""
             titled(ax, one.title, "", rf"{whose}$\log_{{10}}|w|$" if ax is axes[0] else "")
         for ax in axes[len(row) :]:

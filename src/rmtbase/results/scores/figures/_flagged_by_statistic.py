@@ -7,9 +7,9 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from rmtbase.drawing.axes import LEVEL, finished, literal, noun_of, panel, panel_size, statistic_words, wrapped
+from rmtbase.drawing.axes import LEVEL, NOT_TESTABLE, Around, noun_of, panel, panel_size, statistic_words
 from rmtbase.drawing.groups import heads_of
-from rmtbase.drawing.not_testable import NOT_TESTABLE
+from rmtbase.drawing.texts import literal, wrapped
 from rmtbase.drawing.theme import Theme
 from rmtbase.tables import heads_present
 
@@ -17,14 +17,11 @@ _NAMES = 0.44  # largest share of the figure's width for the names of statistics
 
 
 @panel
-def flagged_by_statistic(ax: Axes, theme: Theme, scores: xr.DataTree | xr.Dataset, level: float = LEVEL) -> Axes:
-    """Draw the number of heads that each statistic flags by itself, with the largest number on top.
-
-    The axes: number of heads against statistics; "not testable" for a statistic without p-values.
-    """
+def flagged_by_statistic(ax: Axes, theme: Theme, scores: xr.DataTree | xr.Dataset) -> Around:
+    """Draw the number of heads that each statistic flags by itself, with the largest number on top."""
     heads = heads_of(scores)
     q = heads["q_value"].transpose("statistic", ...).values.reshape(heads.sizes["statistic"], -1)
-    known, count = np.asarray(np.isfinite(q).any(axis=1)), np.asarray((q < level).sum(axis=1))
+    known, count = np.asarray(np.isfinite(q).any(axis=1)), np.asarray((q < LEVEL).sum(axis=1))
     order = np.lexsort((np.arange(len(count)), -count, ~known))
     place = np.arange(len(order))
     total = int(np.isfinite(heads["omnibus_q_value"].values).sum())
@@ -41,6 +38,5 @@ def flagged_by_statistic(ax: Axes, theme: Theme, scores: xr.DataTree | xr.Datase
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
     ax.grid(visible=False)
     ax.tick_params(axis="y", length=0)
-    of = f", of {total}" if total == int(heads_present(heads).sum()) else f",\nof {total} testable"
-    ax.set(xlabel=f"{noun_of(scores)}s with q < {level:g}{of}", ylabel="")
-    return finished(ax, theme, "", legend=False)
+    share = f", of {total}" if total == int(heads_present(heads).sum()) else f",\nof {total} testable"
+    return Around("", f"{noun_of(scores)}s with q < {LEVEL:g}{share}", "", legend=None)
