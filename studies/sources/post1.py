@@ -142,7 +142,7 @@ def _pair(tree: xr.DataTree, statistic: str) -> Drawing:
     """Draw one statistic against σ, for W_Q and for W_QK."""
     figure, (axes,) = canvas(1, 2, 10.0, 3.8, sharey=statistic != "entropy")
     for ax, component in zip(axes, BOTH, strict=True):
-        statistic_scatter(tree, "sigma", statistic, "elements", component, ax=ax, legend=False)
+        statistic_scatter(tree, "sigma", statistic, component, ax=ax, legend=False)
     if statistic != "entropy":
         axes[1].set_ylabel("")
     else:

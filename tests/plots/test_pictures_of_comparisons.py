@@ -15,9 +15,8 @@ from rmtbase.results.comparison.figures import (
     group_measure_by_step,
     pair_heatmap,
     scale_law,
-    shape_drifts,
 )
-from rmtbase.results.figures import figure_names, figures
+from rmtbase.results.figures import figures
 
 
 @pytest.fixture(scope="module")
@@ -40,9 +39,7 @@ def test_each_model_s_shapes_stand_before_their_null(comparison):
     np.testing.assert_allclose(ends, np.stack([mean - spread, mean + spread], axis=1))
 
 
-def test_drifts_have_their_errors_and_pairs_their_q_values(comparison):
-    ax = shape_drifts(comparison)
-    np.testing.assert_array_equal(line(ax, "a | c").get_ydata(), comparison["drifts"]["drift"].sel(pair="a | c").values)
+def test_pairs_have_their_q_values(comparison):
     ax = pair_heatmap(comparison)
     (mesh,) = [one for one in ax.collections if isinstance(one, QuadMesh)]
     cells = np.ma.filled(mesh.get_array(), np.nan).reshape(4, 4)
@@ -60,7 +57,6 @@ def test_the_scale_s_law_is_the_line_of_the_findings(comparison):
 
 def test_a_comparison_has_its_figures(comparison):
     assert list(figures(comparison, width=3.4)) == ["pairs", "component-shapes", "scale-law"]
-    assert "shape-drifts" in figure_names(comparison)
 
 
 @pytest.fixture(scope="module")

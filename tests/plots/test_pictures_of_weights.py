@@ -26,7 +26,7 @@ from rmtbase.results.scores.figures._statistic_by_layer import (
 )
 from rmtbase.results.scores.figures._statistic_scatter import statistic_scatter
 from rmtbase.results.scores.figures._weibull_plane import weibull_plane
-from rmtbase.results.scores.figures._weibull_plot import tail_counts, trim_noise, weibull_plot, weibull_residuals
+from rmtbase.results.scores.figures._weibull_plot import tail_counts, weibull_plot, weibull_residuals
 
 
 @pytest.fixture
@@ -218,13 +218,6 @@ def test_the_spread_of_a_head_stands_beside_that_of_its_core(learned_elements):
     assert not ax.patches
 
 
-def test_a_trim_leaves_out_the_noisy_ends(learned_elements):
-    ax = trim_noise(learned_elements)
-    p, noise = line(ax, r"$\ln(-\ln(1 - F))$").get_data()
-    assert p[noise.argmin()] == pytest.approx(0.797, abs=2e-3)  # arXiv:2605.18898, Figure 2
-    assert sorted(patch.get_x() for patch in ax.patches) == pytest.approx([0.0, 0.9])
-
-
 def test_ticks_on_either_side_of_zero_do_not_touch(learned_elements):
     elements = learned_elements["heads"]["elements"].to_dataset()
     far = elements.assign(observed=elements["observed"] * 3e4)
@@ -261,8 +254,6 @@ def test_no_head_lies_below_pearson_s_bound_and_each_shape_s_null_is_marked_once
     assert (kurtosis[held] >= np.interp(skewness[held], x, bound) - 1e-9).all()
     assert ax.get_ylim()[0] <= -2.0
     assert sum(one.get_label() == "null, mean and 95 %" for one in ax.lines) == 1
-    ax = statistic_scatter(learned_elements, "stable_rank", "effective_rank", "heads")
-    assert line(ax, "observed").get_xdata().size == LAYERS * HEADS
 
 
 # Tables of elements.

@@ -138,7 +138,7 @@ def test_entropy_against_width_lies_under_the_normal_law(tree):
 def test_elements_in_their_own_unit_are_as_wide_as_sigma(tree):
     elements = tree["heads/elements"].to_dataset().sel(component="W_Q", layer=1)
     for head in range(2):
-        ax = head_density(tree, 1, head, "W_Q", "linear", "weight")
+        ax = head_density(tree, 1, head, "W_Q", "weights")
         heights, edges, _ = ax.patches[0].get_data()
         sigma = float(elements["sigma"].sel(head=head))
         centre, mass = 0.5 * (edges[1:] + edges[:-1]), heights * np.diff(edges)

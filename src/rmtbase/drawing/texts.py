@@ -52,11 +52,6 @@ def bound(words: str) -> str:
     return words.replace(" ", "\N{NO-BREAK SPACE}")
 
 
-def counted(number: int, noun: str) -> str:
-    """Format a number with its noun: 1 head, 2 heads."""
-    return f"{number} {noun}{'s' * (number != 1)}"
-
-
 def rounded(value: float, digits: int, beside: Iterable[float] = ()) -> str:
     """Format a number ≥ 0 to so many digits: whole up to a million, with a power of ten far from one.
 

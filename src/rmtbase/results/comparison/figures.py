@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import xarray as xr
-from jaxtyping import Float
 from matplotlib.axes import Axes
 from scipy.special import stdtrit
 
-from rmtbase.drawing.axes import LEVEL, NORMAL_95, NOT_TESTABLE, Around, Look, looks, panel, symbols_in_lines
+from rmtbase.drawing.axes import LEVEL, NORMAL_95, NOT_TESTABLE, Around, looks, panel, symbols_in_lines
 from rmtbase.drawing.color_scales import Q
 from rmtbase.drawing.heatmaps import Cells, draw_cells
 from rmtbase.drawing.layout import FigureRecipe, Panels, Single
@@ -29,46 +28,19 @@ _LONGEST_OF_MEASURE = 60  # most characters of a measure's name on an axis
 def component_shapes(ax: Axes, theme: Theme, comparison: xr.DataTree) -> Around:
     """Draw the median Weibull shape of each component of every model, before a bar of 95 % of untrained weights."""
     table = comparison["components"].to_dataset()
+    names, places = table["model"].values.tolist(), np.arange(table.sizes["component"])
     label, wide = "null, 95 % of each median", float(np.clip(60 / table["shape"].size, 1.5, 7.0))
-    for name, row, x, look in _beside(table, "model", theme):
-        shape, mean = row["shape"].values, row["shape_null_mean"].values
-        spread, known = NORMAL_95 * row["shape_null_std"].values, np.isfinite(shape)
-        ends = (mean - spread)[known], (mean + spread)[known]
+    for k, (name, look) in enumerate(zip(names, looks(theme, len(names)), strict=True)):
+        row, x = table.sel(model=name), places + 0.7 * ((k + 0.5) / len(names) - 0.5)
+        shape, mean, spread = (row[field].values for field in ("shape", "shape_null_mean", "shape_null_std"))
+        known = np.isfinite(shape)
+        ends = (mean - NORMAL_95 * spread)[known], (mean + NORMAL_95 * spread)[known]
         ax.vlines(x[known], *ends, color=theme.null, alpha=0.5, linewidth=wide, label=label)
         ax.plot(x[known], shape[known], markersize=5, label=literal(name, _LONGEST), **look.marks())
         label = ""
-    _components_axis(ax, table)
+    ax.set_xticks(places, symbols_in_lines(table["component"].values.tolist()))
+    ax.set_xlim(-0.5, len(places) - 0.5)
     return Around(y=r"median Weibull shape $\hat k$")
-
-
-@panel
-def shape_drifts(ax: Axes, theme: Theme, comparison: xr.DataTree) -> Around:
-    """Draw the mean change of each component's Weibull shape between two models, with 95 % for untrained weights."""
-    table = comparison["drifts"].to_dataset()
-    ax.axhline(0.0, color=theme.null, linewidth=1.2, label="no change")
-    for name, row, x, look in _beside(table, "pair", theme):
-        drift, spread = row["drift"].values, NORMAL_95 * row["standard_error"].values
-        known = np.isfinite(drift)
-        ends = (drift - spread)[known], (drift + spread)[known]
-        ax.vlines(x[known], *ends, color=look.colour, linestyle=look.style, linewidth=1.1)
-        ax.plot(x[known], drift[known], markersize=4.5, label=literal(name, 2 * _LONGEST), **look.marks())
-    _components_axis(ax, table)
-    return Around(y=r"change of the Weibull shape $\hat k$, ± 95 %")
-
-
-def _beside(
-    table: xr.Dataset, along: str, theme: Theme
-) -> Iterator[tuple[str, xr.Dataset, Float[np.ndarray, " component"], Look]]:
-    """Yield the name and row of each model or pair, its places next to the others' at each component, and its look."""
-    names, places = table[along].values.tolist(), np.arange(table.sizes["component"])
-    for k, (name, look) in enumerate(zip(names, looks(theme, len(names)), strict=True)):
-        yield name, table.sel({along: name}), places + 0.7 * ((k + 0.5) / len(names) - 0.5), look
-
-
-def _components_axis(ax: Axes, table: xr.Dataset) -> None:
-    names = symbols_in_lines(table["component"].values.tolist())
-    ax.set_xticks(range(len(names)), names)
-    ax.set_xlim(-0.5, len(names) - 0.5)
 
 
 @panel
@@ -175,8 +147,6 @@ def figure_recipes(tree: xr.DataTree) -> dict[str, FigureRecipe]:
         recipes["pairs"] = Single(pair_heatmap, tree, width=5.6, height=2.4 + 0.3 * models.sizes["model"])
     if "components" in tree.children:
         recipes["component-shapes"] = Single(component_shapes, tree, width=8.0)
-    if "drifts" in tree.children:
-        recipes["shape-drifts"] = Single(shape_drifts, tree, width=8.0, standard=False)
     if "transmission_scale" in models and np.isfinite((models["root"] * models["transmission_scale"]).values).any():
         recipes["scale-law"] = Single(scale_law, tree)
     if "between" in groups:

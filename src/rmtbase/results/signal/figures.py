@@ -23,12 +23,12 @@ _BAND = 0.6  # part of a layer's width that its spectra share
 
 
 @panel
-def learned_directions(ax: Axes, theme: Theme, tree: xr.DataTree, what: str) -> Around:
+def learned_directions(ax: Axes, theme: Theme, tree: xr.DataTree, subject: str) -> Around:
     """Draw the strength of every learned direction with its limits, layer by layer, over the threshold of visibility.
 
     Directions are grey if the rest is not noise; spectra that have directions but no number have a triangle at the top.
     """
-    group = _groups_of_signal(tree)[what]
+    group = _groups_of_signal(tree)[subject]
     unit = group["threshold"].values[..., None]
     height, low, high = (group[name].values / unit for name in ("strength", "strength_low", "strength_high"))
     floor = (group["noise_floor"].values != 0)[..., None] & np.isfinite(height)
@@ -57,22 +57,22 @@ def learned_directions(ax: Axes, theme: Theme, tree: xr.DataTree, what: str) -> 
         ax.set_ylim(top=max(ax.get_ylim()[1], 2.0))
     lines = []
     if group["n_directions"].notnull().any():
-        lines.append(_directions_in_words(group, what, bool(untested.any()), bool(unknown.any())))
+        lines.append(_directions_in_words(group, subject, bool(untested.any()), bool(unknown.any())))
     if unknown.any():
         why = "; ".join(NO_NUMBER[reason] for reason in dict.fromkeys(reasons[unknown].tolist()))
-        lines.append(f"{unknown.sum()} of {tested.sum()} {_spectra_of(what)} have no number: {why}")
+        lines.append(f"{unknown.sum()} of {tested.sum()} {_spectra_of(subject)} have no number: {why}")
     if untested.any() and tested.any():
-        lines.append(f"{untested.sum()} of {untested.sum() + tested.sum()} {_spectra_of(what)} {NOT_TESTABLE}")
+        lines.append(f"{untested.sum()} of {untested.sum() + tested.sum()} {_spectra_of(subject)} {NOT_TESTABLE}")
     elif untested.any():
-        lines.append(f"none of {untested.sum()} {_spectra_of(what)} can be tested")
-    return Around(_title(group, what, lines), y="strength of directions / threshold", layers=group)
+        lines.append(f"none of {untested.sum()} {_spectra_of(subject)} can be tested")
+    return Around(_title(group, subject, lines), y="strength of directions / threshold", layers=group)
 
 
-def _directions_in_words(group: xr.Dataset, what: str, some_untested: bool, some_unknown: bool) -> str:
+def _directions_in_words(group: xr.Dataset, subject: str, some_untested: bool, some_unknown: bool) -> str:
     """Say in how many of the spectra with a number there are directions, and in how many the rest is not noise."""
     counted = group["n_directions"].notnull().values
     number, floor = (group[name].values[counted] for name in ("n_directions", "noise_floor"))
-    spectra = f"{counted.sum()} {'testable ' * some_untested}{_spectra_of(what)}{' with a number' * some_unknown}"
+    spectra = f"{counted.sum()} {'testable ' * some_untested}{_spectra_of(subject)}{' with a number' * some_unknown}"
     not_noise = "" if np.isnan(floor).all() else f"; in {int((floor == 0).sum())} the rest is not noise"
     return f"learned directions in {int((number > 0).sum())} of {spectra}{not_noise}"
 
@@ -91,24 +91,24 @@ def _places_in_layers(group: xr.Dataset) -> Float[np.ndarray, "layer spectrum"]:
     return np.arange(layers)[:, None] + offset
 
 
-def _spectra_of(what: str) -> str:
-    return "matrices" if what == _MATRICES else f"{CIRCUITS[what].noun}s"
+def _spectra_of(subject: str) -> str:
+    return "matrices" if subject == _MATRICES else f"{CIRCUITS[subject].noun}s"
 
 
-def _title(group: xr.Dataset, what: str, lines: list[str]) -> str:
-    if what != _MATRICES:
-        return "\n".join([f"${CIRCUITS[what].latex}$", *(lines or [""])])
+def _title(group: xr.Dataset, subject: str, lines: list[str]) -> str:
+    if subject != _MATRICES:
+        return "\n".join([f"${CIRCUITS[subject].latex}$", *(lines or [""])])
     names = ", ".join(map(literal, group["component"].values.tolist()))
     return "\n".join(["whole matrices", *(lines or [""]), f"of a layer from left to right {names}"])
 
 
 @panel
-def tail_exponents(ax: Axes, theme: Theme, tree: xr.DataTree, what: str) -> Around:
+def tail_exponents(ax: Axes, theme: Theme, tree: xr.DataTree, subject: str) -> Around:
     """Draw the exponent of the power law fitted to every spectrum, over the band of 95 % of exponents of noise.
 
     A mark's shape and colour show the verdict by the likelihood of the whole spectrum.
     """
-    group = _groups_of_signal(tree)[what]
+    group = _groups_of_signal(tree)[subject]
     x, verdict = _places_in_layers(group), group["tail_verdict"].values
     exponent, low, high = (
         group[name].values for name in ("power_law_exponent", "null_exponent_low", "null_exponent_high")
@@ -135,19 +135,19 @@ def tail_exponents(ax: Axes, theme: Theme, tree: xr.DataTree, what: str) -> Arou
     untested = group["sigma"].notnull().values & ~fitted
     cross_at_foot(ax, x[untested], theme)
     heavier = int((group["exponent_p_value"].values[fitted] <= float(tree.attrs["level"])).sum())
-    words = f"heavier tails than chance makes in {heavier} of {int(fitted.sum())} {_spectra_of(what)}"
+    words = f"heavier tails than chance makes in {heavier} of {int(fitted.sum())} {_spectra_of(subject)}"
     if untested.any():
         words = (
             f"{words}; {untested.sum()} {NOT_TESTABLE}" if fitted.any() else f"none of {untested.sum()} can be tested"
         )
-    return Around(_title(group, what, [words]), y="exponent of the power law fitted", layers=group)
+    return Around(_title(group, subject, [words]), y="exponent of the power law fitted", layers=group)
 
 
 def figure_recipes(tree: xr.DataTree) -> dict[str, FigureRecipe]:
     """Map the name of each figure of signal and noise to its recipe: each circuit, and whole matrices."""
     groups = _groups_of_signal(tree)
     directions: dict[str, FigureRecipe] = {
-        f"directions-{what}": Single(learned_directions, tree, {"what": what}) for what in groups
+        f"directions-{subject}": Single(learned_directions, tree, {"subject": subject}) for subject in groups
     }
-    tails = [what for what, group in groups.items() if "tail_verdict" in group]
-    return directions | {f"tails-{what}": Single(tail_exponents, tree, {"what": what}) for what in tails}
+    tails = [subject for subject, group in groups.items() if "tail_verdict" in group]
+    return directions | {f"tails-{subject}": Single(tail_exponents, tree, {"subject": subject}) for subject in tails}

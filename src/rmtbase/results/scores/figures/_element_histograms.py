@@ -25,8 +25,6 @@ _LEAST = 1e-5  # density below which a bin does not extend the axis
 _STEPS_NAMED = 7
 _STANDARDIZED = r"$(w - \bar w)/s$"
 
-Unit = Literal["spread", "weight"]
-
 
 @panel
 def head_density(
@@ -36,22 +34,21 @@ def head_density(
     layer: int,
     head: int,
     component: str = "W_QK",
-    scale: Literal["log", "linear"] = "log",
-    unit: Unit = "spread",
+    scale: Literal["log", "linear", "weights"] = "log",
 ) -> Around:
     """Draw the density of the elements w of one matrix of a head, with the laws of a random matrix.
 
     The laws are the law of the initial entries and, for W_QK = W_Qᵀ W_K with normal entries, the law of one element of
     a random product with this d_head (:class:`rmtbase.laws.ProductElement`), at the head's own mean and spread. For a
     matrix of independent entries, the band holds 95 % of random matrices in each bin. All heads of a file have the same
-    axes; in units of weights, all heads of a layer have.
+    axes; in units of ``"weights"``, with a linear density, all heads of a layer have.
     """
     table = group_of(scores, "elements", component)
     density = table["histogram"].transpose("layer", "head", "bin").values
     row, column = table["layer"].values.tolist().index(layer), table["head"].values.tolist().index(head)
     edges = bin_edges(table["bin"].values)
     at, by, spread = 0.0, 1.0, np.ones(density.shape[1])
-    if unit == "weight":
+    if scale == "weights":
         sigma, mean = (column_of(table, name).transpose("layer", "head").values[row] for name in ("sigma", "mean"))
         spread = np.where(sigma > 0, sigma, np.nan)  # matrices of zeros have no histogram either
         at, by = float(mean[column] * spread[column]), float(spread[column])
@@ -83,19 +80,19 @@ def head_density(
         ax.set_ylim(lowest, 2.0 * top)
     else:
         ax.set_ylim(0.0, 1.05 * top)
-    if unit == "weight":
-        reach = (_REACH if scale == "log" else 0.5 * _REACH) * float(np.nanmax(spread))
+    if scale == "weights":
+        reach = 0.5 * _REACH * float(np.nanmax(spread))
         ax.set_xlim(-reach, reach)
         ax.xaxis.set_major_locator(MaxNLocator(3, symmetric=True))
     else:
         ax.set_xlim(-_REACH, _REACH)
         ax.xaxis.set_major_locator(MultipleLocator(4.0))
-    return Around(f"head {head}", "element $w$" if unit == "weight" else _STANDARDIZED, "density")
+    return Around(f"head {head}", "element $w$" if scale == "weights" else _STANDARDIZED, "density")
 
 
 @panel
 def head_density_heatmap(
-    ax: Axes, theme: Theme, scores: xr.DataTree, component: str = "W_QK", unit: Unit = "spread"
+    ax: Axes, theme: Theme, scores: xr.DataTree, component: str = "W_QK", unit: Literal["spread", "weight"] = "spread"
 ) -> Around:
     """Draw the density of the elements of one matrix of every head, one row per head, with a row of the null on top."""
     table = group_of(scores, "elements", component)

@@ -18,7 +18,7 @@ from rmtbase.results.scores.figures._element_histograms import head_density, hea
 from rmtbase.results.scores.figures._statistic_by_layer import matrix_statistic_by_layer, statistic_by_layer
 from rmtbase.results.scores.figures._statistic_scatter import moment_corner, statistic_scatter
 from rmtbase.results.scores.figures._weibull_plane import weibull_plane
-from rmtbase.results.scores.figures._weibull_plot import tail_counts, trim_noise, weibull_and_residuals
+from rmtbase.results.scores.figures._weibull_plot import tail_counts, weibull_and_residuals
 from rmtbase.results.scores.figures._width_by_layer import width_by_layer
 from rmtbase.tables import layer_numbers
 
@@ -38,8 +38,8 @@ _PAIRS = (
 """Statistics of scatter plots, x and y, with what they need."""
 
 _LAWS = ("weibull_shape", "weibull_scale")
-_GRIDS = (("", "log", "spread"), ("-linear", "linear", "spread"), ("-weights", "linear", "weight"))
-"""Variants of the figures of a layer's heads: ending of the name, scale of densities, unit of the elements."""
+_GRIDS = (("", "log"), ("-linear", "linear"), ("-weights", "weights"))
+"""Variants of the figures of a layer's heads: ending of the name, and scale."""
 
 
 def recipes_of_elements(tree: xr.DataTree) -> dict[str, FigureRecipe]:
@@ -59,7 +59,6 @@ def _of_matrices(tree: xr.DataTree) -> dict[str, FigureRecipe]:
         "weibull-by-layer": Panels(matrix_statistic_by_layer, tree, [shape, scale], **layout),
         "weibull-by-layer-published": Panels(matrix_statistic_by_layer, tree, published, **layout, standard=False),
         "weibull-plane": Single(weibull_plane, tree, standard=False),
-        "trim-noise": Single(trim_noise, tree, standard=False),
     }
     if "log_magnitude_histogram" not in matrices:
         return recipes
@@ -115,10 +114,10 @@ def _of_heads(tree: xr.DataTree) -> dict[str, FigureRecipe]:
         for place in np.flatnonzero(present.any("head").values).tolist():
             layer, heads = int(elements["layer"][place]), elements["head"].values[present.values[place]].tolist()
             title = f"{symbol_of(component)}, layer {layer_numbers(elements)[place]}"
-            for ending, scale, unit in _GRIDS:
-                if unit == "weight" and not {"sigma", "mean"} <= statistics:
+            for ending, scale in _GRIDS:
+                if scale == "weights" and not {"sigma", "mean"} <= statistics:
                     continue
-                shared = {"layer": layer, "component": component, "scale": scale, "unit": unit}
+                shared = {"layer": layer, "component": component, "scale": scale}
                 recipes[f"head-densities-{component}-{layer}{ending}"] = Panels(
                     head_density, tree, [shared | {"head": head} for head in heads], 4, share_y=True, height=2.2,
                     panel=2.7, title="\n".join(filter(None, [model_title(tree), title])), standard=False,

@@ -11,13 +11,14 @@ from rmtbase.drawing.axes import BESIDE, LEVEL, Around, noun_of, panel, panel_si
 from rmtbase.drawing.color_scales import MOVED_SHARE, Q, Z
 from rmtbase.drawing.groups import heads_of, matrices_of
 from rmtbase.drawing.heatmaps import Cells, draw_layers
-from rmtbase.drawing.texts import bound, counted, literal, rounded, text_width
+from rmtbase.drawing.texts import bound, literal, rounded, text_width
 from rmtbase.drawing.theme import Theme
 from rmtbase.results.scores._distance import signed_distance
 from rmtbase.results.scores._how_much import Towards, how_much, upper_points
 from rmtbase.results.scores._null_words import null_noun
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import circuit_of, heads_present, matrices_present
+from rmtbase.words import counted
 
 _NUMBERED = 16  # most layers, and most heads, with a number in each cell
 _NARROW = 5.0  # inches; narrower maps with numbers have no colour scale

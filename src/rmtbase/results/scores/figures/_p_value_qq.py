@@ -12,10 +12,11 @@ from matplotlib.axes import Axes
 
 from rmtbase.drawing.axes import BELOW, NOT_TESTABLE, Around, looks, noun_of, panel, statistic_words
 from rmtbase.drawing.groups import heads_of
-from rmtbase.drawing.texts import counted, literal, rounded
+from rmtbase.drawing.texts import literal, rounded
 from rmtbase.drawing.theme import Theme
 from rmtbase.results.scores._distance import layer_p_value_floors
 from rmtbase.tables import heads_present
+from rmtbase.words import counted
 
 OMNIBUS = "omnibus"
 STATISTICS = ("normalized_participation_ratio", "largest_eigenvalue", "smallest_eigenvalue")

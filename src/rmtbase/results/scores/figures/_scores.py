@@ -35,7 +35,7 @@ from rmtbase.results.scores.figures._heatmaps import (
 from rmtbase.results.scores.figures._p_value_qq import p_value_qq
 from rmtbase.results.scores.figures._spectrum_and_width import spectrum_and_width
 from rmtbase.results.scores.figures._statistic_by_layer import statistic_by_layer
-from rmtbase.results.scores.figures._statistic_scatter import layer_bar, statistic_scatter
+from rmtbase.results.scores.figures._statistic_scatter import layer_bar, scatter_by_layer
 from rmtbase.results.scores.summary import summarize_scores
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import heads_present, shapes_of
@@ -62,15 +62,14 @@ def figure_recipes(tree: xr.DataTree) -> dict[str, FigureRecipe]:
         of_heads = _of_heads(circuit_scores(tree, circuit))
         recipes |= of_heads if circuit == "qk" else {f"{circuit}-{name}": recipe for name, recipe in of_heads.items()}
     if "matrices" in tree.children:
-        statistics = matrices_of(tree)["statistic"].values.tolist()
+        matrices = matrices_of(tree)
+        statistics, layers = matrices["statistic"].values.tolist(), matrices.sizes["layer"]
         shown = [name for name in MAIN_ELEMENT_STATISTICS if name in statistics]
-        recipes["matrix-z-heat-map"] = _heat_maps(matrix_z_heatmap, tree, "statistic", shown)
-        if len(statistics) > len(shown):
-            all_maps = _heat_maps(matrix_z_heatmap, tree, "statistic", statistics, standard=False)
-            recipes["matrix-z-heat-map-all"] = all_maps
+        recipes["matrix-z-heat-map"] = _heat_maps(matrix_z_heatmap, tree, "statistic", shown, layers)
     if "experts" in tree.children:
-        components = matrices_of(tree, "experts")["component"].values.tolist()
-        recipes["expert-z-heat-map"] = _heat_maps(expert_z_heatmap, tree, "component", components)
+        experts = matrices_of(tree, "experts")
+        components, layers = experts["component"].values.tolist(), experts.sizes["layer"]
+        recipes["expert-z-heat-map"] = _heat_maps(expert_z_heatmap, tree, "component", components, layers)
     return recipes | recipes_of_elements(tree)
 
 
@@ -91,7 +90,7 @@ def _of_heads(tree: xr.DataTree) -> dict[str, FigureRecipe]:
         "moved-share-map": Single(moved_share_heatmap, tree, **size),
         "omnibus-map": Single(omnibus_heatmap, tree, **size, standard=not all_differ),
         "heads-by-statistic": Custom(partial(_bars, tree), standard=unequal),
-        "z-heat-map": _heat_maps(z_heatmap, tree, "statistic", main),
+        "z-heat-map": _heat_maps(z_heatmap, tree, "statistic", main, layers),
         "ordered-eigenvalues": Single(ordered_eigenvalues, tree, width=8.0),
         "statistics-by-layer": Panels(statistic_by_layer, tree, [{"statistic": name} for name in main], 2),
         "p-value-qq": Single(p_value_qq, tree, width=8.0, standard=not at_floor),
@@ -157,8 +156,7 @@ def _shapes(tree: xr.DataTree, style: FigureStyle) -> ThemedFigure:
     options = [
         {"x": f"normalized_participation_ratio{ending}", "y": f"spectral_entropy{ending}"} for ending in ("", _SINGULAR)
     ]
-    plot = partial(statistic_scatter, group="heads", by_layer=True)
-    figure = Panels(plot, tree, options, 2, share_x=False, height=3.8)(style)
+    figure = Panels(scatter_by_layer, tree, options, 2, share_x=False, height=3.8)(style)
     layer_bar(figure, heads_of(tree), style.theme)
     return figure
 
@@ -196,11 +194,10 @@ def _map_height(layers: int) -> float:
 
 
 def _heat_maps(
-    plot: Callable[..., Axes], tree: xr.DataTree, option: str, names: Sequence[str], standard: bool = True
+    plot: Callable[..., Axes], tree: xr.DataTree, option: str, names: Sequence[str], layers: int, standard: bool = True
 ) -> Custom:
     """Return a figure with one panel for each value of one of the plot's options."""
-    height = _map_height(tree["heads"].sizes.get("layer", 1))
-    panels = Panels(plot, tree, [{option: name} for name in names], 2, share_y=True, height=height)
+    panels = Panels(plot, tree, [{option: name} for name in names], 2, share_y=True, height=_map_height(layers))
 
     def draw(style: FigureStyle) -> ThemedFigure:
         figure = panels.draw(style)

@@ -101,7 +101,7 @@ def statistic_by_layer(
     ax.hlines(medians, places - 0.4, places + 0.4, color=theme.text, linewidth=1.6, label="median of the layer")
     _scale(ax, value, points.null)
     _name_outliers(ax, theme, x, value, [f"{noun} {head}" for head in heads["head"].values.tolist()])
-    return Around(symbol_of(component) if group == "elements" else "", y=points.label, layers=heads)
+    return Around(y=points.label, layers=heads)
 
 
 def _name_outliers(

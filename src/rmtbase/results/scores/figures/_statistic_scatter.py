@@ -23,7 +23,7 @@ from rmtbase.drawing.axes import (
     symbol_of,
 )
 from rmtbase.drawing.figure import ThemedFigure
-from rmtbase.drawing.groups import Group, column_of, group_of
+from rmtbase.drawing.groups import column_of, group_of, heads_of
 from rmtbase.drawing.layout import FigureStyle
 from rmtbase.drawing.theme import Theme
 from rmtbase.laws import pearson_bound
@@ -47,33 +47,33 @@ class _Points(NamedTuple):
 
 @panel
 def statistic_scatter(
-    ax: Axes,
-    theme: Theme,
-    scores: xr.DataTree | xr.Dataset,
-    x: str,
-    y: str,
-    group: Group = "elements",
-    component: str = "W_QK",
-    by_layer: bool = False,
+    ax: Axes, theme: Theme, scores: xr.DataTree | xr.Dataset, x: str, y: str, component: str = "W_QK"
 ) -> Around:
-    """Draw one statistic of every head against another, with the null's mean and its 95 % range.
+    """Draw one statistic of the elements of every head against another, with the null's mean and its 95 % range.
 
     For skewness and excess kurtosis, the line is Pearson's bound, which no sample crosses
     (:func:`rmtbase.laws.pearson_bound`). For σ and entropy, it is the normal law's ½ ln(2πe σ²).
     """
-    table = group_of(scores, group, component)
+    table = group_of(scores, "elements", component)
     across, up = _points(table, x), _points(table, y)
     _draw_nulls(ax, across, up, theme)
-    size = _mark_size(across)
-    if by_layer:
-        colours = _colours_of_layers(table, theme).to_rgba(_layers(table, x))
-        look = {"c": colours, "edgecolors": theme.muted, "linewidths": 0.3, "zorder": 2.5}
-        ax.scatter(across.value, up.value, s=float(np.clip(size, 2.4, 6.0)) ** 2, label="observed", **look)
-    else:
-        _draw_marks(ax, across, up, theme)
+    _draw_marks(ax, across, up, theme)
     _bounds(ax, x, y, across.value, theme)
     ax.xaxis.set_major_locator(MaxNLocator(5))
-    return Around(symbol_of(component) if group == "elements" else "", statistic_label(x), statistic_label(y))
+    return Around(symbol_of(component), statistic_label(x), statistic_label(y))
+
+
+@panel
+def scatter_by_layer(ax: Axes, theme: Theme, scores: xr.DataTree, x: str, y: str) -> Around:
+    """Draw one statistic of the spectrum of every head against another, with layers in colour."""
+    table = heads_of(scores)
+    across, up = _points(table, x), _points(table, y)
+    _draw_nulls(ax, across, up, theme)
+    colours = _colours_of_layers(table, theme).to_rgba(_layers(table, x))
+    look = {"c": colours, "edgecolors": theme.muted, "linewidths": 0.3, "zorder": 2.5, "label": "observed"}
+    ax.scatter(across.value, up.value, s=float(np.clip(_mark_size(across), 2.4, 6.0)) ** 2, **look)
+    ax.xaxis.set_major_locator(MaxNLocator(5))
+    return Around("", statistic_label(x), statistic_label(y))
 
 
 def moment_corner(scores: xr.DataTree, style: FigureStyle) -> ThemedFigure:

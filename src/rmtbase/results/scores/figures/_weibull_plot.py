@@ -97,30 +97,6 @@ def weibull_residuals(ax: Axes, theme: Theme, scores: xr.DataTree, layer: int, c
 
 
 @panel
-def trim_noise(ax: Axes, theme: Theme, scores: xr.DataTree | None = None) -> Around:
-    """Draw the noise of each quantile on the Weibull plot, the reason why a fit of the body omits the ends.
-
-    Var ln(−ln(1 − F)) of an order statistic at share p of n is p / ((1 − p) ln²(1 − p)) / n to first order. It is drawn
-    relative to its minimum, at p = 0.797. Beside it is the variance of ln |w| of the initial entries, also relative to
-    its minimum; their Weibull plot is not a line (``laws.weibull_quantile_noise``).
-    """
-    p = np.linspace(0.0, 1.0, 801)[1:-1]
-    transform = p / ((1.0 - p) * np.log1p(-p) ** 2)
-    magnitude = weibull_quantile_noise(p, parents.Normal() if scores is None else parent_of(scores))
-    label = f"left out, {100 * TRIM:g} % at either end"
-    for ends in ((0.0, TRIM), (1.0 - TRIM, 1.0)):
-        ax.axvspan(*ends, color=theme.null, alpha=0.28, linewidth=0, label=label)
-        label = ""
-    ax.plot(p, transform / transform.min(), color=theme.observed, linewidth=1.6, label=r"$\ln(-\ln(1 - F))$")
-    dashed = {"color": theme.free_law, "linewidth": 1.4, "linestyle": "--"}
-    ax.plot(p, magnitude / magnitude.min(), label=r"$\ln |w|$ of random entries", **dashed)
-    ax.set_yscale("log")
-    ax.set_ylim(0.9, 100.0)
-    ax.set_xlim(0.0, 1.0)
-    return Around("", "share $p$ of weights below", "variance of a quantile over its least")
-
-
-@panel
 def tail_counts(ax: Axes, theme: Theme, scores: xr.DataTree, layer: int, component: str) -> Around:
     """Draw the number of weights above each magnitude beyond the 90 % quantile, against the body's Weibull law.
 

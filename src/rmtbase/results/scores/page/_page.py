@@ -16,7 +16,6 @@ from markupsafe import Markup
 
 from rmtbase.drawing.axes import statistic_words
 from rmtbase.drawing.svg import inline_figures
-from rmtbase.drawing.texts import counted
 from rmtbase.errors import ParameterError
 from rmtbase.models import WeightMatrices
 from rmtbase.nulls import ENTRIES_IN_WORDS
@@ -37,6 +36,7 @@ from rmtbase.results.scores.summary import summarize_scores
 from rmtbase.shown import shown
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import CIRCUITS, layer_stacks, shapes_of
+from rmtbase.words import counted
 
 _NUMBERS = ("n_layers", "n_heads", "n_key_heads", "d_model", "d_head", "null_draws", "edge_level")
 _TEXTS = ("model", "revision", "family", "null", "table", "rmtbase_version", "schema_version", "warnings", "provenance")

@@ -18,7 +18,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
 
 from rmtbase.drawing.axes import legend_height, new_axes, new_figure
-from rmtbase.drawing.figure import FEWEST_DPI, FiguresByName, ThemedFigure
+from rmtbase.drawing.figure import FEWEST_DPI, ThemedFigure
 from rmtbase.drawing.fitting import fit_figure
 from rmtbase.drawing.groups import heads_of, matrices_of
 from rmtbase.drawing.layout import FigureStyle, figure_style
@@ -68,11 +68,6 @@ class Animation:
         figure.set_layout_engine("none")
         ax.set_position(self._layout[1])
         return figure
-
-    def stills(self) -> FiguresByName:
-        """Return every frame as a separate figure, named by its step, for print."""
-        width = len(str(max(self.steps)))
-        return FiguresByName({f"step-{step:0{width}d}": self.frame(place) for place, step in enumerate(self.steps)})
 
     def _draw(self, place: int) -> tuple[ThemedFigure, Axes]:
         theme, width = self.style.theme, self.style.width or 7.0
