@@ -13,7 +13,7 @@ from exhaustive import mostly_exhaustive
 from rmtbase.errors import OutputError, ParameterError
 from rmtbase.results.figures import figure_names, figures
 from rmtbase.results.scores.figures._element_histograms import magnitudes_along_steps
-from rmtbase.results.scores.figures._weibull_plane import weibull_plane
+from rmtbase.results.scores.figures._weibull_plot import weibull_plane
 from rmtbase.results.trajectory.figures import _along_steps
 from rmtbase.results.trajectory.figures._along_steps import departures, spectra_along_steps, statistic_along_steps
 from rmtbase.results.trajectory.figures._animation import animation, animation_of, save_animation
@@ -128,10 +128,10 @@ def test_a_head_that_cannot_be_tested_at_the_last_step_does_not_stand_at_never(t
 
 def test_spectra_are_over_the_null_s_median(training):
     ax = spectra_along_steps(training)
-    assert ax.get_title() == "layer 1 head 0"  # whose largest eigenvalue is the farthest
+    assert ax.get_title() == "layer 2 head 1"  # whose largest eigenvalue is the farthest
     heads, null = training["heads"].to_dataset(), training["null"].to_dataset()
-    scale = (heads["sigma_q"] * heads["sigma_k"]).sel(layer=1, head=0).values ** 2
-    own = heads["eigenvalue"].sel(layer=1, head=0).values / scale[:, None]
+    scale = (heads["sigma_q"] * heads["sigma_k"]).sel(layer=2, head=1).values ** 2
+    own = heads["eigenvalue"].sel(layer=2, head=1).values / scale[:, None]
     expected = own / null["eigenvalue_quantile"].sel(probability=0.5).values
     np.testing.assert_allclose(np.array([one.get_ydata() for one in ax.lines]).T, expected)
     assert len(ax.lines) == D_HEAD

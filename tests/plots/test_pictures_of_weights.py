@@ -11,7 +11,7 @@ from scored_model import D_HEAD, D_MODEL, HEADS, KEY_HEADS, LAYERS
 
 from rmtbase import laws
 from rmtbase.results import open_table
-from rmtbase.results.baseline.figures._element_tables import element_property
+from rmtbase.results.baseline.figures._baseline import element_property
 from rmtbase.results.figures import figure_names, figures
 from rmtbase.results.scores.figures._eigenvalues import (
     eigenvalue_density_heatmap,
@@ -25,8 +25,7 @@ from rmtbase.results.scores.figures._statistic_by_layer import (
     statistic_by_layer,
 )
 from rmtbase.results.scores.figures._statistic_scatter import statistic_scatter
-from rmtbase.results.scores.figures._weibull_plane import weibull_plane
-from rmtbase.results.scores.figures._weibull_plot import tail_counts, weibull_plot, weibull_residuals
+from rmtbase.results.scores.figures._weibull_plot import tail_counts, weibull_plane, weibull_plot, weibull_residuals
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ from rmtbase.results.figures import figures
 from rmtbase.results.scores import summarize_scores
 from rmtbase.results.scores._distance import farthest_distance
 from rmtbase.results.scores.figures._eigenvalues import ordered_eigenvalues
-from rmtbase.results.scores.figures._flagged_by_statistic import flagged_by_statistic
 from rmtbase.results.scores.figures._heatmaps import matrix_z_heatmap, omnibus_heatmap, z_heatmap
 from rmtbase.results.scores.figures._p_value_qq import p_value_qq
+from rmtbase.results.scores.figures._scores import flagged_by_statistic
 from rmtbase.results.scores.figures._statistic_by_layer import statistic_by_layer
 
 
@@ -292,14 +292,6 @@ def test_bars_count_the_heads_that_each_statistic_flags(learned):
     assert [bar.get_width() for bar in ax.containers[1]] == counts
 
 
-def test_dots_mark_the_flagged_heads(learned):
-    ax = z_heatmap(learned, "stable_rank")
-    q = learned["heads"]["q_value"].sel(statistic="stable_rank").values
-    dots = line(ax, "q < 0.05")
-    assert set(zip(dots.get_ydata(), dots.get_xdata(), strict=True)) == set(zip(*np.nonzero(q < 0.05), strict=True))
-    assert "dot: q < 0.05" in " ".join(ax.get_title().split())
-
-
 @pytest.mark.parametrize("plot", [omnibus_heatmap, z_heatmap])
 def test_a_head_that_cannot_be_tested_is_hatched_and_the_title_says_so(plot, learned, scores):
     ax = plot(learned)
@@ -316,11 +308,6 @@ def test_a_map_without_a_score_names_no_largest(learned):
     heads = learned["heads"].to_dataset().copy(deep=True)
     heads["z_score"][:] = heads["observed"][:] = np.nan
     assert "largest $|z|" not in z_heatmap(heads).get_title()
-
-
-def test_colours_are_symmetric_and_the_same_for_every_statistic(learned):
-    norms = [mesh_of(z_heatmap(learned, name)).norm for name in ("stable_rank", "log_determinant")]
-    assert [list(norm.boundaries) for norm in norms] == [[-z for z in reversed(Z_LEVELS)] + list(Z_LEVELS)] * 2
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import xarray as xr
 from matplotlib.axes import Axes
@@ -42,34 +42,6 @@ class FigureStyle(NamedTuple):
 
     theme: Theme
     width: float | None
-
-
-class FigureRecipe(Protocol):
-    """Function that draws one figure in a style, and whether the figure is drawn by default."""
-
-    @property
-    def standard(self) -> bool: ...  # noqa: D102
-
-    def __call__(self, style: FigureStyle) -> ThemedFigure: ...  # noqa: D102
-
-
-def draw_figures(
-    recipes: Mapping[str, FigureRecipe], style: FigureStyle, names: Collection[str] | None = None, titles: bool = True
-) -> FiguresByName:
-    """Draw the standard figures, or those whose names match; ``*`` stands for any characters and ``?`` for one.
-
-    ``titles`` is whether figures keep the title above their panels.
-    """
-    figures = {
-        name: recipe(style)
-        for name, recipe in recipes.items()
-        if (recipe.standard if names is None else any(fnmatchcase(name, pattern) for pattern in names))
-    }
-    for figure in figures.values():
-        if not titles:
-            figure.suptitle("")
-        fit_figure(figure)
-    return FiguresByName(figures)
 
 
 def figure_style(theme: Theme | str, width: float | None) -> FigureStyle:
@@ -185,6 +157,28 @@ class Panels:
         for ax in list(grid.flat)[number:]:
             ax.remove()
         return figure
+
+
+FigureRecipe = Custom | Single | Panels
+
+
+def draw_figures(
+    recipes: Mapping[str, FigureRecipe], style: FigureStyle, names: Collection[str] | None = None, titles: bool = True
+) -> FiguresByName:
+    """Draw the standard figures, or those whose names match; ``*`` stands for any characters and ``?`` for one.
+
+    ``titles`` is whether figures keep the title above their panels.
+    """
+    figures = {
+        name: recipe(style)
+        for name, recipe in recipes.items()
+        if (recipe.standard if names is None else any(fnmatchcase(name, pattern) for pattern in names))
+    }
+    for figure in figures.values():
+        if not titles:
+            figure.suptitle("")
+        fit_figure(figure)
+    return FiguresByName(figures)
 
 
 def legend_of_all(figure: ThemedFigure, theme: Theme, join: bool = False) -> None:

@@ -17,8 +17,7 @@ from rmtbase.drawing.layout import Custom, FigureRecipe, FigureStyle, Panels, Si
 from rmtbase.results.scores.figures._element_histograms import head_density, head_density_heatmap, magnitude_heatmap
 from rmtbase.results.scores.figures._statistic_by_layer import matrix_statistic_by_layer, statistic_by_layer
 from rmtbase.results.scores.figures._statistic_scatter import moment_corner, statistic_scatter
-from rmtbase.results.scores.figures._weibull_plane import weibull_plane
-from rmtbase.results.scores.figures._weibull_plot import tail_counts, weibull_and_residuals
+from rmtbase.results.scores.figures._weibull_plot import tail_counts, weibull_and_residuals, weibull_plane
 from rmtbase.results.scores.figures._width_by_layer import width_by_layer
 from rmtbase.tables import layer_numbers
 

@@ -34,7 +34,7 @@ from rmtbase.results.scores.figures._eigenvalues import null_quantiles, null_sca
 from rmtbase.results.scores.figures._element_histograms import magnitudes_along_steps
 from rmtbase.results.scores.figures._scores import MAIN_STATISTICS
 from rmtbase.results.scores.figures._statistic_by_layer import relative_label, relative_to_null
-from rmtbase.results.scores.figures._weibull_plane import weibull_plane
+from rmtbase.results.scores.figures._weibull_plot import weibull_plane
 from rmtbase.results.trajectory.schema import steps_before
 from rmtbase.results.trajectory.summary import against
 from rmtbase.statistics import SPECTRAL_STATISTICS
