@@ -65,9 +65,9 @@ def one_line(text: str, longest: int = _LINE) -> str:
 def json_safe(value: Any) -> Any:
     """Convert a value and all that it holds for JSON, which has neither NaN (becomes null) nor infinity (a text)."""
     if isinstance(value, dict):
-        return {name: json_safe(one) for name, one in value.items()}
+        return {name: json_safe(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [json_safe(one) for one in value]
+        return [json_safe(item) for item in value]
     value = value.item() if hasattr(value, "dtype") else value
     if not isinstance(value, float) or math.isfinite(value):
         return value
@@ -85,23 +85,23 @@ def in_one_line(kind: Kind) -> Kind:
     return kind
 
 
-def _line(one: Any) -> str:
-    if dataclasses.is_dataclass(one):
-        names = [field.name for field in dataclasses.fields(one) if field.repr]
+def _line(instance: Any) -> str:
+    if dataclasses.is_dataclass(instance):
+        names = [field.name for field in dataclasses.fields(instance) if field.repr]
     else:
-        names = getattr(one, "_fields", ())
-    kind, text = type(one).__qualname__, ""
+        names = getattr(instance, "_fields", ())
+    kind, text = type(instance).__qualname__, ""
     for name in names:
-        more = f"{', ' if text else ''}{name}={_brief(getattr(one, name))}"
-        if len(kind) + len(text) + len(more) > _OBJECT - 5:  # 5 for ", …" and the brackets
+        shown_field = f"{', ' if text else ''}{name}={_brief(getattr(instance, name))}"
+        if len(kind) + len(text) + len(shown_field) > _OBJECT - 5:  # 5 for ", …" and the brackets
             text += ", …" if text else "…"
             break
-        text += more
+        text += shown_field
     return f"{kind}({text})"
 
 
-def _line_in_html(one: Any) -> str:
-    return f"<code>{html.escape(repr(one))}</code>"
+def _line_in_html(instance: Any) -> str:
+    return f"<code>{html.escape(repr(instance))}</code>"
 
 
 def _brief(value: Any) -> str:

@@ -12,8 +12,8 @@ from rmtbase.drawing.axes import MARKERS, NOT_TESTABLE, Around, cross_at_foot, p
 from rmtbase.drawing.layout import FigureRecipe, Single
 from rmtbase.drawing.texts import literal
 from rmtbase.drawing.theme import Theme
-from rmtbase.results.signal._sequential_count import NO_NUMBER
-from rmtbase.results.signal.schema import TAIL_VERDICTS
+from rmtbase.reasons import Reason
+from rmtbase.results.signal.schema import VERDICTS
 from rmtbase.tables import CIRCUITS
 
 __all__ = ["figure_recipes"]
@@ -59,7 +59,7 @@ def learned_directions(ax: Axes, theme: Theme, tree: xr.DataTree, subject: str) 
     if group["n_directions"].notnull().any():
         lines.append(_directions_in_words(group, subject, bool(untested.any()), bool(unknown.any())))
     if unknown.any():
-        why = "; ".join(NO_NUMBER[reason] for reason in dict.fromkeys(reasons[unknown].tolist()))
+        why = "; ".join(Reason(reason).words for reason in dict.fromkeys(reasons[unknown].tolist()))
         lines.append(f"{unknown.sum()} of {tested.sum()} {_spectra_of(subject)} have no number: {why}")
     if untested.any() and tested.any():
         lines.append(f"{untested.sum()} of {untested.sum() + tested.sum()} {_spectra_of(subject)} {NOT_TESTABLE}")
@@ -121,11 +121,12 @@ def tail_exponents(ax: Axes, theme: Theme, tree: xr.DataTree, subject: str) -> A
         ax.fill_between(band, *ends, color=theme.null, alpha=0.35, linewidth=0.0, label=label)
         label = ""
     colours = (theme.muted, *theme.series, theme.text)
-    for k, name in enumerate(TAIL_VERDICTS):
+    for k, name in enumerate(VERDICTS):
         marks: Bool[np.ndarray, "layer spectrum"] = fitted & (verdict == name)
         if marks.any():
             ax.plot(
-                x[marks], exponent[marks], linestyle="none", marker=(*MARKERS, "x")[k], markersize=4.2, label=name,
+                x[marks], exponent[marks], linestyle="none", marker=(*MARKERS, "x")[k], markersize=4.2,
+                label=VERDICTS[name],
                 color=colours[k % len(colours)],
             )  # fmt: skip
     ax.set_yscale("log")

@@ -37,11 +37,11 @@ def width_by_layer(
     x = places_in_layer(np.isfinite(sigma))
     size = float(np.clip(30 / len(sigma) ** 0.5 / sigma.shape[1] ** 0.25, 2.0, 4.5))
     mark: dict[str, Any] = {"linestyle": "none", "markersize": size, "markeredgewidth": 0.9}
-    circle = mark | {"marker": "o", "markerfacecolor": "none", "color": theme.observed}
+    circle: dict[str, Any] = mark | {"marker": "o", "markerfacecolor": "none", "color": theme.observed}
     ax.plot(x.ravel(), sigma.ravel(), label=r"standard deviation $\sigma$", **circle)
     if beside == "entropy":
         normal_width = np.exp(column_of(table, "entropy").values - _UNIT)
-        cross = mark | {"marker": "x", "color": theme.flagged, "label": "entropy $S$ (right axis)"}
+        cross: dict[str, Any] = mark | {"marker": "x", "color": theme.flagged, "label": "entropy $S$ (right axis)"}
         ax.plot(x.ravel(), normal_width.ravel(), **cross)
         log_axis(ax)
         right = ax.secondary_yaxis("right", functions=(_entropy_of, _width_of))
