@@ -202,7 +202,6 @@ def _laws() -> dict[str, Any]:
         "WeibullAnchor": laws.weibull_anchor(),
         "WeibullClosure": laws.weibull_closure(),
         "WeibullNull": weibull,
-        "WeibullScore": weibull.z_scores(statistics.weibull_fit(RNG.standard_normal(500))),
         "eigenvalue_displacement": {"eigenvalue": 1.0, "excess_kurtosis": 1.0, **HEAD},
         "element_null": {"statistic": "excess_kurtosis", "n": 100},
         "histogram_entropy": HEAD | {"bins": 8, "range": (-3.0, 3.0)},

@@ -73,7 +73,6 @@ def _weibull(entries: Entries) -> None:
             entries.call("laws.weibull_closure", trim, parent)
         entries.call("laws.weibull_body_tail_gap", parent)
         entries.call("laws.weibull_maximum_likelihood", parent)
-        entries.call("laws.weibull_moment_match", parent)
         entries.call("laws.weibull_quantile_noise", PROBABILITIES[2:-1], parent)
         if not isinstance(parent, str):
             entries.take(f"{parent}.ppf", lambda parent=parent: parent.ppf(PROBABILITIES))
@@ -83,12 +82,6 @@ def _weibull(entries: Entries) -> None:
     entries.call("laws.weibull_noise_optimum", 30)
     for trim in TRIMS:
         entries.call("statistics.weibull_fit", sample, trim)
-        entries.take(
-            f"WeibullNull.z_scores({trim})",
-            lambda trim=trim: public("laws.weibull_null")(trim).z_scores(
-                public("statistics.weibull_fit")(sample, trim)
-            ),
-        )
     law = {"p_value": lambda one: one.p_value(np.linspace(1.1, 1.3, 5), 4001)}
     methods = {name: lambda one, name=name: getattr(one, name)(4001) for name in ("mean", "std")}
     methods |= law | {"z_score": lambda one: one.z_score(np.linspace(1.1, 1.3, 5), 4001)}

@@ -99,8 +99,7 @@ def _traces(entries: Entries) -> None:
             entries.call("laws.trace_cumulants", power, dims=dims, self_normalized=self_normalized, **RAW)
     value = {"of": lambda law: law(**{name: 7 + 2 * k for k, name in enumerate(sorted(set(law.symbols)))})}
     for powers, symbols in product(((1,), (2,), (2, 1), (3,), (1, 1)), (("d", "h", "d"), ("m", "n"))):
-        for name in ("trace_moment_polynomial", "trace_cumulant_polynomial"):
-            entries.law(f"laws.{name}", powers, symbols, more=value)
+        entries.law("laws.trace_moment_polynomial", powers, symbols, more=value)
     for shape in HEADS:
         for name in ("participation_ratio", "normalized_participation_ratio"):
             entries.call(f"laws.{name}", *shape)
@@ -120,8 +119,6 @@ def _residual(entries: Entries) -> None:
         "cdf": lambda law: law.cdf(at),
         "sf": lambda law: law.sf(at),
         "squared_norm": lambda law: [law.squared_norm(k) for k in range(law.depth + 1)],
-        "second_moment": lambda law: [law.second_moment(k) for k in range(min(law.depth, 8) + 1)],
-        "term": lambda law: law.term(1, 256).pdf(np.linspace(0, 4, 9)),
     }
     logs = {"log_eigenvalue": lambda law: None}  # a law of its own, below
     for depth, sigma in ((1, 1.0), (4, 0.3), (10, 1.0), (16, 1.4), (64, 0.05)):

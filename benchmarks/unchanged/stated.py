@@ -15,6 +15,21 @@ REPORTERS: frozenset[str] = frozenset()
 
 MEANT: dict[str, str] = {
     "draws/*/checksum": "a digest of the table, its words included",
+    "laws/*.entropy*": "of laws of elements alone",
+    "names/laws.*.entropy": "of laws of elements alone",
+    "*/*.upper_response": "it has no caller",
+    "*/*.lower_response": "it has no caller",
+    "*/*.scaling_std": "it has no caller",
+    "*/*.kl_to_normal_leading": "it has no caller",
+    "*/*weibull_maximum_likelihood*divergence": "it has no caller",
+    "*/*DimensionPolynomial.coefficients": "it has no caller",
+    "laws/*_polynomial*coefficients*": "it has no caller",
+    "names/laws.HaarTrace.cumulant": "it has no caller",
+    "names/laws.LinearStatistics*": "no responses of the edges, which had no caller",
+    "names/laws.PathLength.second_moment": "it has no caller",
+    "names/laws.PathLength.term": "it has no caller",
+    "names/laws.WeibullNull.z_scores": "it has no caller",
+    "names/laws.WeibullScore*": "it has no caller",
     "commands/* > *@sha256_of_variables": "digests of the variables, of words too",
     "commands/* > *.nc//@dims": "the width of the longest text",
 }

@@ -17,13 +17,11 @@ from rmtbase.laws import AdamWNoise
         ((0.0, 0.1), "learning_rate"),
         ((-1e-3, 0.1), "learning_rate"),
         ((math.nan, 0.1), "learning_rate"),
-        ((True, 0.1), "learning_rate"),
         ((1e-3, 0.0), "weight_decay"),
         ((1e-3, math.inf), "weight_decay"),
         ((1e-3, 0.1, 1.0), "beta1"),
         ((1e-3, 0.1, -0.1), "beta1"),
         ((1e-3, 0.1, math.nan), "beta1"),
-        ((1e-3, 0.1, True), "beta1"),
         ((1e-3, 200.0, 0.9), "weight_decay"),
     ],
 )
@@ -70,24 +68,11 @@ def test_equilibrium_is_the_limit_and_is_approached_in_half_a_relaxation_time(be
     np.testing.assert_allclose(missing, np.exp([-2.0, -4.0]), rtol=3e-3)
 
 
-def test_sign_descent_has_its_closed_form():
-    law = AdamWNoise(0.01, 0.5, beta1=0.0)
-    assert law.var() == pytest.approx(0.01 / (0.5 * (2 - 0.005)), rel=1e-13)
-
-
 def test_the_scale_is_the_root_of_learning_rate_over_weight_decay():
     for eta, decay in ((1e-4, 0.01), (3e-4, 0.1), (1e-3, 0.1)):
         law = AdamWNoise(eta, decay)
-        assert law.scaling_std() == pytest.approx(math.sqrt(eta / decay / 2), rel=1e-14)
-        assert law.std() == pytest.approx(law.scaling_std(), rel=5 * eta * decay)
+        assert law.std() == pytest.approx(math.sqrt(eta / decay / 2), rel=5 * eta * decay)
     assert AdamWNoise(4e-4, 0.01).std() / AdamWNoise(1e-4, 0.01).std() == pytest.approx(2.0, rel=1e-4)
-
-
-def test_a_short_run_is_a_random_walk_that_ignores_the_decay():
-    strong, weak = (AdamWNoise(1e-4, decay).std_after(2000) for decay in (0.1, 0.001))
-    assert strong == pytest.approx(weak, rel=0.02)
-    assert weak == pytest.approx(1e-4 * math.sqrt(2000), rel=0.01)
-    assert AdamWNoise(1e-4, 0.1).std_after(0) == 0.0
 
 
 def test_adamw_itself_has_this_scale():

@@ -58,20 +58,6 @@ def predicted(d_model: int, d_head: int) -> dict[str, laws.Moments]:
     }
 
 
-@pytest.mark.parametrize("name", ["d_model", "d_head", "sigma_q", "sigma_k", "normalization"])
-def test_bad_parameters_of_the_matrix_are_refused(name):
-    bad = {"d_model": 8, "d_head": 4} | {name: {"d_head": 9, "normalization": "d"}.get(name, 0)}
-    for function, arguments in (
-        (laws.element_average, {"function": np.abs}),
-        (laws.histogram_entropy, {"bins": 5, "range": (-1, 1)}),
-        (laws.histogram_kl, {"bins": 5, "range": (-1, 1)}),
-        (laws.nearest_neighbour_entropy, {}),
-        (laws.nearest_neighbour_kl, {}),
-    ):
-        with pytest.raises(ParameterError, match=name):
-            function(**bad, **arguments)
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
     [

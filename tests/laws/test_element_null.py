@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from oracles import weibull_plots
 from scipy import special, stats
 
 from exhaustive import mostly_exhaustive
@@ -34,18 +35,6 @@ DRAW = {
 }
 
 
-def plotted(x, trim):
-    """Shape, scale and R² of the Weibull plot of rows of ascending magnitudes."""
-    n = x.shape[1]
-    dropped = max(0, math.ceil(n * trim - 0.5 - 1e-9))
-    y = np.log(-np.log1p(-(np.arange(dropped, n - dropped) + 0.5) / n))
-    x = np.log(x[:, dropped : n - dropped])
-    x_mean, y_mean = x.mean(axis=1), y.mean()
-    x, y = x - x_mean[:, None], y - y_mean
-    shape = x @ y / (x**2).sum(axis=1)
-    return shape, np.exp(x_mean - y_mean / shape), shape * (x @ y) / (y @ y)
-
-
 def likeliest(x):
     """Shape and scale of the Weibull law by maximum likelihood, of rows, by Newton's iteration."""
     log_x, shape = np.log(x), np.full(len(x), 1.3)
@@ -71,7 +60,7 @@ def statistics_of(rows):
     kept = slice(round(0.1 * n), n - round(0.1 * n))
     z = special.ndtri((np.arange(n) + 0.5) / n)[kept]
     low, high, far = np.quantile(x, [0.1, 0.9, 0.99], axis=1)
-    shape, scale, r_squared = plotted(x, 0.1)
+    shape, scale, r_squared = weibull_plots(x)
     ml_shape, ml_scale = likeliest(x)
     rms = np.sqrt((x**2).mean(axis=1))
     gamma = special.gamma(1 + 2 / shape) - special.gamma(1 + 1 / shape) ** 2
@@ -92,7 +81,7 @@ def statistics_of(rows):
         "weibull_scale": scale / rms,
         "weibull_r_squared": r_squared,
         "weibull_closure": scale * np.sqrt(gamma) / x.std(axis=1) - 1,
-        "body_tail_gap": shape - plotted(x, 0.0)[0],
+        "body_tail_gap": shape - weibull_plots(x, 0.0)[0],
         "weibull_shape_ml": ml_shape,
         "weibull_scale_ml": ml_scale / rms,
     }
@@ -254,7 +243,7 @@ def test_z_of_weibull_fits_is_standard_normal_at_three_sizes():
     rng = np.random.default_rng(9)
     for n in (200, 1000, 4000):
         rows = np.sort(np.abs(rng.standard_normal((2000, n))), axis=1)
-        shape, scale, _ = plotted(rows, 0.1)
+        shape, scale, _ = weibull_plots(rows)
         for name, sample in (("weibull_shape", shape), ("weibull_scale", scale / np.sqrt((rows**2).mean(axis=1)))):
             law = element_null(name, n)
             assert stats.kstest((sample - law.mean()) / law.std(), "norm").pvalue > 1e-4, (name, n)

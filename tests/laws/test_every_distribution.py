@@ -39,14 +39,15 @@ REGISTERED: list[Distribution] = [
     laws.ProductElement(3),
     laws.ProductElement(64, 0.1),
     laws.ContaminatedNormal(0.1, 2.5, 0.7, 0.2, -0.3),
+    laws.ContaminatedNormal(0.05, sigma_spike=3.0),
+    laws.ContaminatedNormal(1.0, 2.0, 1.0, 0.5),
     laws.ContaminatedNormal(0.2, 1.0, 0.5),
     laws.TwoPoint(0.7, 1.0, 2.0),
     *(laws.gaussian_sample_statistic(name, 200) for name in ("mean", "skewness", "excess_kurtosis")),
     laws.gaussian_sample_statistic("largest_magnitude", 200),
-    *(
-        laws.null(name, dims=SHAPE, normalization="none")
-        for name in ("trace", "stable_rank", "condition_number", "largest_eigenvalue")
-    ),
+    *(laws.null(name, dims=SHAPE, normalization="none") for name in laws.NULL_STATISTICS),
+    *(laws.null(name, dims=(40, 16), normalization="none") for name in laws.NULL_STATISTICS),
+    *(laws.null(name, dims=(24, 8, 30, 20), normalization="none") for name in laws.NULL_STATISTICS),
     *(
         laws.null(name, dims=SHAPE, normalization="none").distribution
         for name in ("trace", "stable_rank", "condition_number")

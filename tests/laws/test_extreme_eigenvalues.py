@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -19,30 +18,13 @@ FUNCTIONS = {"upper": largest_eigenvalue, "lower": smallest_eigenvalue}
 SHAPES = [(768, 64, 768), (100, 20), (40, 10, 30, 50), (96, 8, 64)]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "name"),
-    [
-        ({"dims": (768,)}, "dims"),
-        ({"dims": (768, 0)}, r"dims\[1\]"),
-        ({"dims": (768.5, 64)}, r"dims\[0\]"),
-        ({"dims": (True, 64)}, r"dims\[0\]"),
-        ({"dims": "768"}, "dims"),
-        ({"dims": (8, 4, 8), "sigmas": (1.0,)}, "sigmas"),
-        ({"dims": (8, 4, 8), "sigmas": (1.0, -1.0)}, r"sigmas\[1\]"),
-        ({"dims": (8, 4, 8), "sigmas": (math.nan, 1.0)}, r"sigmas\[0\]"),
-        ({"dims": (8, 4, 8), "normalization": "d"}, "normalization"),
-        ({"dims": (8, 4, 8), "self_normalized": 1}, "self_normalized"),
-        ({"dims": (2, 1, 2, 2, 2, 2, 2), "self_normalized": False}, None),
-        ({"dims": (5, 1), "self_normalized": True}, "dims"),
-        ({"dims": (7, 1, 9), "self_normalized": True}, "dims"),
-    ],
-)
 @pytest.mark.parametrize("function", FUNCTIONS.values())
-def test_bad_parameters_are_named(function, arguments, name):
-    if name is None:  # an expansion that fails, for the smallest eigenvalue alone
-        function, name = smallest_eigenvalue, "dims"
-    with pytest.raises(ParameterError, match=name):
-        function(**arguments)
+def test_dimensions_without_a_law_are_named(function):
+    for dims in ((5, 1), (7, 1, 9)):
+        with pytest.raises(ParameterError, match="dims"):
+            function(dims=dims, self_normalized=True)
+    with pytest.raises(ParameterError, match="dims"):  # an expansion that fails
+        smallest_eigenvalue(dims=(2, 1, 2, 2, 2, 2, 2))
 
 
 @pytest.mark.parametrize("dims", [(64, 64, 64), (64, 64), (64, 32, 128, 32)])
@@ -63,10 +45,6 @@ def test_cumulants_that_no_transform_has_are_refused(variance, third):
 def test_an_edge_law_is_one_law(dims, side, own):
     law = FUNCTIONS[side](dims=dims, sigma=0.5, self_normalized=own)
     assert law.side == side and law.support == (0.0, math.inf)
-    q = np.array([1e-9, 1e-4, 0.025, 0.5, 0.975, 1.0 - 1e-6])
-    np.testing.assert_allclose(law.cdf(law.ppf(q)), q, rtol=1e-9)
-    np.testing.assert_allclose(law.sf(law.isf(q)), q, rtol=1e-9)
-    np.testing.assert_allclose(law.cdf(law.ppf(q)) + law.sf(law.ppf(q)), 1.0, rtol=1e-15)
     # In y = ln x the density is smooth and falls faster than any exponential at both ends.
     log_low, log_high = math.log(float(law.ppf(1e-14))), math.log(float(law.isf(1e-16)))
     log_x = 0.5 * (log_low + log_high) + 0.5 * (log_high - log_low) * NODES
@@ -80,10 +58,6 @@ def test_an_edge_law_is_one_law(dims, side, own):
     assert mass @ x == pytest.approx(law.mean(), rel=1e-8)
     assert mass @ (x - law.mean()) ** 2 == pytest.approx(law.var(), rel=1e-6) == law.std() ** 2
     assert mass @ np.sqrt(x) == pytest.approx(law.expect_power(0.5), rel=1e-8)
-    assert law.moment(0) == pytest.approx(1.0, rel=1e-14) and law.moment(1) == law.mean()
-    inside = mass > 0.0
-    density = law.pdf(x[inside])
-    assert -mass[inside] @ np.log(density) == pytest.approx(law.entropy(), abs=1e-5)
 
 
 @pytest.mark.parametrize("function", [largest_eigenvalue, smallest_eigenvalue])
@@ -194,29 +168,6 @@ def test_simulated_chains_have_this_law(simulated_chain, dims, draws):
             assert sample.std() == pytest.approx(law.std(), rel=0.02 + 5 / math.sqrt(1.8 * draws))
             for level in (0.5, 0.1, 0.01):
                 assert abs(_exceedance(sample, law, level)) < 5.0 + 0.2 * math.sqrt(level * draws)
-
-
-def _first_order(dims, side, lowered):
-    """Mean and standard deviation of edge + scale TW_1, every dimension lowered."""
-    one, law, sign = FUNCTIONS[side](dims=dims).coordinate, TracyWidom(1), {"upper": 1.0, "lower": -1.0}[side]
-    coordinate = replace(one, chain=replace(one.chain, dims=tuple(n - lowered for n in dims)))
-    edge = math.prod(coordinate.chain.dims) / coordinate.chain.rank * math.exp(coordinate.edge)
-    scale = edge / coordinate.slope
-    return edge + sign * scale * law.mean(), scale * law.std()
-
-
-def test_the_law_beats_the_first_order(simulated):
-    # Errors of the mean in standard deviations, and of the standard deviation; Monte Carlo errors 0.005 and 0.4 %. At
-    # (64, 8): 0.001 and 0.2 % at the upper edge, 0.011 and 0.8 % at the lower, against 0.26 to 0.09 and 18 to 7 %.
-    draws, dims = 40000, (64, 8, 64)
-    eigenvalues = simulated(64, 8, draws) * 64
-    for side, sample in (("upper", eigenvalues[:, 0]), ("lower", eigenvalues[:, -1])):
-        law, spread = FUNCTIONS[side](dims=dims, normalization="none"), sample.std()
-        of_mean, of_std = abs(law.mean() - sample.mean()) / spread, abs(law.std() / spread - 1.0)
-        bare, lowered = (_first_order(dims, side, by) for by in (0.0, 0.5))
-        assert abs(bare[0] - sample.mean()) / spread > 5.0 * of_mean
-        assert abs(bare[1] / spread - 1.0) > 5.0 * of_std
-        assert abs(lowered[1] / spread - 1.0) > 4.0 * of_std
 
 
 def test_the_first_order_is_the_laws_own_limit():

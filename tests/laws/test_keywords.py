@@ -53,17 +53,17 @@ LAWS = {
     "trace_cumulants": (laws.trace_cumulants, (2,), tuple),
     "trace_moment": (laws.trace_moment, ((2, 1),), lambda value: (value,)),
 }
-OF_THE_HEAD_ALONE = (
-    laws.element_average,
-    laws.histogram_entropy,
-    laws.histogram_kl,
-    laws.low_rank_product,
-    laws.naive_marchenko_pastur,
-    laws.nearest_neighbour_entropy,
-    laws.nearest_neighbour_kl,
-    laws.product_element,
-    laws.weibull_product_null,
-)
+OF_THE_HEAD_ALONE = {
+    laws.element_average: {"function": np.abs},
+    laws.histogram_entropy: {"bins": 5, "range": (-1, 1)},
+    laws.histogram_kl: {"bins": 5, "range": (-1, 1)},
+    laws.low_rank_product: {},
+    laws.naive_marchenko_pastur: {},
+    laws.nearest_neighbour_entropy: {},
+    laws.nearest_neighbour_kl: {},
+    laws.product_element: {},
+    laws.weibull_product_null: {},
+}
 
 
 @pytest.fixture(params=LAWS)
@@ -132,6 +132,12 @@ INCOMPATIBLE = [
     (CHAIN | {"sigma": 1.0, "sigmas": (1.0, 2.0)}, r"sigma = 1\.0: expected none beside sigmas"),
     (HEAD | {"sigma": -1.0}, r"sigma = -1\.0: expected a finite positive number"),
     ({"d_model": 64, "d_head": 768}, r"d_head = 768: expected at most d_model = 64"),
+    *(({"dims": dims}, "dims = ") for dims in ((768,), 768, "768")),
+    *(({"dims": (8, bad)}, rf"dims\[1\] = {bad}") for bad in (0, -64, 2.5, True)),
+    *((CHAIN | {"sigmas": sigmas}, "sigmas = ") for sigmas in ((1.0,), (1.0, 1.0, 1.0), 1.0)),
+    *((CHAIN | {"sigmas": (1.0, bad)}, r"sigmas\[1\] = ") for bad in (0.0, -1.0, math.nan, math.inf, "x")),
+    *((HEAD | {name: bad}, f"{name} = {bad}") for name in ("d_model", "d_head") for bad in (0, 8.5, True)),
+    *((HEAD | {name: bad}, f"{name} = {bad}") for name in ("sigma_q", "sigma_k") for bad in (0.0, -1.0, math.inf)),
 ]
 
 
@@ -139,6 +145,21 @@ def test_what_does_not_go_together_is_refused(values):
     for chain, message in INCOMPATIBLE:
         with pytest.raises(ParameterError, match=message):
             values(**chain)
+
+
+@pytest.mark.parametrize("law", OF_THE_HEAD_ALONE)
+def test_laws_of_the_head_alone_refuse_what_is_no_head(law):
+    for name, bad in (("d_model", 0), ("d_head", 49), ("sigma_q", 0.0), ("sigma_k", math.inf), ("normalization", "d")):
+        with pytest.raises(ParameterError, match=f"{name} = "):
+            law(**OF_THE_HEAD_ALONE[law], **(HEAD | {name: bad}))
+
+
+@pytest.mark.parametrize("name", sorted(LAWS.keys() & set(laws.__all__)))
+def test_self_normalized_is_true_or_false(name):
+    law, arguments, _ = LAWS[name]
+    if "self_normalized" in inspect.signature(law).parameters:
+        with pytest.raises(ParameterError, match="self_normalized = 1: "):
+            law(*arguments, **HEAD, self_normalized=1)
 
 
 UNKNOWN = [

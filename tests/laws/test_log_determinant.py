@@ -17,26 +17,6 @@ from rmtbase.errors import ParameterError
 from rmtbase.laws import LogDeterminant
 
 
-@pytest.mark.parametrize(
-    ("arguments", "name"),
-    [
-        ({"d_model": 8, "d_head": 9}, "d_head"),
-        ({"d_model": 8, "d_head": 4, "sigma_k": 0.0}, "sigma_k"),
-        ({"d_model": 8, "d_head": 4, "normalization": "d"}, "normalization"),
-        ({"d_model": 8, "d_head": 4, "self_normalized": 1}, "self_normalized"),
-        ({"dims": (8,)}, "dims"),
-        ({"dims": (8, 2.5)}, "dims"),
-        ({"dims": (8, 3), "sigmas": (math.nan,)}, "sigmas"),
-        ({"dims": (8, 3), "sigmas": (1.0, 1.0)}, "sigmas"),
-        ({"dims": (8, 3), "normalization": "d"}, "normalization"),
-        ({"dims": (8, 3), "self_normalized": None}, "self_normalized"),
-    ],
-)
-def test_bad_parameters_are_named(arguments, name):
-    with pytest.raises(ParameterError, match=name):
-        LogDeterminant(**arguments)
-
-
 @pytest.mark.parametrize(("method", "k"), [("cumulant", 0), ("moment", 1.5)])
 def test_bad_orders_are_named(method, k):
     with pytest.raises(ParameterError, match="k = "):
@@ -170,8 +150,6 @@ def test_one_chi_square_variable():
     np.testing.assert_allclose(law.cdf(x[x < 3]), chi_square.cdf(np.exp(x[x < 3])), rtol=1e-10)
     np.testing.assert_allclose(law.sf(x), chi_square.sf(np.exp(x)), rtol=1e-10)
     np.testing.assert_allclose(law.pdf(x[1:]), np.exp(x[1:]) * chi_square.pdf(np.exp(x[1:])), rtol=1e-10)
-    # h(ln X) = h(X) - E ln X.
-    assert law.entropy() == pytest.approx(chi_square.entropy() - law.mean(), abs=1e-10)
 
 
 def test_a_self_normalized_pair_of_rows_has_a_power_law():
@@ -190,16 +168,11 @@ def test_a_self_normalized_pair_of_rows_has_a_power_law():
         LogDeterminant((24, 8, 24), self_normalized=True, normalization="none"),
     ],
 )
-def test_quantiles_invert_both_tails_and_the_density_is_the_slope(law):
+def test_quantiles_invert_both_tails_far_out(law):
     q = np.array([1e-300, 1e-100, 1e-10, 0.01, 0.3, 0.5, 0.7, 0.99])
     # Rounding of x itself is worth 1e-15 times the slope of ln q, in the units of x.
     np.testing.assert_allclose(law.cdf(law.ppf(q)), q, rtol=1e-10)
     np.testing.assert_allclose(law.sf(law.isf(q[1:])), q[1:], rtol=1e-10)
-    assert law.ppf(0.5) == pytest.approx(law.isf(0.5), rel=1e-14)
-    assert (law.ppf(0), law.ppf(1)) == law.support == (law.isf(1), law.isf(0))
-    x, step = law.ppf(np.array([1e-30, 1e-3, 0.2, 0.5, 0.9, 1 - 1e-6])), 1e-4 * law.std()
-    slope = (8 * (law.cdf(x + step) - law.cdf(x - step)) - (law.cdf(x + 2 * step) - law.cdf(x - 2 * step))) / 12 / step
-    np.testing.assert_allclose(law.pdf(x), slope, rtol=1e-7)
 
 
 def test_sigmas_and_normalization_move_the_law_and_own_sigmas_do_not():
@@ -209,7 +182,6 @@ def test_sigmas_and_normalization_move_the_law_and_own_sigmas_do_not():
     assert moved.mean() == pytest.approx(raw.mean() + shift, rel=1e-13)
     x = raw.ppf(np.array([1e-20, 0.1, 0.8]))
     np.testing.assert_allclose(moved.cdf(x + shift), raw.cdf(x), rtol=1e-12)
-    assert moved.entropy() == pytest.approx(raw.entropy(), rel=1e-14)
     own = LogDeterminant((12, 5, 9), self_normalized=True, normalization="none")
     assert LogDeterminant((12, 5, 9), (0.5, 3.0), self_normalized=True, normalization="none").mean() == own.mean()
 

@@ -6,26 +6,9 @@ import math
 
 import numpy as np
 import pytest
+from oracles import chain_gram
 
-from exhaustive import mostly_exhaustive
-from rmtbase.errors import ParameterError
 from rmtbase.laws import normalized_participation_ratio, participation_ratio
-
-
-@pytest.mark.parametrize(
-    ("function", "arguments", "name"),
-    [
-        (participation_ratio, (8, 9), "d_head"),
-        (participation_ratio, (8.5, 4), "d_model"),
-        (normalized_participation_ratio, (8, 0), "d_head"),
-        (normalized_participation_ratio, (True, 1), "d_model"),
-        (participation_ratio, ((8,),), "dims"),
-        (participation_ratio, ((8, -1),), "dims"),
-    ],
-)
-def test_bad_parameters_are_named(function, arguments, name):
-    with pytest.raises(ParameterError, match=name):
-        function(*arguments)
 
 
 def test_reference_values():
@@ -68,78 +51,38 @@ def test_one_factor_agrees_with_the_exact_moments_of_its_inverse():
     assert (moments.std * inverse) ** 2 == pytest.approx(relative, rel=20 * relative**0.5 + 1e-2)
 
 
-# Means and spreads within 5 standard errors (chance 6e-7 each) and the stated error.
-@pytest.mark.parametrize(
-    ("d_model", "d_head", "draws"), [(384, 32, 8000), (64, 64, 2000), (64, 8, 40000), (16, 16, 10000), (64, 4, 40000)]
-)
-def test_simulated_heads_have_the_stated_moments(simulated, d_model, d_head, draws):
-    eigenvalues = simulated(d_model, d_head, draws)
-    sample = eigenvalues.sum(axis=1) ** 2 / (eigenvalues**2).sum(axis=1)
-    moments = participation_ratio(d_model, d_head)
-    assert abs(sample.mean() - moments.mean) < 5 * moments.std / math.sqrt(draws) + moments.error
-    z = (sample - sample.mean()) / sample.std()
-    spread = math.sqrt((np.mean(z**4) - 1.0) / draws) / 2
-    assert abs(sample.std() / moments.std - 1.0) < 5 * spread + moments.std_error / moments.std
-    # What is claimed: 0.3 % of the standard deviation.
-    assert abs(sample.std() / moments.std - 1.0) < 5 * spread + 0.003
-
-
-@pytest.mark.parametrize(("d_model", "d_head"), [(384, 32), (64, 8)])
-def test_simulated_heads_have_the_stated_skewness(simulated, d_model, d_head):
-    eigenvalues = simulated(d_model, d_head, 8000 if d_head == 32 else 40000)
-    sample = eigenvalues.sum(axis=1) ** 2 / (eigenvalues**2).sum(axis=1)
-    z = (sample - sample.mean()) / sample.std()
-    assert abs(np.mean(z**3) - participation_ratio(d_model, d_head).skewness) < 5 * math.sqrt(6.0 / len(z)) + 0.03
-
-
-@pytest.mark.parametrize(
-    ("dims", "draws"), mostly_exhaustive([((30, 10, 24), 5000), ((24, 16), 10000), ((24, 12, 16, 24), 4000)], always=1)
-)
-def test_simulated_chains_have_the_stated_moments(simulated_chain, dims, draws):
-    eigenvalues, _ = simulated_chain(dims, draws)
-    sample = eigenvalues.sum(axis=1) ** 2 / (eigenvalues**2).sum(axis=1)
-    moments = participation_ratio(dims=dims)
-    assert abs(sample.mean() - moments.mean) < 5 * moments.std / math.sqrt(draws) + moments.error
-    assert abs(sample.std() / moments.std - 1.0) < 6 / math.sqrt(2 * draws) + moments.std_error / moments.std
-
-
-# Heads of 8 and fewer eigenvalues, where the orders that settle are few: mean and spread within 5 standard errors and
-# the stated ones, which are larger there by orders of magnitude.
-@pytest.mark.parametrize(("d_model", "d_head"), [(8, 8), (4, 4), (2, 2), (3, 2), (8, 2), (16, 8)])
-def test_few_eigenvalues_lie_within_the_stated_errors(simulated, d_model, d_head):
-    draws = 20000
-    eigenvalues = simulated(d_model, d_head, draws)
-    sample = eigenvalues.sum(axis=1) ** 2 / (eigenvalues**2).sum(axis=1)
-    moments = participation_ratio(d_model, d_head)
+# Means and spreads within 5 standard errors (chance 6e-7 each) and the stated error; third and fourth moments, where
+# they are known, within 5 errors of a normal sample's.
+def agrees(sample, moments):
+    draws = len(sample)
     z = (sample - sample.mean()) / sample.std()
     spread = math.sqrt((np.mean(z**4) - 1.0) / draws) / 2
     assert abs(sample.mean() - moments.mean) < 5 * moments.std / math.sqrt(draws) + moments.error
     assert abs(sample.std() - moments.std) < 5 * spread * moments.std + moments.std_error
-    assert (moments.std_error > 0.02 * moments.std) == ((d_model, d_head) != (16, 8))
+    if moments.std_error < 0.003 * moments.std:  # what is claimed, but of few eigenvalues
+        assert abs(np.mean(z**3) - moments.skewness) < 5 * math.sqrt(6.0 / draws) + 0.03
+        assert abs(np.mean(z**4) - 3.0 - moments.excess_kurtosis) < 5 * math.sqrt(24.0 / draws) + 0.03
 
 
-# Of chains that are no W_QK, up to six factors: 10 000 draws, the shape within 5 errors of a normal sample's.
-@pytest.mark.parametrize("dims", [(50, 20, 70, 30), (40, 40, 12, 60, 25), (60, 30, 40, 20, 50, 35, 45), (48, 16)])
-def test_chains_have_the_stated_shape(dims):
-    sample = participation_ratios(np.random.default_rng(dims), dims, 10000)
-    moments = participation_ratio(dims=dims)
-    z = (sample - sample.mean()) / sample.std()
-    assert abs(sample.mean() - moments.mean) < 5 * moments.std / math.sqrt(len(z))
-    assert sample.std() == pytest.approx(moments.std, rel=5 / math.sqrt(2 * len(z)))
-    assert abs(np.mean(z**3) - moments.skewness) < 5 * math.sqrt(6.0 / len(z))
-    assert abs(np.mean(z**4) - 3.0 - moments.excess_kurtosis) < 5 * math.sqrt(24.0 / len(z))
+SETTLED = [(384, 32, 8000), (64, 64, 2000), (64, 8, 40000), (16, 16, 10000), (64, 4, 40000), (16, 8, 20000)]
+FEW = [(*shape, 20000) for shape in [(8, 8), (4, 4), (2, 2), (3, 2), (8, 2)]]
 
 
-def participation_ratios(rng, dims, draws):
-    """(Σ λ)²/Σ λ² of products of Bartlett factors, one for each dimension but the smallest: no eigenvalue is needed."""
-    others, rank = sorted(dims)[1:], min(dims)
-    k, core = np.arange(rank), None
-    for n in others:
-        factor = np.triu(rng.standard_normal((draws, rank, rank)), 1)
-        factor[:, k, k] = np.sqrt(rng.chisquare(n - k, (draws, rank)))
-        core = factor if core is None else core @ factor
-    gram = core @ core.mT
-    return np.trace(gram, axis1=1, axis2=2) ** 2 / (gram**2).sum(axis=(1, 2))
+@pytest.mark.parametrize(("d_model", "d_head", "draws"), [*SETTLED, *FEW])
+def test_simulated_heads_have_the_stated_moments(simulated, d_model, d_head, draws):
+    eigenvalues, moments = simulated(d_model, d_head, draws), participation_ratio(d_model, d_head)
+    agrees(eigenvalues.sum(axis=1) ** 2 / (eigenvalues**2).sum(axis=1), moments)
+    # Of few eigenvalues few orders settle, and the stated errors are larger by orders of magnitude.
+    assert (moments.std_error > 0.02 * moments.std) == ((d_model, d_head, draws) in FEW)
+
+
+@pytest.mark.parametrize(
+    "dims",
+    [(50, 20, 70, 30), (40, 40, 12, 60, 25), (60, 30, 40, 20, 50, 35, 45), (48, 16), (30, 10, 24), (24, 12, 16, 24)],
+)
+def test_simulated_chains_have_the_stated_moments(dims):
+    gram = chain_gram(dims, 10000)
+    agrees(np.trace(gram, axis1=1, axis2=2) ** 2 / (gram**2).sum(axis=(1, 2)), participation_ratio(dims=dims))
 
 
 def test_few_eigenvalues_of_many_factors_have_a_law_of_their_own():

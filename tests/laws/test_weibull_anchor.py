@@ -185,15 +185,6 @@ def test_the_variance_gamma_parent_is_the_product_element(h):
     np.testing.assert_allclose(parent.ppf(p), element.isf((1 - p) / 2), rtol=1e-12)
 
 
-def test_pythia_70m_pooled_at_step_zero():
-    # sigma_in = sqrt(2/(5d)) for W_ffn_in (4 of 9 weights), sigma_out = 2/(L sqrt(d)) for W_o and W_ffn_out (5 of 9).
-    d_model, layers = 512, 6
-    components = (parents.Normal(math.sqrt(2 / (5 * d_model))), parents.Normal(2 / (layers * math.sqrt(d_model))))
-    anchor = weibull_anchor(0.1, parents.Mixture(components, (4, 5)))
-    assert anchor.shape == pytest.approx(1.1530278, abs=5e-8)
-    assert anchor.scale == pytest.approx(0.01743117, abs=5e-9)
-
-
 def test_a_mixture_of_equals_is_its_component():
     mixture = parents.Mixture((parents.Logistic(), parents.Logistic()), (1, 3))
     assert weibull_anchor(0.05, mixture).shape == pytest.approx(weibull_anchor(0.05, "logistic").shape, rel=1e-14)

@@ -41,14 +41,10 @@ def test_thin_and_dense_chains_have_the_same_law(dims):
     assert min(p_values.values()) > LEVEL, p_values
 
 
-@jax.tree_util.register_static
 @dataclass(frozen=True)
-class EqualDegreesOfFreedom:
-    """Two Bartlett factors gone wrong: χ_d all along the diagonal instead of χ_d, χ_{d-1}, …"""
-
+class Wrong:
     d_model: int
     rank: int
-    name = "equal degrees of freedom"
 
     @property
     def matrix_shape(self):
@@ -57,6 +53,13 @@ class EqualDegreesOfFreedom:
     @property
     def factor_sizes(self):
         return (self.d_model * self.rank,) * 2
+
+
+@jax.tree_util.register_static
+class EqualDegreesOfFreedom(Wrong):
+    """Two Bartlett factors gone wrong: χ_d all along the diagonal instead of χ_d, χ_{d-1}, …"""
+
+    name = "equal degrees of freedom"
 
     def sample(self, key):
         factors = []
@@ -69,21 +72,10 @@ class EqualDegreesOfFreedom:
 
 
 @jax.tree_util.register_static
-@dataclass(frozen=True)
-class NormsOfAnotherDraw:
+class NormsOfAnotherDraw(Wrong):
     """The right spectra beside the right norms, but not their own."""
 
-    d_model: int
-    rank: int
     name = "norms of another draw"
-
-    @property
-    def matrix_shape(self):
-        return (self.rank, self.rank)
-
-    @property
-    def factor_sizes(self):
-        return (self.d_model * self.rank,) * 2
 
     def sample(self, key):
         ensemble = low_rank_product(self.d_model, self.rank)

@@ -17,7 +17,7 @@ from rmtbase.laws._description import describe
 from rmtbase.laws._distribution import DiscreteDistribution, Distribution, Moments
 from rmtbase.laws._edge._bessel_edge import BesselEdge
 from rmtbase.laws._edge._extreme_eigenvalues import EdgeLaw, largest_eigenvalue, smallest_eigenvalue
-from rmtbase.laws._edge._hard_edge_law import HardEdgeLaw
+from rmtbase.laws._edge._extreme_law import HardEdgeLaw
 from rmtbase.laws._edge._ordered_eigenvalues import OrderedEigenvalues, ordered_eigenvalues
 from rmtbase.laws._edge._spike import Outlier, RankOneSpike
 from rmtbase.laws._edge._spiked_tracy_widom import spiked_tracy_widom_cdf
@@ -34,11 +34,7 @@ from rmtbase.laws._exact._haar_trace import HaarTrace
 from rmtbase.laws._exact._log_determinant import LogDeterminant
 from rmtbase.laws._exact._participation_ratio import normalized_participation_ratio, participation_ratio
 from rmtbase.laws._exact._trace_moments import trace_cumulant, trace_cumulants, trace_moment
-from rmtbase.laws._exact._trace_polynomials import (
-    DimensionPolynomial,
-    trace_cumulant_polynomial,
-    trace_moment_polynomial,
-)
+from rmtbase.laws._exact._trace_polynomials import DimensionPolynomial, trace_moment_polynomial
 from rmtbase.laws._grid import BINS, PROBABILITIES, histogram_edges, logarithmic_edges
 from rmtbase.laws._null._element_null import ElementNull, element_null, product_element_null
 from rmtbase.laws._null._null import NULL_STATISTICS, NullLaw, known_nulls, null
@@ -53,13 +49,16 @@ from rmtbase.laws._weibull._closure import WeibullClosure, weibull_closure
 from rmtbase.laws._weibull._null import (
     LargeSampleLaw,
     WeibullNull,
-    WeibullScore,
     weibull_body_tail_gap,
     weibull_null,
     weibull_product_null,
 )
-from rmtbase.laws._weibull._plot import NoiseOptimum, weibull_noise_optimum, weibull_quantile_noise
-from rmtbase.laws._weibull._projections import weibull_maximum_likelihood, weibull_moment_match
+from rmtbase.laws._weibull._plot import (
+    NoiseOptimum,
+    weibull_maximum_likelihood,
+    weibull_noise_optimum,
+    weibull_quantile_noise,
+)
 
 __all__ = [
     "NULL_STATISTICS",
@@ -95,7 +94,6 @@ __all__ = [
     "WeibullAnchor",
     "WeibullClosure",
     "WeibullNull",
-    "WeibullScore",
     "eigenvalue_displacement",
     "element_null",
     "histogram_entropy",

@@ -10,9 +10,8 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.integrate import IntegrationWarning, tanhsinh
+from scipy.integrate import IntegrationWarning
 from scipy.optimize import brentq
-from scipy.special import xlogy
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import ComplexArray, Distribution, FloatArray
@@ -41,7 +40,6 @@ class Cut(ABC):
 
     @cached_property
     def log_span(self) -> float:
-        """ln(x_+/x_-); inf for a hard edge."""
         return self.log_upper - self.log_lower
 
     def angle(self, log_x: FloatArray) -> FloatArray:
@@ -81,16 +79,10 @@ class CutLaw(Distribution):
     def expect(self, f: Callable[[FloatArray], ArrayLike], rtol: float = 1e-12) -> float:
         """Return E[f(X)] for a function f that maps an array to an array of the same shape.
 
-        Numerical: the trapezoidal rule in the coordinate of :class:`Cut`. The edges are not singular in it, and the
-        rule converges geometrically for analytic f (for eigenvalues also for ln λ and powers above -1/2). The number
-        of nodes doubles until three successive results agree to ``rtol`` relative to E|f| (two may agree by chance).
-        A kink or a jump in f needs more nodes.
-
-        Raises:
-            ParameterError: if f does not return one finite number per value.
-
-        Warns:
-            scipy.integrate.IntegrationWarning: if 65 536 nodes do not reach ``rtol``.
+        Numerical: the trapezoidal rule in the coordinate of :class:`Cut`, which converges geometrically for analytic f
+        (for eigenvalues also for ln λ and powers above -1/2). The number of nodes doubles until three successive
+        results agree to ``rtol`` relative to E|f| (two may agree by chance); an IntegrationWarning says that 65 536 do
+        not suffice, as at a kink. An f that does not return one finite number per value raises a ParameterError.
         """
         total, previous, agreed, count = 0.0, math.nan, 0, 32
         while count <= _MOST_NODES:
@@ -111,15 +103,6 @@ class CutLaw(Distribution):
 
     def _average(self, f: Callable[[FloatArray], FloatArray]) -> float:
         return self.expect(f)
-
-    def _log_entropy(self) -> float:
-        """Return the differential entropy of ln x in nats, by the tanh-sinh rule: its integrand is singular."""
-
-        def integrand(chi: FloatArray) -> FloatArray:
-            _, density, slope = self._at_angle(chi)
-            return -xlogy(density, density) * slope
-
-        return float(tanhsinh(integrand, 0.0, self._last_angle, rtol=1e-11).integral)
 
 
 def find_edge(function: Callable[[float], float], low: float, high: float) -> float:

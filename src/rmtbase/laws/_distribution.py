@@ -74,9 +74,9 @@ class Distribution(ABC):
         (low, high), (mean, std) = self.support, (self.mean(), self.std())
         ends = np.maximum(mean - std, 0.5 * (low + mean)), np.minimum(mean + std, 0.5 * (high + mean))
         start = bracket_root(excess, *ends, xmin=low, xmax=high, args=(mass, from_below))
-        found = find_root(excess, start.bracket, args=(mass, from_below), tolerances=_TIGHT).x
+        roots = find_root(excess, start.bracket, args=(mass, from_below), tolerances=_TIGHT).x
         # Without a root x is an end: an approximate law may have some mass exactly there.
-        return np.where(start.success, found, np.where(from_below, low, high))
+        return np.where(start.success, roots, np.where(from_below, low, high))
 
     def pdf(self, x: ArrayLike) -> FloatArray:
         """Density at ``x``, same shape; 0 outside the support. It leaves out an atom."""
@@ -208,16 +208,13 @@ class InvertedScore(ScoredLaw):
 
 
 class TransformedLaw(Distribution):
-    """Law of a monotone function of a number that has another law.
-
-    Attributes:
-        rising: True if the function increases.
-    """
+    """Law of a monotone function of a number that has another law."""
 
     law: Distribution  # the other law
 
     @property
     def rising(self) -> bool:
+        """True if the function increases."""
         return True
 
     @abstractmethod
@@ -246,11 +243,7 @@ class TransformedLaw(Distribution):
 
 
 class StatedLaw:
-    """Mixin for a :class:`Distribution` that delegates its methods to another law and adds information about it.
-
-    Attributes:
-        distribution: the law that the methods delegate to.
-    """
+    """Mixin for a :class:`Distribution` that delegates its methods to another law and adds information about it."""
 
     distribution: Distribution
 

@@ -90,7 +90,6 @@ class ChainParameters:
 
     @property
     def keywords(self) -> ChainKeywords:
-        """Keywords that give this chain to any law."""
         return {"dims": self.dims, "sigmas": self.sigmas, "normalization": self.normalization}
 
     @property
@@ -99,10 +98,7 @@ class ChainParameters:
 
 
 def variance_factor(dims: Sequence[int], sigmas: Sequence[float], normalization: str) -> Fraction:
-    """Return the exact factor between the eigenvalues of a chain and those of the raw chain with σ = 1.
-
-    It is Π σ_l², divided by n_0 for ``sqrt_d``, which divides the product by √n_0.
-    """
+    """Return Π σ_l², divided by n_0 for ``sqrt_d``: the factor of the eigenvalues relative to σ = 1."""
     factor = math.prod((Fraction(sigma) ** 2 for sigma in sigmas), start=Fraction(1))
     return factor / dims[0] if normalization == "sqrt_d" else factor
 
@@ -115,20 +111,19 @@ def takes(keywords: type) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
     def spelt_out(function: Callable[P, T]) -> Callable[P, T]:
         signature = _with_keywords(inspect.signature(function), keywords)
-        known = [name for name, one in signature.parameters.items() if one.kind is not one.VAR_POSITIONAL]
+        names = [name for name, entry in signature.parameters.items() if entry.kind is not entry.VAR_POSITIONAL]
 
         @wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> T:
             for name in kwargs:
-                if name not in known:
-                    near = get_close_matches(name, known, 1)
-                    hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(known)}"
+                if name not in names:
+                    near = get_close_matches(name, names, 1)
+                    hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(names)}"
                     raise TypeError(f"{function.__qualname__}() got an unexpected keyword argument {name!r}; {hint}")
             return function(*args, **kwargs)
 
         checked.__signature__ = signature  # type: ignore[attr-defined]
-        own, shared = inspect.cleandoc(function.__doc__ or ""), inspect.cleandoc(keywords.__doc__ or "")
-        checked.__doc__ = f"{own}\n\n{shared}".strip()
+        checked.__doc__ = "\n\n".join(inspect.cleandoc(part.__doc__ or "") for part in (function, keywords)).strip()
         return checked
 
     return spelt_out
@@ -136,44 +131,42 @@ def takes(keywords: type) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
 def _with_keywords(signature: inspect.Signature, keywords: type) -> inspect.Signature:
     """Return the signature with each keyword listed, before the function's own keyword-only parameters."""
-    own = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
-    by_name = [one for one in own if one.kind is one.KEYWORD_ONLY]
-    order = (*_OF_PRODUCT, *_OF_CHAIN, "sigma", "normalization")
-    types = keywords.__annotations__
-    shown = [
+    parameters = [entry for entry in signature.parameters.values() if entry.kind is not entry.VAR_KEYWORD]
+    by_name = [entry for entry in parameters if entry.kind is entry.KEYWORD_ONLY]
+    listed = [
         inspect.Parameter(
             name,
             inspect.Parameter.KEYWORD_ONLY,
             default=DEFAULT_NORMALIZATION if name == "normalization" else None,
-            annotation=types[name].__forward_arg__,
+            annotation=keywords.__annotations__[name].__forward_arg__,
         )
-        for name in order
-        if name in types
+        for name in (*_OF_PRODUCT, *_OF_CHAIN, "sigma", "normalization")
+        if name in keywords.__annotations__
     ]
-    return signature.replace(parameters=[*(one for one in own if one not in by_name), *shown, *by_name])
+    return signature.replace(parameters=[*(entry for entry in parameters if entry not in by_name), *listed, *by_name])
 
 
 def _read(shape: tuple[Any, ...], keywords: Mapping[str, Any]) -> tuple[tuple[int, ...], tuple[float, ...], str]:
-    """Return the dimensions, sigmas and normalization of the chain with these arguments."""
-    given = {name: value for name, value in keywords.items() if value is not None}
-    asked = require_normalization(keywords.get("normalization", DEFAULT_NORMALIZATION))
-    given |= _by_position(shape, given)
-    _refuse_mixtures(given)
-    sigma = require_positive_number("sigma", given["sigma"]) if "sigma" in given else None
-    if "dims" in given:
-        dims = require_dims(given["dims"])
+    arguments = {name: value for name, value in keywords.items() if value is not None}
+    normalization = require_normalization(keywords.get("normalization", DEFAULT_NORMALIZATION))
+    arguments |= _by_position(shape, arguments)
+    _refuse_mixtures(arguments)
+    sigma = require_positive_number("sigma", arguments["sigma"]) if "sigma" in arguments else None
+    if "dims" in arguments:
+        dims = require_dims(arguments["dims"])
         count = len(dims) - 1
         if count == 1:
             _refuse_division(dims, keywords)
-            asked = "none"
-        return dims, require_sigmas(given.get("sigmas"), count) if sigma is None else (sigma,) * count, asked
-    width, head = require_head_shape(given["d_model"], given["d_head"])
-    one = 1.0 if sigma is None else sigma
-    sigmas = tuple(require_positive_number(name, given.get(name, one)) for name in ("sigma_q", "sigma_k"))
-    return (width, head, width), sigmas, asked
+            normalization = "none"
+        sigmas = require_sigmas(arguments.get("sigmas"), count) if sigma is None else (sigma,) * count
+        return dims, sigmas, normalization
+    width, head = require_head_shape(arguments["d_model"], arguments["d_head"])
+    default = 1.0 if sigma is None else sigma
+    sigmas = tuple(require_positive_number(name, arguments.get(name, default)) for name in ("sigma_q", "sigma_k"))
+    return (width, head, width), sigmas, normalization
 
 
-def _by_position(shape: tuple[Any, ...], given: Mapping[str, Any]) -> dict[str, Any]:
+def _by_position(shape: tuple[Any, ...], by_name: Mapping[str, Any]) -> dict[str, Any]:
     """Return the positional arguments, (dims), (dims, sigmas) or (d_model, d_head), by name."""
     if not shape:
         return {}
@@ -182,7 +175,7 @@ def _by_position(shape: tuple[Any, ...], given: Mapping[str, Any]) -> dict[str, 
     if len(shape) > len(names):
         raise TypeError(f"{len(shape)} arguments by position where {' and '.join(names)} may be; give the rest by name")
     named = dict(zip(names, shape, strict=False))
-    for name in named.keys() & given.keys():
+    for name in named.keys() & by_name.keys():
         raise TypeError(f"{name} is given twice, by position and by name")
     if is_chain:
         named["dims"] = require_dims(named["dims"])
@@ -207,19 +200,19 @@ def _refuse_division(dims: tuple[int, ...], keywords: Mapping[str, Any]) -> None
         )
 
 
-def _refuse_mixtures(given: Mapping[str, Any]) -> None:
+def _refuse_mixtures(arguments: Mapping[str, Any]) -> None:
     """Refuse arguments that mix the two ways, incomplete ones, and a standard deviation that is given twice."""
-    of_product, of_chain = ([name for name in names if name in given] for names in (_OF_PRODUCT, _OF_CHAIN))
+    of_product, of_chain = ([name for name in names if name in arguments] for names in (_OF_PRODUCT, _OF_CHAIN))
     if of_product and of_chain:
-        raise ParameterError(of_chain[0], given[of_chain[0]], f"none beside {', '.join(of_product)}: {_WAYS}")
-    if of_chain and "dims" not in given:
+        raise ParameterError(of_chain[0], arguments[of_chain[0]], f"none beside {', '.join(of_product)}: {_WAYS}")
+    if of_chain and "dims" not in arguments:
         raise ParameterError("dims", None, f"the dimensions (n_0, ..., n_L) beside sigmas: {_WAYS}")
     if not of_product and not of_chain:
         raise ParameterError("dims", None, _WAYS)
-    for name, other in (("d_model", "d_head"), ("d_head", "d_model")):
-        if not of_chain and name not in given:
-            beside = f"{other} = {quoted(given[other])}" if other in given else ", ".join(of_product)
+    for name, partner in (("d_model", "d_head"), ("d_head", "d_model")):
+        if not of_chain and name not in arguments:
+            beside = f"{partner} = {quoted(arguments[partner])}" if partner in arguments else ", ".join(of_product)
             raise ParameterError(name, None, f"a positive integer beside {beside}: {_WAYS}")
     for name in ("sigma_q", "sigma_k", "sigmas"):
-        if "sigma" in given and name in given:
-            raise ParameterError("sigma", given["sigma"], f"none beside {name}: it sets that of every factor")
+        if "sigma" in arguments and name in arguments:
+            raise ParameterError("sigma", arguments["sigma"], f"none beside {name}: it sets that of every factor")

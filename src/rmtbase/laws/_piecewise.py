@@ -33,7 +33,6 @@ class PiecewisePolynomial:
         return cls(low, high, coefficients)
 
     def __call__(self, x: FloatArray) -> FloatArray:
-        """Return the value at each x, same shape."""
         result = np.empty(x.shape)
         flat, points = result.reshape(-1), x.reshape(-1)
         for start in range(0, flat.size, _BLOCK):

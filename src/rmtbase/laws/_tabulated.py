@@ -34,10 +34,7 @@ Table = tuple[FloatArray, FloatArray, BSpline, PchipInterpolator]
 
 
 class Tabulated(ScoredLaw):
-    """Law of X > 0, given by the normal score of P(X ≤ x) as a quintic spline in ln x through a table.
-
-    The table ends at a score of ±``furthest``; beyond it the score is extrapolated linearly in ln x.
-    """
+    """Law of X > 0, given by the normal score of P(X ≤ x) as a quintic spline in ln x, linear beyond its table."""
 
     furthest: ClassVar[float] = 12.0
 
@@ -51,7 +48,6 @@ class Tabulated(ScoredLaw):
 
     @cached_property
     def table(self) -> Table:
-        """ln x and scores of the table, and each as a function of the other."""
         return score_table(self._points(), self._tails, self.furthest)
 
     def _score(self, x: FloatArray) -> FloatArray:
@@ -64,11 +60,9 @@ class Tabulated(ScoredLaw):
 
     @cached_property
     def rule(self) -> tuple[FloatArray, FloatArray]:
-        """Nodes ln x and weights for the mean over the law."""
         return log_rule(self.table)
 
     def mean(self) -> float:
-        """Return the expectation, by quadrature."""
         log_x, weight = self.rule
         return float(weight @ np.exp(log_x))
 
@@ -78,16 +72,15 @@ class Tabulated(ScoredLaw):
 
 
 def score_table(x: FloatArray, tails: Callable[[FloatArray], tuple[FloatArray, FloatArray]], furthest: float) -> Table:
-    """Return the table of the normal scores of a law at x."""
     cdf, sf = (np.clip(tail, _TINY, 1.0) for tail in tails(x))
     score = np.where(cdf < 0.5, special.ndtri(cdf), -special.ndtri(sf))
-    kept = np.append(True, np.diff(np.maximum.accumulate(score)) > _STEEPER) & (np.abs(score) < furthest)
-    log_x, score = np.log(x[kept]), score[kept]
+    steep = np.append(True, np.diff(np.maximum.accumulate(score)) > _STEEPER) & (np.abs(score) < furthest)
+    log_x, score = np.log(x[steep]), score[steep]
     forward = make_interp_spline(log_x, score, k=5)
     fine = np.linspace(log_x[0], log_x[-1], _FINEST)
     rising = np.maximum.accumulate(forward(fine))
-    kept = np.append(True, np.diff(rising) > _STEEPER)
-    return log_x, score, forward, PchipInterpolator(rising[kept], fine[kept])
+    steep = np.append(True, np.diff(rising) > _STEEPER)
+    return log_x, score, forward, PchipInterpolator(rising[steep], fine[steep])
 
 
 def log_rule(table: Table) -> tuple[FloatArray, FloatArray]:

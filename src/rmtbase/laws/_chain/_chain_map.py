@@ -35,17 +35,12 @@ _FARTHEST = 750.0  # in -ln |y|, beyond the smallest double
 
 @dataclass(frozen=True)
 class ChainMap(Cut):
-    """Dimensionless map of a chain with dimensions (n_0, ..., n_L).
-
-    Attributes:
-        dims: positive numbers, integers or not.
-    """
+    """Dimensionless map of a chain with dimensions (n_0, ..., n_L), positive numbers, integers or not."""
 
     dims: tuple[float, ...]
 
     @cached_property
     def rank(self) -> float:
-        """Rank r = min n_l."""
         return min(self.dims)
 
     @cached_property
@@ -61,7 +56,6 @@ class ChainMap(Cut):
 
     @cached_property
     def factors(self) -> int:
-        """Number L of matrices."""
         return len(self.dims) - 1
 
     @property
@@ -183,10 +177,7 @@ class ChainMap(Cut):
         return total
 
     def solve(self, log_x: FloatArray) -> ComplexArray:
-        """Return 1 + ψ in the upper half plane at each ln x strictly inside the support.
-
-        See :meth:`solve_at_angle`. Near an edge the rounding of ln x limits the accuracy.
-        """
+        """Return 1 + ψ in the upper half plane at ln x inside the support; near an edge ln x is rounded."""
         return self.solve_at_angle(self.angle(log_x))
 
     def solve_at_angle(self, chi: FloatArray) -> ComplexArray:
@@ -260,7 +251,6 @@ class ChainMap(Cut):
 
 
 def chain_map(dims: Sequence[float]) -> ChainMap:
-    """Return the dimensionless map of a chain; all σ share it."""
     return _chain_map(tuple(map(float, dims)))
 
 

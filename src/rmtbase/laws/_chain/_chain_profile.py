@@ -34,19 +34,12 @@ _NEWTON_STEPS = 3
 
 @dataclass(frozen=True, eq=False)
 class Position:
-    """Points inside the support, with small relative errors of the distances to the edges.
+    """Points inside the support, with small relative errors of the distances to the edges."""
 
-    Attributes:
-        chi: the coordinate of :meth:`ChainMap.angle`.
-        above: ln(x_+/x).
-        u: 1 - x/x_+.
-        v: 1 - x_-/x; 1 at a hard edge.
-    """
-
-    chi: FloatArray
-    above: FloatArray
-    u: FloatArray
-    v: FloatArray | float
+    chi: FloatArray  # the coordinate of :meth:`ChainMap.angle`
+    above: FloatArray  # ln(x_+/x)
+    u: FloatArray  # 1 - x/x_+
+    v: FloatArray | float  # 1 - x_-/x; 1 at a hard edge
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,24 +55,13 @@ class _Masses:
     guess_of_lower: tuple[FloatArray, FloatArray]
 
 
-@lru_cache(maxsize=256)
-def chain_profile(chain: ChainMap) -> ChainProfile:
-    """Return the cached profile of a chain."""
-    return ChainProfile(chain)
-
-
 @dataclass(frozen=True)
 class ChainProfile:
-    """Dimensionless law of a chain. Numerical; relative errors are a few units of rounding.
-
-    Attributes:
-        chain: the map of the chain.
-    """
+    """Dimensionless law of a chain. Numerical; relative errors are a few units of rounding."""
 
     chain: ChainMap
 
     def position(self, chi: FloatArray) -> Position:
-        """Return the points at the angles ``chi``."""
         if self.chain.has_hard_edge:
             return Position(chi, chi**2, -np.expm1(-(chi**2)), 1.0)
         above = self.chain.log_span * np.sin(0.5 * chi) ** 2
@@ -97,11 +79,9 @@ class ChainProfile:
         return self.imag_psi(at) * (0.5 * self.chain.log_span / np.pi) * np.sin(at.chi)
 
     def sf(self, at: Position) -> FloatArray:
-        """Return the mass above x."""
         return np.where(at.chi < self._masses.middle, self._upper_mass(at), 1.0 - self._lower_mass(at))
 
     def cdf(self, at: Position) -> FloatArray:
-        """Return the mass below x."""
         return np.where(at.chi < self._masses.middle, 1.0 - self._upper_mass(at), self._lower_mass(at))
 
     def quantile(self, below: FloatArray, above: FloatArray) -> Position:
@@ -123,8 +103,8 @@ class ChainProfile:
         farthest = math.sqrt(700.0 * self.chain.minimal_count) if self.chain.has_hard_edge else math.inf
         for _ in range(_NEWTON_STEPS):
             at = self.position(np.minimum(chi, farthest))
-            found = function(at)
-            chi = at.chi - sign * np.log(found / mass) * found / self.mass_per_angle(at)
+            value = function(at)
+            chi = at.chi - sign * np.log(value / mass) * value / self.mass_per_angle(at)
         return chi
 
     def _upper_mass(self, at: Position) -> FloatArray:
@@ -163,10 +143,10 @@ class ChainProfile:
     def _masses(self) -> _Masses:
         pieces = self._height.coefficients.shape[1]
         chi, ends = nodes(0.0, self._end, pieces), np.linspace(0.0, self._end, pieces + 1)
-        whole = self._mass_between(ends[:-1], ends[1:])
+        masses = self._mass_between(ends[:-1], ends[1:])
         # Sums of positive terms from either edge: each mass has a small relative error.
-        to_left = np.concatenate([[0.0], np.cumsum(whole[:-1])])
-        to_right = np.concatenate([np.cumsum(whole[:0:-1])[::-1], [0.0]]) + self._mass_below_end()
+        to_left = np.concatenate([[0.0], np.cumsum(masses[:-1])])
+        to_right = np.concatenate([np.cumsum(masses[:0:-1])[::-1], [0.0]]) + self._mass_below_end()
         log_sf = np.log(to_left[:, None] + self._mass_between(ends[:-1, None], chi))
         log_cdf = np.log(to_right[:, None] + self._mass_between(chi, ends[1:, None]))
         at = self.position(chi)
@@ -197,3 +177,6 @@ class ChainProfile:
             return 0.0
         at = self.position(np.array([self._end]))
         return float(self.imag_psi(at)[0]) * self.chain.minimal_count / math.pi
+
+
+chain_profile = lru_cache(maxsize=256)(ChainProfile)

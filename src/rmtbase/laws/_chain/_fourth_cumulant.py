@@ -54,10 +54,10 @@ def eigenvalue_displacement(
     about -κ/√2 of its standard deviations and λ_max by +κ/5 of its own.
 
     Accuracy, measured for the 16 statistics with every factor divided by its own σ̂: after the displacement is undone,
-    the means differ from those of normal entries, in standard deviations of the statistic, by at most 0.07 at (128, 16)
-    and 0.025 at (256, 32) for uniform entries (κ = -1.2), and by 0.24 and 0.19 for Laplace entries (κ = 3). The
-    remainder is of relative order κ/r. Standard deviations of scale-free statistics differ from those of normal entries
-    by at most 4 % for uniform entries; for Laplace entries, whose κ̂ fluctuates, they are up to 20 % wider.
+    the means differ from those of normal entries by at most 0.07 standard deviations at (128, 16) and 0.025 at (256,
+    32) for uniform entries (κ = -1.2), and by 0.24 and 0.19 for Laplace entries (κ = 3). Standard deviations of scale-
+    free statistics differ by at most 4 % for uniform entries; for Laplace entries, whose κ̂ fluctuates, they are up to
+    20 % wider.
 
     ``eigenvalue`` is λ ≥ 0 of the chain with its σ and normalization. ``excess_kurtosis`` is κ of the entries of all
     factors, or one κ for each factor.
@@ -66,29 +66,31 @@ def eigenvalue_displacement(
         ParameterError: for a negative eigenvalue, a kurtosis below -2 or not finite, and as
             :class:`rmtbase.laws.GaussianChain`.
     """
-    of = ChainParameters(*shape, **chain)
+    parameters = ChainParameters(*shape, **chain)
     values = require_real_numbers("eigenvalue", eigenvalue)
     if (values < 0.0).any():
         raise ParameterError("eigenvalue", float(values.min()), "numbers that are not negative")
-    weight = kurtosis_weight(of.dims, excess_kurtosis)
-    chain_of = chain_map(of.dims)
-    unit = chain_scale(chain_of, variance_factor(of.dims, of.sigmas, of.normalization))
+    weight = kurtosis_weight(parameters.dims, excess_kurtosis)
+    chain_of = chain_map(parameters.dims)
+    unit = chain_scale(chain_of, variance_factor(parameters.dims, parameters.sigmas, parameters.normalization))
     with np.errstate(divide="ignore"):
         log_x = np.log(values.reshape(-1) / unit)
-    known = ~np.isnan(log_x)
+    defined = ~np.isnan(log_x)
     moved = np.full(log_x.shape, np.nan)
-    moved[known] = weight * of.rank * chain_of.real_psi(log_x[known])
+    moved[defined] = weight * parameters.rank * chain_of.real_psi(log_x[defined])
     return moved.reshape(values.shape)[()]
 
 
 def kurtosis_weight(dims: Sequence[int], excess_kurtosis: ArrayLike) -> float:
     """K = Σ_l κ_l / (n_{l-1} n_l), from one κ for all factors or one for each."""
-    each = require_real_numbers("excess_kurtosis", excess_kurtosis)
-    if each.shape not in {(), (len(dims) - 1,)}:
+    kurtosis = require_real_numbers("excess_kurtosis", excess_kurtosis)
+    if kurtosis.shape not in {(), (len(dims) - 1,)}:
         raise ParameterError(
-            "excess_kurtosis", each.tolist(), f"one number, or one for each of {len(dims) - 1} factors"
+            "excess_kurtosis", kurtosis.tolist(), f"one number, or one for each of {len(dims) - 1} factors"
         )
-    if not (np.isfinite(each) & (each >= _LEAST_KURTOSIS)).all():
+    if not (np.isfinite(kurtosis) & (kurtosis >= _LEAST_KURTOSIS)).all():
         raise ParameterError("excess_kurtosis", excess_kurtosis, f"finite, and at least {_LEAST_KURTOSIS:g}")
     factors = list(pairwise(dims))
-    return math.fsum(float(k) / (m * n) for k, (m, n) in zip(np.broadcast_to(each, len(factors)), factors, strict=True))
+    return math.fsum(
+        float(k) / (m * n) for k, (m, n) in zip(np.broadcast_to(kurtosis, len(factors)), factors, strict=True)
+    )

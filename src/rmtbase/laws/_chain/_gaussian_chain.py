@@ -28,8 +28,8 @@ from rmtbase.parameters import require_order, require_positive_integer, require_
 class GaussianChain(ChainParameters, CutLaw):
     """Limiting law of the eigenvalues λ of Wᵀ W, W = X_1 X_2 ... X_L with independent Gaussian factors.
 
-    X_l has shape (n_{l-1}, n_l) and entries N(0, σ_l²). With r = min n_l, c_l = r/n_l and
-    ψ(λ) = Σ_k m_k λ^{-k} the moment generating function of the r structurally nonzero eigenvalues,
+    X_l has shape (n_{l-1}, n_l) and entries N(0, σ_l²). With r = min n_l, c_l = r/n_l and ψ(λ) = Σ_k m_k λ^{-k} the
+    moment generating function of the r structurally nonzero eigenvalues,
 
         C Π_{l=0..L} (1 + c_l ψ) / ψ = λ,    C = Π σ_l² Π n_l / r,
         density(λ) = |Im ψ(λ)| / (π λ)
@@ -40,22 +40,16 @@ class GaussianChain(ChainParameters, CutLaw):
 
     The law is asymptotic: exact for n_l → infinity at fixed ratios. The mean density of a finite draw differs by O(1/r)
     inside the support and has tails of Tracy–Widom width beyond it. The functions are numerical: the relative error is
-    within 2e-14 for pdf and sf and within 1e-13 for cdf, up to the last double inside an edge, where pdf vanishes as
-    the square root of the distance and cdf or sf as its power 3/2 (measured with 90 digits, aspect ratios from 1e-12 to
-    1, L up to 20). The first call for new dimensions takes a few milliseconds, each further value some tens of
-    nanoseconds.
-
-    ``GaussianChain(d_model=768, d_head=64)`` and ``GaussianChain(dims=(768, 64, 768))`` are both the chain of W_QK.
-    ``help(GaussianChain.__init__)`` lists the keywords, which all laws of chains share.
+    within 2e-14 for pdf and sf and within 1e-13 for cdf, up to the last double inside an edge (measured with 90 digits,
+    aspect ratios from 1e-12 to 1, L up to 20). The first call for new dimensions takes a few milliseconds, each further
+    value some tens of nanoseconds.
 
     Attributes:
-        dims: (n_0, ..., n_L), positive integers, L ≥ 1.
+        dims: (n_0, ..., n_L), positive integers, L ≥ 1; ``d_model=, d_head=`` give those of W_QK.
         sigmas: the L standard deviations.
         normalization: ``"sqrt_d"``: W is divided by √n_0, which is √d_model for W_QK; ``"none"``: the raw product.
-        atom: False: the law of the r structurally nonzero eigenvalues, with mass 1. True: the law of all
-            n_L eigenvalues of the (n_L, n_L) matrix Wᵀ W, with an atom of mass 1 - r/n_L at zero.
-            ``pdf`` is then the continuous part, with mass r/n_L; ``cdf``, ``sf``, ``ppf``, the moments and ``expect``
-            include the atom.
+        atom: False: the law of the r structurally nonzero eigenvalues. True: the law of all n_L eigenvalues of Wᵀ W,
+            with an atom of mass 1 - r/n_L at zero; ``pdf`` is then the continuous part, all else includes the atom.
 
     Raises:
         ParameterError: for dimensions that are not positive integers, fewer than two of them, a positional pair of
@@ -91,10 +85,8 @@ class GaussianChain(ChainParameters, CutLaw):
     def edge_scale(self) -> tuple[float | None, float]:
         """(lower, upper) Tracy–Widom scale (λ √(F''/F λ / 2) / r)^(2/3); None at a hard edge.
 
-        λ_max is close to support[1] + edge_scale[1] TW_1 and λ_min to support[0] - edge_scale[0] TW_1
-        (asymptotic; see :func:`rmtbase.laws.largest_eigenvalue` for the finite-size shift).
-
-        Source: El Karoui, Ann. Probab. 35, 663 (2007), for the scale at the edge of a general spectral curve.
+        λ_max is close to support[1] + edge_scale[1] TW_1 and λ_min to support[0] - edge_scale[0] TW_1 (asymptotic; El
+        Karoui, Ann. Probab. 35, 663 (2007); see :func:`rmtbase.laws.largest_eigenvalue` for the finite-size shift).
         """
         lower, upper = self.support
         return (
@@ -132,10 +124,7 @@ class GaussianChain(ChainParameters, CutLaw):
         return self._mass_beyond(x, self._profile.sf, np.less) + self.atom_mass * (np.asarray(x) < 0.0)
 
     def ppf(self, q: ArrayLike) -> FloatArray:
-        """Smallest λ with cdf(λ) ≥ q: 0 for q up to the atom's mass; nan for q outside [0, 1].
-
-        ``ppf(0)`` is the lower edge (0 with an atom), ``ppf(1)`` the upper edge.
-        """
+        """Smallest λ with cdf(λ) ≥ q: 0 for q up to the atom's mass; nan for q outside [0, 1]."""
         below = require_real_numbers("q", q)
         with np.errstate(invalid="ignore"):
             return self._eigenvalue_between((below - self.atom_mass) / self._mass, (1.0 - below) / self._mass)
@@ -155,11 +144,7 @@ class GaussianChain(ChainParameters, CutLaw):
         return as_float(self._rational_moments(order)[-1]) if order else 1.0
 
     def cumulant(self, k: int) -> float:
-        """Return the k-th classical cumulant of λ, k = 1, 2, ...: mean, variance, ...; exact, rounded once.
-
-        Raises:
-            ParameterError: if k is not a positive integer.
-        """
+        """Return the k-th classical cumulant of λ, k = 1, 2, ...: mean, variance, ...; exact, rounded once."""
         return as_float(classical_cumulants(self._rational_moments(require_positive_integer("k", k, 1_000)))[-1])
 
     def free_cumulant(self, k: int) -> float:
@@ -167,9 +152,6 @@ class GaussianChain(ChainParameters, CutLaw):
 
         Free cumulants add when free random matrices are added. With ``atom=True`` those of one raw factor X of shape
         (n, p) are n p^(k-1) σ^(2k), the free Poisson law.
-
-        Raises:
-            ParameterError: if k is not a positive integer.
         """
         return as_float(free_cumulants(self._rational_moments(require_positive_integer("k", k, 1_000)))[-1])
 
@@ -183,11 +165,7 @@ class GaussianChain(ChainParameters, CutLaw):
 
     @checked
     def expect(self, f: Callable[[FloatArray], ArrayLike], rtol: float = 1e-12) -> float:
-        """E[f(λ)], computed as in :meth:`CutLaw.expect`; it includes the atom.
-
-        Raises:
-            ParameterError: if f does not return one finite number per eigenvalue, and at 0 if there is an atom.
-        """
+        """E[f(λ)], computed as in :meth:`CutLaw.expect`; it includes the atom, where f must be finite."""
         total = super().expect(f, rtol)
         if self.atom_mass == 0.0:
             return total
@@ -197,13 +175,8 @@ class GaussianChain(ChainParameters, CutLaw):
             raise ParameterError("f", f, "a function that is finite at 0, where the law has its atom")
         return self._mass * total + self.atom_mass * at_zero
 
-    def entropy(self) -> float:
-        """Differential entropy -E[ln pdf(λ)]; -inf with an atom. Numerical: to about 1e-11."""
-        return -math.inf if self.atom_mass > 0.0 else self._log_entropy() + self.expect(np.log)
-
     @property
     def _mass(self) -> float:
-        """Mass of the continuous part."""
         return self.rank / self.dims[-1] if self.atom else 1.0
 
     @property
@@ -315,18 +288,14 @@ def low_rank_product(
 ) -> GaussianChain:
     """Return the limiting law of the eigenvalues of W_QKᵀ W_QK, W_QK = W_Qᵀ W_K with Gaussian W_Q, W_K.
 
-    W_Q and W_K have shape (d_head, d_model) and entries N(0, σ_q²), N(0, σ_k²). W_QK is the chain
-    (d_model, d_head, d_model). With γ = d_head/d_model and ``sqrt_d``,
+    W_Q and W_K have shape (d_head, d_model) and entries N(0, σ_q²), N(0, σ_k²); W_QK is the chain (d_model, d_head,
+    d_model). With γ = d_head/d_model and ``sqrt_d``,
 
         (1 + ψ) (1 + γ ψ)² / ψ = λ / (d_model σ_q² σ_k²),
         ψ_± = (-1 ± √(1 + 8/γ)) / 4 at the edges,
 
-    the mean is d_model σ_q² σ_k² and the variance 2 γ mean². Without the atom it is the law of the d_head nonzero
-    eigenvalues. ``sigma_q`` and ``sigma_k`` default to 1; ``sigma`` sets both.
-
-    Raises:
-        ParameterError: for d_head > d_model, dimensions that are not positive integers, sigmas that are not
-            positive and finite, sigma together with sigma_q or sigma_k, or an unknown normalization.
+    the mean is d_model σ_q² σ_k² and the variance 2 γ mean². ``sigma_q`` and ``sigma_k`` default to 1; ``sigma`` sets
+    both. Errors as for :class:`GaussianChain`.
     """
     return GaussianChain(
         d_model=d_model,
@@ -343,12 +312,9 @@ def marchenko_pastur(n_rows: int, n_columns: int, sigma: float = 1.0, atom: bool
     """Return the limiting law of the eigenvalues of Xᵀ X, X of shape (n_rows, n_columns) with entries N(0, σ²).
 
     The support is σ² (√n_rows ± √n_columns)². These are squared singular values of X without any normalization, the
-    same for X and Xᵀ. Use σ = 1/√n_rows for the sample covariance Xᵀ X/n_rows, with support (1 ± √(n_columns/n_rows))²,
-    and σ = 1/√max(n_rows, n_columns) for the support (1 ± √γ)², γ ≤ 1, of X and Xᵀ. Without the atom it is the law of
-    the min(n_rows, n_columns) nonzero eigenvalues; with the atom, of all n_columns (Marchenko & Pastur 1967).
-
-    Raises:
-        ParameterError: for dimensions that are not positive integers, or a σ that is not positive and finite.
+    same for X and Xᵀ. Use σ = 1/√n_rows for the sample covariance Xᵀ X/n_rows, and σ = 1/√max(n_rows, n_columns) for
+    the support (1 ± √γ)², γ ≤ 1, of X and Xᵀ. Without the atom it is the law of the min(n_rows, n_columns) nonzero
+    eigenvalues; with the atom, of all n_columns (Marchenko & Pastur 1967). Errors as for :class:`GaussianChain`.
     """
     dims = (require_positive_integer("n_rows", n_rows), require_positive_integer("n_columns", n_columns))
     return GaussianChain(dims=dims, sigma=require_positive_number("sigma", sigma), atom=atom)
@@ -372,7 +338,7 @@ def naive_marchenko_pastur(
     ones 290.44 and 1564.23, so 18 % of the eigenvalues of an untrained head look like outliers. Use
     :func:`low_rank_product`, which has the same arguments and errors.
     """
-    of = low_rank_product(d_model, d_head, sigma_q, sigma_k, normalization, sigma=sigma)
-    width, head, _ = of.dims
-    scale = math.prod(of.sigmas) * (math.sqrt(width) if normalization == "none" else 1.0)
+    product = low_rank_product(d_model, d_head, sigma_q, sigma_k, normalization, sigma=sigma)
+    width, head, _ = product.dims
+    scale = math.prod(product.sigmas) * (math.sqrt(width) if normalization == "none" else 1.0)
     return GaussianChain(dims=(head, width), sigma=scale, normalization="none", atom=atom)

@@ -55,15 +55,11 @@ class LinearStatistics:
         mean: E[S_i] = r E_law[f_i] + a correction of order 1; neglected: terms of order 1/r.
         covariance: Cov(S_i, S_j); neglected: terms of relative order 1/r.
         third_cumulant: of order 1/r; neglected: terms of relative order 1/r.
-        upper_response: Cov(ln λ_max, S_i), to leading order.
-        lower_response: Cov(ln λ_min, S_i), to leading order; nan at a hard edge.
     """
 
     mean: Float[np.ndarray, " function"]
     covariance: Float[np.ndarray, "function function"]
     third_cumulant: Float[np.ndarray, "function function function"]
-    upper_response: Float[np.ndarray, " function"]
-    lower_response: Float[np.ndarray, " function"]
 
 
 def linear_statistics(
@@ -76,18 +72,16 @@ def linear_statistics(
         E[S]          = r E_law[f] + (1/2) (1/2 π i) ∮ f d ln(ψ² λ'(ψ))           (correction for β = 1)
         Cov(S, T)     = 2 (1/2 π i)² ∮∮ f(ψ_1) g(ψ_2) d ψ_1 d ψ_2 / (ψ_1 - ψ_2)²
         k3(S, T, U)   = 4 Σ_a f_a g_a u_a λ(a) / (r λ''(a)),     f_a = (1/2 π i) ∮ f d ψ / (ψ - a)²
-        Cov(ln λ_max, S) = 2 f_a / r  at a = ψ_+, and likewise for λ_min at a soft lower edge,
 
-    where a runs over the zeros of λ'(ψ). The derivation is in the module docstring. For powers of λ these are the two
-    leading terms of the exact E tr M^k and the leading terms of the covariances and third cumulants. Independent
-    entries with excess kurtosis κ_l add, to the same orders and with K = Σ_l κ_l / (n_{l-1} n_l),
+    where a runs over the zeros of λ'(ψ). For powers of λ these are the two leading terms of the exact E tr M^k and the
+    leading terms of the covariances and third cumulants. Independent entries with excess kurtosis κ_l add, to the same
+    orders and with K = Σ_l κ_l / (n_{l-1} n_l),
 
         E[S]      += -K r² (1/2 π i) ∮ f ψ d ψ,
-        Cov(S, T) += K C(f) C(g),    C(f) = -r (1/2 π i) ∮ f d ψ.
+        Cov(S, T) += K C(f) C(g),    C(f) = -r (1/2 π i) ∮ f d ψ,
 
-    The change of the covariance is a fluctuation of the scale of W only. The third cumulants stay those of normal
-    entries. Numerical, to 1e-10 relative: the trapezoidal rule in a coordinate in which the integrands are periodic and
-    analytic (soft edges).
+    a fluctuation of the scale of W only. Numerical, to 1e-10 relative: the trapezoidal rule in a coordinate in which
+    the integrands are periodic and analytic (soft edges).
 
     Args:
         law: the chain; its atom, if any, is left out.
@@ -103,7 +97,7 @@ def linear_statistics(
         scipy.integrate.IntegrationWarning: if 1024 nodes do not reach 1e-10, as for a function with a kink.
 
     Source: Bai & Silverstein, Ann. Probab. 32, 553 (2004), for one Wishart matrix; Eynard & Orantin, Commun. Number
-        Theory Phys. 1, 347 (2007), for the kernels.
+    Theory Phys. 1, 347 (2007), for the kernels.
     """
     chain, evaluate, _ = _dimensionless(law, functions)
     return linear_statistics_of_map(chain, evaluate, kurtosis_weight(law.dims, excess_kurtosis))
@@ -121,7 +115,7 @@ def _dimensionless(
     def evaluate(log_x: FloatArray) -> FloatArray:
         eigenvalues = unit * np.exp(log_x)
         values = [np.asarray(f(eigenvalues), dtype=np.float64) for f in functions]
-        if any(one.shape != log_x.shape or not np.isfinite(one).all() for one in values):
+        if any(row.shape != log_x.shape or not np.isfinite(row).all() for row in values):
             raise ParameterError("functions", functions, "functions that return one finite number per eigenvalue")
         return np.stack(values)
 
@@ -131,10 +125,7 @@ def _dimensionless(
 def linear_statistics_of_map(
     chain: ChainMap, functions: Callable[[FloatArray], FloatArray], kurtosis: float = 0.0
 ) -> LinearStatistics:
-    """Return :func:`linear_statistics` for a map, whose dimensions need not be integers.
-
-    ``functions`` maps ln x to values of shape (i, len(ln x)); ``kurtosis`` is K.
-    """
+    """Return :func:`linear_statistics` for a map and functions of ln x, (i, len(ln x)); ``kurtosis`` is K."""
     previous, count = None, _FEWEST
     while True:
         cut = _Cut.of(chain, count)
@@ -149,12 +140,11 @@ def linear_statistics_of_map(
             break
         previous, count = covariance, 2 * count
     rank = chain.rank
-    third, zero = np.zeros((len(values),) * 3), np.zeros(len(values))
+    third, at_lower = np.zeros((len(values),) * 3), np.zeros(len(values))
     for delta in _critical_points(chain):
-        third += _cubed(cut.response(values, delta - 1.0, zero)) / (rank * chain.log_curvature(delta))
+        third += _cubed(cut.response(values, delta - 1.0, at_lower)) / (rank * chain.log_curvature(delta))
     at_upper, upper = _at_edge(cut, functions, values, chain.log_upper, chain.upper_delta)
     third += _cubed(upper) / (rank * chain.log_curvature(chain.upper_delta))
-    at_lower, lower = zero, np.full(zero.shape, np.nan)
     if not chain.has_hard_edge:
         at_lower, lower = _at_edge(cut, functions, values, chain.log_lower, chain.lower_delta)
         third += _cubed(lower) / (rank * chain.log_curvature(chain.lower_delta))
@@ -162,7 +152,7 @@ def linear_statistics_of_map(
     if kurtosis:
         shift, scale = cut.fourth_cumulant(values)
         mean, covariance = mean + kurtosis * shift, covariance + kurtosis * np.outer(scale, scale)
-    return LinearStatistics(mean, covariance, 4.0 * third, 2.0 * upper / rank, 2.0 * lower / rank)
+    return LinearStatistics(mean, covariance, 4.0 * third)
 
 
 def eigenvalue_response_of_map(
@@ -174,23 +164,20 @@ def eigenvalue_response_of_map(
     there, on the upper lip of the cut,
 
         Cov = 2 Im J(p) / (r Im p),    J(p) = (1/2 π i) ∮ (f(ψ) - f(p)) d ψ / (ψ - p).
-
-    At an edge the covariance is the response of :class:`LinearStatistics`.
     """
     cut = _Cut.of(chain, _EIGENVALUE_NODES)
-    here = np.array([log_x])
-    p = chain.solve(here)[0] - 1.0
+    place = np.array([log_x])
+    p = chain.solve(place)[0] - 1.0
     kernel = cut.first / (cut.psi - p) - (cut.first / (cut.psi - p.conjugate())).conj()
     weight = cut.step * kernel / (2j * np.pi)
-    return (functions(cut.log_x) - functions(here)) @ weight.imag * 2.0 / (chain.rank * p.imag)
+    return (functions(cut.log_x) - functions(place)) @ weight.imag * 2.0 / (chain.rank * p.imag)
 
 
 def _at_edge(
     cut: _Cut, functions: Callable[[FloatArray], FloatArray], values: FloatArray, log_edge: float, delta: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the values of the functions, and their f_a, at the edge ψ = δ - 1."""
-    there = functions(np.array([log_edge]))[:, 0]
-    return there, cut.response(values, delta - 1.0, there)
+    at_edge = functions(np.array([log_edge]))[:, 0]
+    return at_edge, cut.response(values, delta - 1.0, at_edge)
 
 
 def _critical_points(chain: ChainMap) -> list[float]:

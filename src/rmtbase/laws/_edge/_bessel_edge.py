@@ -89,9 +89,8 @@ class BesselEdge(Tabulated):
         return self._where(self._log_determinant, -_FAR), self._where(self._log_determinant, -_FARTHER)
 
     @cached_property
-    def _rests(self) -> tuple[float, float]:
-        low, high = (self._log_determinant(s) - self._expansion(s) for s in self._ends)
-        return low, high
+    def _rests(self) -> list[float]:
+        return [self._log_determinant(s) - self._expansion(s) for s in self._ends]
 
     def _where(self, log_sf: Callable[[float], float], level: float) -> float:
         """Find s at which ln of the upper tail is ``level``."""
@@ -102,7 +101,4 @@ class BesselEdge(Tabulated):
         return root**2
 
 
-@lru_cache(maxsize=64)
-def bessel_edge(index: float) -> BesselEdge:
-    """Return the cached law of an index, with its table."""
-    return BesselEdge(index)
+bessel_edge = lru_cache(maxsize=64)(BesselEdge)

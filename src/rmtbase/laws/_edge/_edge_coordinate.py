@@ -57,18 +57,13 @@ class EdgeCoordinate:
     ζ grows away from the bulk: upwards at the upper edge, downwards at the lower one. Numerical: the error relative to
     max(1, |ζ|) is 1e-13 for r/n_l > 1e-3; for smaller ratios it is the rounding of ln λ in units of the width of the
     edge (1e-9 for r/n_l = 1e-10).
-
-    Attributes:
-        chain: the map of the chain.
-        side: ``"upper"`` or ``"lower"``; a lower edge must be soft.
     """
 
     chain: ChainMap
-    side: Side
+    side: Side  # a lower edge must be soft
 
     @property
     def edge(self) -> float:
-        """ln x at the edge."""
         return self.chain.log_upper if self.side == "upper" else self.chain.log_lower
 
     @property
@@ -248,8 +243,8 @@ class EdgeCoordinate:
         low, high = self._series.domain
         log_x = np.full(zeta.shape, high if self.side == "upper" else low)
         for _ in range(_NEWTON_STEPS):
-            found = self._exact(log_x)
-            step = self._sign * np.log(found / zeta) * found**1.5 / (self.chain.rank * self._half_gap(log_x))
+            value = self._exact(log_x)
+            step = self._sign * np.log(value / zeta) * value**1.5 / (self.chain.rank * self._half_gap(log_x))
             log_x = log_x - step
             if (np.abs(step) <= 1e-14 * (1.0 + np.abs(log_x))).all():
                 break
@@ -297,8 +292,10 @@ class EdgeCoordinate:
         """Find the parameter between two at which the height is ``target``; the edge's if rounding leaves no root."""
         if self.side == "lower":
             ends = np.minimum(edge, outer), np.maximum(edge, outer)
-            found = find_root(lambda u, target: self._height(u) - target, ends, args=(target,), tolerances=_TOLERANCES)
-            return np.where(found.success, found.x, edge)
+            solution = find_root(
+                lambda u, target: self._height(u) - target, ends, args=(target,), tolerances=_TOLERANCES
+            )
+            return np.where(solution.success, solution.x, edge)
         # ln x is convex in ln ψ, so Newton steps from outside never pass the root.
         u, least, most = outer, np.minimum(edge, outer), np.maximum(edge, outer)
         for _ in range(_NEWTON_STEPS):
@@ -326,8 +323,8 @@ class EdgeCoordinate:
         c, _, multiplicity = chain.wide[0]
         log_width = math.log(self._width)
         at_zero = log_width + math.fsum(m * math.log(gap) for _, gap, m in chain.wide)
-        others = math.fsum(m * math.log(gap) for _, gap, m in chain.wide[1:])
-        far = log_width + multiplicity * (math.log(c) + log_width) + others
+        log_gaps = math.fsum(m * math.log(gap) for _, gap, m in chain.wide[1:])
+        far = log_width + multiplicity * (math.log(c) + log_width) + log_gaps
         return log_x - at_zero - 1.0, (far - log_x + 1.0) / multiplicity
 
     # Parameter u of the real ψ outside the support. Upper edge: ψ = e^u. Lower edge: ψ + 1 = -width / (1 + e^-u), from
@@ -350,7 +347,4 @@ def _softplus(u: FloatArray) -> FloatArray:
     return np.logaddexp(0.0, u)
 
 
-@lru_cache(maxsize=256)
-def edge_coordinate(chain: ChainMap, side: Side) -> EdgeCoordinate:
-    """Return the cached coordinate of an edge; all σ share it."""
-    return EdgeCoordinate(chain, side)
+edge_coordinate = lru_cache(maxsize=256)(EdgeCoordinate)

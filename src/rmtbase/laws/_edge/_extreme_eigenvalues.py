@@ -17,16 +17,14 @@ from rmtbase.errors import ParameterError
 from rmtbase.laws._chain._chain_map import chain_map, chain_scale
 from rmtbase.laws._distribution import FloatArray, TransformedLaw
 from rmtbase.laws._edge._edge_coordinate import EdgeCoordinate, Side, edge_coordinate
-from rmtbase.laws._edge._extreme_law import ExtremeLaw
+from rmtbase.laws._edge._extreme_law import ExtremeLaw, HardEdgeLaw
 from rmtbase.laws._edge._hard_edge_coordinate import LARGEST_CROWD, hard_edge_coordinate
-from rmtbase.laws._edge._hard_edge_law import HardEdgeLaw
 from rmtbase.laws._edge._tracy_widom import TracyWidom
 from rmtbase.laws._parameters import ChainKeywords, ChainParameters, takes, variance_factor
 from rmtbase.laws._scale import own_variance_log_cumulants
 from rmtbase.parameters import require_moderate_sigmas
 
-NEARLY_HARD = 16
-"""The lower edge is treated as hard if the second smallest dimension exceeds the smallest by less than this."""
+_NEARLY_HARD = 16  # the lower edge is treated as hard if the second smallest dimension is nearer to the smallest
 
 Law = TypeVar("Law", bound=ExtremeLaw)
 
@@ -77,8 +75,8 @@ class EdgeLaw(ExtremeLaw, TransformedLaw):
         """
         right = _RIGHT
         if self.side == "lower" and power < 0.0:
-            kept = 1.0 + power * self.linear / self.coordinate.tail_power  # fraction of the exponent of the tail
-            right = _RIGHT * max(kept, 0.0) ** (-2.0 / 3.0) if kept > 0.0 else math.inf
+            share = 1.0 + power * self.linear / self.coordinate.tail_power  # fraction of the exponent of the tail
+            right = _RIGHT * max(share, 0.0) ** (-2.0 / 3.0) if share > 0.0 else math.inf
             if right > _LONGEST_REACH:
                 return math.inf
         log_values, weights = self.quadrature(right if not self.bend else _RIGHT)
@@ -91,8 +89,8 @@ class EdgeLaw(ExtremeLaw, TransformedLaw):
     def quadrature(self, right: float = _RIGHT) -> tuple[FloatArray, FloatArray]:
         """Return nodes ln value and weights of total mass 1 for expectations over the law, up to TW_1 = ``right``."""
         nodes, weights = _tracy_widom_quadrature(right)
-        own = self._log_eigenvalues if right == _RIGHT else self._own_log_eigenvalue(nodes)
-        return self._derived(own), weights
+        log_eigenvalues = self._log_eigenvalues if right == _RIGHT else self._own_log_eigenvalue(nodes)
+        return self._derived(log_eigenvalues), weights
 
     def _pdf(self, x: FloatArray) -> FloatArray:
         log_x, steepness = self._own(x)
@@ -106,7 +104,6 @@ class EdgeLaw(ExtremeLaw, TransformedLaw):
 
     @property
     def _log_eigenvalues(self) -> FloatArray:
-        """ln λ at the nodes of the default quadrature."""
         return self.log_unit + _log_x_at_nodes(self.coordinate)
 
     def _own_log_eigenvalue(self, t: FloatArray) -> FloatArray:
@@ -130,7 +127,6 @@ class EdgeLaw(ExtremeLaw, TransformedLaw):
         return t
 
     def _from(self, x: FloatArray) -> FloatArray:
-        """Return the value t of TW_1 that corresponds to x."""
         log_x, _ = self._own(x)
         t = log_x if self.side == "upper" else -log_x
         inside = np.isfinite(log_x)
@@ -186,54 +182,60 @@ def smallest_eigenvalue(
         ParameterError: as :func:`largest_eigenvalue`; at a hard edge (two or more n_l equal r) with fewer than 4
             eigenvalues; at a nearly hard edge with more than four dimensions like the second smallest.
     """
-    of = ChainParameters(*shape, **chain)
-    smallest, second, *_ = sorted(of.dims)
-    nearly_hard = second < smallest + NEARLY_HARD
-    if second == smallest or (nearly_hard and smallest >= _SMALLEST_RANK):
-        return _hard_edge_law(of, self_normalized)
-    return _edge_law(of, self_normalized, "lower")
+    parameters = ChainParameters(*shape, **chain)
+    smallest, second, *_ = sorted(parameters.dims)
+    if second == smallest or (is_nearly_hard(parameters.dims) and smallest >= _SMALLEST_RANK):
+        return _hard_edge_law(parameters, self_normalized)
+    return _edge_law(parameters, self_normalized, "lower")
 
 
-def _edge_law(of: ChainParameters, self_normalized: bool, side: Side) -> EdgeLaw:
-    factor = _factor(of)
-    own = self_normalized
-    if of.rank < _SMALLEST_RANK:
+def is_nearly_hard(dims: tuple[int, ...]) -> bool:
+    """Return True if the lower edge is so nearly hard that the smallest eigenvalue follows the law of a hard edge."""
+    smallest, second = sorted(dims)[:2]
+    return second < smallest + _NEARLY_HARD
+
+
+def _edge_law(parameters: ChainParameters, self_normalized: bool, side: Side) -> EdgeLaw:
+    factor = _factor(parameters)
+    if parameters.rank < _SMALLEST_RANK:
         raise ParameterError(
             "dims",
-            of.dims,
+            parameters.dims,
             f"a rank of at least {_SMALLEST_RANK}: the law of an extreme eigenvalue is an expansion in 1/rank",
         )
-    chain = chain_map(of.dims)
+    chain = chain_map(parameters.dims)
     coordinate = edge_coordinate(chain, side)
     if coordinate.variance < -_LARGEST_CORRECTION:
         raise ParameterError(
-            "dims", of.dims, "more eigenvalues or fewer factors: the expansion about the Tracy-Widom law fails here"
+            "dims",
+            parameters.dims,
+            "more eigenvalues or fewer factors: the expansion about the Tracy-Widom law fails here",
         )
     law = EdgeLaw(coordinate, math.log(chain_scale(chain, factor)))
-    return _self_normalized(law, of.dims) if own else law
+    return _self_normalized(law, parameters.dims) if self_normalized else law
 
 
-def _hard_edge_law(of: ChainParameters, self_normalized: bool) -> HardEdgeLaw:
-    factor = _factor(of)
-    own = self_normalized
-    coordinate = hard_edge_coordinate(of.dims)
-    if of.rank < _SMALLEST_RANK:
+def _hard_edge_law(parameters: ChainParameters, self_normalized: bool) -> HardEdgeLaw:
+    factor, dims = _factor(parameters), parameters.dims
+    coordinate = hard_edge_coordinate(dims)
+    if parameters.rank < _SMALLEST_RANK:
         raise ParameterError(
-            "dims", of.dims, f"a rank of at least {_SMALLEST_RANK} where the lower edge is hard (d_head = d_model)"
+            "dims", dims, f"a rank of at least {_SMALLEST_RANK} where the lower edge is hard (d_head = d_model)"
         )
     if coordinate.crowd > LARGEST_CROWD:
         raise ParameterError(
             "dims",
-            of.dims,
+            dims,
             f"at most {LARGEST_CROWD + 1:g} dimensions near the second smallest, if that exceeds the smallest by "
-            f"less than {NEARLY_HARD}: the law was not simulated for more",
+            f"less than {_NEARLY_HARD}: the law was not simulated for more",
         )
     law = HardEdgeLaw(coordinate, math.log(factor))
-    return _self_normalized(law, of.dims) if own else law
+    return _self_normalized(law, dims) if self_normalized else law
 
 
-def _factor(of: ChainParameters) -> Fraction:
-    return variance_factor(of.dims, require_moderate_sigmas(of.sigmas, len(of.dims) - 1), of.normalization)
+def _factor(parameters: ChainParameters) -> Fraction:
+    sigmas = require_moderate_sigmas(parameters.sigmas, len(parameters.sigmas))
+    return variance_factor(parameters.dims, sigmas, parameters.normalization)
 
 
 def _self_normalized(law: Law, dims: tuple[int, ...]) -> Law:
@@ -256,10 +258,7 @@ def _score_spline() -> CubicSpline:
 
 
 def _score(s: FloatArray, derivative: int) -> FloatArray:
-    """(ln F')'(s) of TW_1, or its derivative; continued linearly to the left and as s^(1/2) to the right.
-
-    To the left (ln F')' grows as s², too fast for a correction to s; F has no mass left there.
-    """
+    """(ln F')'(s) of TW_1, or its derivative; continued linearly to the left, and as s^(1/2) to the right."""
     spline = _score_spline()
     low, high = _SCORE_ENDS[0], _SCORE_ENDS[-1]
     inside = spline(np.clip(s, low, high), derivative)

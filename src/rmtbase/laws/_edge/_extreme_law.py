@@ -1,21 +1,23 @@
-"""Base class of the laws of an extreme eigenvalue: powers, logarithms and derived laws."""
+"""Laws of an extreme eigenvalue: powers, logarithms and derived laws of any, and the law at a hard lower edge."""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Self
 
 import numpy as np
 from scipy.optimize import brentq
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._distribution import Distribution, FloatArray
+from rmtbase.laws._distribution import Distribution, FloatArray, InvertedScore
 from rmtbase.laws._edge._edge_coordinate import EdgeCoordinate, Side
 from rmtbase.laws._edge._hard_edge_coordinate import HardEdgeCoordinate
 from rmtbase.parameters import require_order
 
+_STEP, _REACH = 1.0 / 16.0, 37.0  # trapezoidal rule in the normal score, down to the smallest double
 _STRONGEST_BEND = 1.0  # in units of 1/(standard deviation of ln λ)
 _LARGEST_EXPONENT = 200.0  # the cube of its exponential is a finite double
 
@@ -24,17 +26,12 @@ _LARGEST_EXPONENT = 200.0  # the cube of its exponential is a finite double
 class ExtremeLaw(Distribution):
     """Law of an extreme eigenvalue λ, or of a Box-Cox transform of it, in a coordinate of ln λ.
 
-    :meth:`with_log_cumulants` gives the law of a transform, ln value = offset + linear (e^(bend u) - 1)/bend with
-    u = ln λ - centre.
-
-    Attributes:
-        coordinate: coordinate of the edge.
-        log_unit: ln of the eigenvalue at which the logarithm in the coordinate is 0.
-        centre, offset, linear, bend: parameters of the transform; 0, 0, 1, 0 for the eigenvalue itself.
+    :meth:`with_log_cumulants` gives the law of a transform, ln value = offset + linear (e^(bend u) - 1)/bend with u =
+    ln λ - centre.
     """
 
     coordinate: EdgeCoordinate | HardEdgeCoordinate
-    log_unit: float
+    log_unit: float  # ln of the eigenvalue at which the logarithm in the coordinate is 0
     centre: float = 0.0
     offset: float = 0.0
     linear: float = 1.0
@@ -64,17 +61,9 @@ class ExtremeLaw(Distribution):
         return math.exp(2.0 * centre) * float(weights @ (relative - weights @ relative) ** 2)
 
     def moment(self, k: int) -> float:
-        """E[value^k], k = 0, 1, 2, ..., by quadrature."""
         return self.expect_power(float(require_order(k)))
 
-    def entropy(self) -> float:
-        """Differential entropy -E[ln pdf], by quadrature."""
-        log_values, weights = self.quadrature()
-        density = self.pdf(np.exp(log_values))
-        return -float(weights @ np.log(np.maximum(density, np.finfo(float).tiny)))
-
     def log_cumulants(self) -> tuple[float, float, float]:
-        """Mean, variance and third cumulant of the logarithm."""
         log_values, weights = self.quadrature()
         mean = float(weights @ log_values)
         return mean, float(weights @ (log_values - mean) ** 2), float(weights @ (log_values - mean) ** 3)
@@ -83,11 +72,7 @@ class ExtremeLaw(Distribution):
         """Return the law of the Box-Cox transform of the eigenvalue whose logarithm has these first three cumulants.
 
         It serves for an eigenvalue that is divided by a quantity which varies with it. The skewness of the transform
-        grows with ``bend`` (van Zwet 1964), so there is at most one solution.
-
-        Raises:
-            ParameterError: for a variance that is not positive, or a third cumulant that would need a ``bend`` of more
-                than the inverse standard deviation of ln λ.
+        grows with ``bend`` (van Zwet 1964), so there is at most one solution; a ParameterError says that there is none.
         """
         if not variance > 0.0:
             raise ParameterError("variance", variance, "a positive number")
@@ -135,3 +120,56 @@ class ExtremeLaw(Distribution):
 def bent(u: FloatArray, bend: float) -> FloatArray:
     """(e^(bend u) - 1) / bend."""
     return np.expm1(bend * u) / bend if bend else u
+
+
+@dataclass(frozen=True)
+class HardEdgeLaw(ExtremeLaw, InvertedScore):
+    """Law of the smallest eigenvalue where the second smallest dimension exceeds the smallest by ν < 16.
+
+    It is the law of the Bessel edge (``laws.BesselEdge``) in a coordinate of ln λ, to second order:
+    P(value ≤ λ) = Φ(score(ln λ)), with the score derived in ``rmtbase/laws/_edge/_hard_edge_coordinate.py``. The
+    probability falls as λ^((ν + 1)/2) towards zero, so E value^-p is finite only for p < (ν + 1)/2.
+    """
+
+    coordinate: HardEdgeCoordinate
+
+    @property
+    def side(self) -> Side:
+        """Side of the spectrum, ``"lower"``."""
+        return "lower"
+
+    def expect_power(self, power: float) -> float:
+        """E[value^power], by quadrature; inf for power ≤ -(ν + 1)/2."""
+        if power <= -self.coordinate.order:
+            return math.inf
+        log_values, weights = self.quadrature()
+        return float(weights @ np.exp(power * log_values))
+
+    def own_quadrature(self) -> tuple[FloatArray, FloatArray]:
+        """Return nodes ln λ and weights of total mass 1 for expectations over the law of λ itself."""
+        return self._rule
+
+    @cached_property
+    def _rule(self) -> tuple[FloatArray, FloatArray]:
+        score = np.arange(-_REACH + 0.5 * _STEP, _REACH, _STEP)
+        weight = np.exp(-0.5 * score**2)
+        return self.log_unit + self.coordinate.log_eigenvalue(score), weight / weight.sum()
+
+    def _pdf(self, x: FloatArray) -> FloatArray:
+        log_own, steepness = self._own(x)
+        density = np.zeros(x.shape)
+        inside = np.isfinite(log_own)
+        at = log_own[inside]
+        height = np.exp(-0.5 * self.coordinate.score(at) ** 2) / math.sqrt(2.0 * math.pi)
+        density[inside] = height * self.coordinate.slope(at) * steepness[inside] / x[inside]
+        return density
+
+    def _score(self, x: FloatArray) -> FloatArray:
+        score = self._own(x)[0].copy()
+        inside = np.isfinite(score)
+        score[inside] = self.coordinate.score(score[inside])
+        return score
+
+    def at_score(self, z: FloatArray) -> FloatArray:
+        with np.errstate(over="ignore", under="ignore"):
+            return np.exp(self._derived(self.log_unit + self.coordinate.log_eigenvalue(z)))

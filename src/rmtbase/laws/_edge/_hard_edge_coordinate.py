@@ -63,15 +63,10 @@ _NEWTON_STEPS = 50
 
 @dataclass(frozen=True)
 class HardEdgeCoordinate:
-    """Normal score of P(λ_min ≤ λ) as a function of ln λ, for the raw product at σ = 1.
-
-    Attributes:
-        dims: dimensions of the chain, ascending.
-        mended: True if the simulated remaining error is subtracted.
-    """
+    """Normal score of P(λ_min ≤ λ) as a function of ln λ, for the raw product at σ = 1 with ascending dimensions."""
 
     dims: tuple[int, ...]
-    mended: bool = True
+    mended: bool = True  # the simulated remaining error is subtracted
 
     @property
     def excess(self) -> int:
@@ -103,7 +98,6 @@ class HardEdgeCoordinate:
         return np.where(beyond < 0.0, below, spline(inside) + spline(places[-1], 1) * np.maximum(beyond, 0.0))
 
     def slope(self, log_eigenvalue: FloatArray) -> FloatArray:
-        """Return the derivative of :meth:`score`."""
         places, _, spline = self._table
         inside = spline(np.clip(log_eigenvalue, places[0], places[-1]), 1)
         score = self.score(log_eigenvalue)
@@ -114,20 +108,20 @@ class HardEdgeCoordinate:
         """Invert :meth:`score`, by Newton's method within the table."""
         places, scores, spline = self._table
         target = np.clip(score, scores[0], scores[-1])
-        found = np.interp(target, scores, places)
+        place = np.interp(target, scores, places)
         for _ in range(_NEWTON_STEPS):
-            step = (spline(found) - target) / spline(found, 1)
-            found = np.clip(found - step, places[0], places[-1])
-            if np.abs(step).max(initial=0.0) < 1e-14 * (1.0 + np.abs(found).max(initial=0.0)):
+            step = (spline(place) - target) / spline(place, 1)
+            place = np.clip(place - step, places[0], places[-1])
+            if np.abs(step).max(initial=0.0) < 1e-14 * (1.0 + np.abs(place).max(initial=0.0)):
                 break
         above = (score - target) / spline(places[-1], 1)
         below = (log_ndtr(score) - log_ndtr(scores[0])) / self.order
-        return np.where(score < scores[0], places[0] + below, found + np.maximum(above, 0.0))
+        return np.where(score < scores[0], places[0] + below, place + np.maximum(above, 0.0))
 
     @property
     def _chain(self) -> ChainMap:
-        smallest, second, *others = self.dims
-        return chain_map((smallest - 0.5, second - 0.5, *others))
+        smallest, second, *larger = self.dims
+        return chain_map((smallest - 0.5, second - 0.5, *larger))
 
     @cached_property
     def _table(self) -> tuple[FloatArray, FloatArray, BSpline]:
@@ -145,9 +139,9 @@ class HardEdgeCoordinate:
         score = score + 0.5 * noise * (bend - score * rise**2) + 0.5 * spread(place, 1) * rise
         if self.mended:
             score = score - simulated_rest(self.excess, self.crowd, score)
-        known = np.where(np.isfinite(score), score, -np.inf)
-        kept = np.append(True, np.diff(np.maximum.accumulate(known)) > _STEEPER) & np.isfinite(score)
-        return place[kept], score[kept], make_interp_spline(place[kept], score[kept], k=5)
+        finite = np.where(np.isfinite(score), score, -np.inf)
+        rising = np.append(True, np.diff(np.maximum.accumulate(finite)) > _STEEPER) & np.isfinite(score)
+        return place[rising], score[rising], make_interp_spline(place[rising], score[rising], k=5)
 
     def _matched(self, s: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return values of s and the ln x of the chain at which the integrals agree."""
@@ -160,8 +154,8 @@ class HardEdgeCoordinate:
         if nu:
             half[inside] -= nu * np.arctan(root[inside] / nu)
             half[~inside] = nu * np.log((nu + root[~inside]) / np.sqrt(s[~inside])) - root[~inside]
-        kept = ~inside | (half < _DEEPEST * np.pi * chain.rank)
-        s, half, inside = s[kept], half[kept], inside[kept]
+        resolved = ~inside | (half < _DEEPEST * np.pi * chain.rank)
+        s, half, inside = s[resolved], half[resolved], inside[resolved]
         if not nu:
             mass = half / (np.pi * chain.rank)
             return s, chain.log_upper - chain_profile(chain).quantile(mass, 1.0 - mass).above
@@ -195,7 +189,7 @@ class HardEdgeCoordinate:
         Up to a function of λ, G is ψ λ'/λ times the product of 1 + c ψ over all n_l except the two smallest.
         """
         chain = self._chain
-        first, second = ((one - 1.0) * chain.log_slope(one) for one in (upper, lower))
+        first, second = ((delta - 1.0) * chain.log_slope(delta) for delta in (upper, lower))
         ratio = -first / second
         total = np.where(inside, np.angle(ratio), np.log(np.abs(ratio)))
         for c, gap, multiplicity in chain.wide if chain.has_hard_edge else chain.wide[1:]:
@@ -205,28 +199,22 @@ class HardEdgeCoordinate:
 
 
 def simulated_rest(excess: int, crowd: float, score: FloatArray) -> FloatArray:
-    """Return the simulated error of a score at this ν and crowd, which is to be subtracted.
-
-    It is interpolated linearly in the crowd, where it is zero at zero, and in ln(1 + ν). It is constant beyond the
-    simulated scores.
-    """
+    """Return the simulated error of a score, by linear interpolation in the crowd and in ln(1 + ν)."""
     table = _simulated()
     at = np.log1p(np.array(table["excess"]))
     rests = np.array(table["rest"])  # (ν, crowd, score)
     of_excess = make_interp_spline(at, rests, k=1)(min(math.log1p(excess), at[-1]))
     of_crowd = np.concatenate([np.zeros((1, of_excess.shape[1])), of_excess])
     rest = make_interp_spline([0.0, *table["crowd"]], of_crowd, k=1)(crowd)
-    given = np.array(table["score"]) + rest
-    return PchipInterpolator(given, rest)(np.clip(score, given[0], given[-1]))
+    raised = np.array(table["score"]) + rest
+    return PchipInterpolator(raised, rest)(np.clip(score, raised[0], raised[-1]))
 
 
 @cache
 def _simulated() -> dict[str, Any]:
-    """Read the results of ``studies/hard_edge/study.py``."""
     return json.loads(Path(__file__).with_name("hard_edge_rest.json").read_text(encoding="utf-8"))
 
 
 @lru_cache(maxsize=256)
 def hard_edge_coordinate(dims: tuple[int, ...]) -> HardEdgeCoordinate:
-    """Return the cached coordinate of a chain, with dims in any order; all σ share it."""
     return HardEdgeCoordinate(tuple(sorted(dims)))

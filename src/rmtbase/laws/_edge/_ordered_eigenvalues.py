@@ -68,27 +68,26 @@ def ordered_eigenvalues(
 
     Source: O'Rourke, J. Stat. Phys. 138, 1045 (2010); Mehta, Random Matrices (2004), ch. 16.
     """
-    own = self_normalized
     law = GaussianChain(*shape, **chain)
     dims, rank = law.dims, law.rank
-    of = chain_map(dims)
-    unit = chain_scale(of, variance_factor(dims, law.sigmas, law.normalization))
+    map_of_chain = chain_map(dims)
+    unit = chain_scale(map_of_chain, variance_factor(dims, law.sigmas, law.normalization))
     above = np.arange(rank) + 0.5
     mean = np.asarray(law.ppf(1.0 - above / rank))
-    psi, steepness = _lip(of, np.log(mean / unit))
+    psi, steepness = _lip(map_of_chain, np.log(mean / unit))
     turn = 2.0 * np.angle(psi) - np.angle(-1.0 / steepness) % (2.0 * np.pi)
     mean = np.asarray(law.ppf(1.0 - np.clip((above + turn / (2.0 * np.pi)) / rank, 0.0, 1.0)))
-    psi, steepness = _lip(of, np.log(mean / unit))
+    psi, steepness = _lip(map_of_chain, np.log(mean / unit))
     per_log = rank * psi.imag / np.pi  # eigenvalues per unit of ln λ
     room = per_log * 2.0 * psi.imag * np.abs(steepness)
     in_number = np.log(2.0 * np.pi * room) + _RIGIDITY - np.pi**2 / 12.0
     variance = np.maximum(in_number, 0.0) / (np.pi * per_log) ** 2
-    if own:
+    if self_normalized:
         variance = np.maximum(variance - own_variance_log_cumulants(dims)[1], 0.0)
     std = mean * np.sqrt(variance)
     for index, function in ((0, largest_eigenvalue), (rank - 1, smallest_eigenvalue)):
         try:
-            extreme = function(**law.keywords, self_normalized=own)
+            extreme = function(**law.keywords, self_normalized=self_normalized)
         except ParameterError:  # too few eigenvalues, or too many nearly equal dimensions: keep the bulk formula
             continue
         mean[index], std[index] = extreme.mean(), extreme.std()

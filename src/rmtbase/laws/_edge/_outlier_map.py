@@ -18,21 +18,13 @@ _ROUNDING = 4e-16
 
 @dataclass(frozen=True)
 class OutlierMap:
-    """Maps from ψ to λ, θ and the statistics of the outlier, for one chain and one position of the spike.
-
-    Attributes:
-        chain: the map of the chain.
-        log_scale: ln C, the unit of the eigenvalues.
-        log_unit: ln K, the unit of θ².
-        first: a, the index of the spike's left dimension.
-        last: b, the index of its right dimension.
-    """
+    """Maps from ψ to λ, θ and the statistics of the outlier, for one chain and one position of the spike."""
 
     chain: ChainMap
-    log_scale: float
-    log_unit: float
-    first: int
-    last: int
+    log_scale: float  # ln C, the unit of the eigenvalues
+    log_unit: float  # ln K, the unit of θ²
+    first: int  # a, the index of the spike's left dimension
+    last: int  # b, that of its right dimension
 
     @property
     def ratios(self) -> FloatArray:
@@ -58,11 +50,9 @@ class OutlierMap:
         return math.exp(find_root(lambda t: _slope(self.inner, np.exp(t)) - 1.0, (low, high)).x)
 
     def log_eigenvalue(self, psi: FloatArray) -> FloatArray:
-        """ln λ."""
         return self.log_scale + _log_product(self.ratios, psi) - np.log(psi)
 
     def log_strength(self, psi: FloatArray) -> FloatArray:
-        """ln θ."""
         return 0.5 * (self.log_unit + _log_product(self.inner, psi) - np.log(psi))
 
     def psi_of_eigenvalue(self, log_eigenvalue: FloatArray) -> FloatArray:
@@ -99,10 +89,10 @@ class OutlierMap:
         return both * left, both * right
 
     def relative_std(self, psi: FloatArray) -> FloatArray:
-        """Return the standard deviation of ln λ_out to leading order.
+        """Return the standard deviation of ln λ_out to leading order: Var = (2/r) Q [(S - S_in)/ψ - (c_a + c_b) Q].
 
-        Var = (2/r) Q [(S - S_in)/ψ - (c_a + c_b) Q] with Q = (1 - S)/(1 - S_in). It is the sum of the independent
-        fluctuations of uᵀ Aᵀ R A u, vᵀ B R Bᵀ v and the cross term, with u and v uniform on their spheres.
+        Q = (1 - S)/(1 - S_in). Var is the sum of the independent fluctuations of uᵀ Aᵀ R A u, vᵀ B R Bᵀ v and the cross
+        term, with u and v uniform on their spheres.
         """
         both = self.overlap(psi)
         free = (_slope(self.ratios, psi) - _slope(self.inner, psi)) / psi

@@ -67,11 +67,10 @@ class Outlier(NamedTuple):
 class RankOneSpike(ChainParameters):
     """Rank-one spike θ u vᵀ in a Gaussian chain W = X_1 X_2 ... X_L, a model of what learning adds.
 
-    u and v are unit vectors, fixed or independent of the chain. By default the spike is added to the product,
-    W + θ u vᵀ. With ``factor`` it is added to X_factor before the product is taken, as training adds it to W_Q
-    (``factor=0`` of the chain (d_model, d_head, d_model)). In the limit n_l → infinity the largest eigenvalue of Wᵀ W
-    stays at the edge of the bulk for θ ≤ threshold and lies outside the bulk for larger θ (Benaych-Georges & Nadakuditi
-    2012).
+    u and v are unit vectors, fixed or independent of the chain. By default the spike is added to the product. With
+    ``factor`` it is added to X_factor before the product is taken, as training adds it to W_Q (``factor=0`` of the
+    chain (d_model, d_head, d_model)). In the limit n_l → infinity the largest eigenvalue of Wᵀ W stays at the edge of
+    the bulk for θ ≤ threshold and lies outside the bulk for larger θ (Benaych-Georges & Nadakuditi 2012).
 
     With ψ the moment generating function (see :class:`GaussianChain`), σ = 1 and no normalization, for W_QK
 
@@ -119,18 +118,15 @@ class RankOneSpike(ChainParameters):
         return self._of_outlier(strength, self.edge, lambda psi: np.exp(self._map.log_eigenvalue(psi)))
 
     def strength(self, eigenvalue: ArrayLike) -> FloatArray:
-        """Return the strength whose outlier is at ``eigenvalue``, same shape: the inverse of :meth:`eigenvalue`.
-
-        It is nan at or below the edge, where the eigenvalue only implies strength ≤ threshold.
-        """
+        """Return the strength whose outlier is at ``eigenvalue``, same shape; nan at or below the edge."""
         return self.outlier(eigenvalue).strength
 
     def overlaps(self, strength: ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Limits of the squared cosines (left, right) between singular vectors of the outlier and the spike in W.
 
-        The directions of the spike in W are u and v, carried outward by the chain: for a spike on X_l they are
-        X_1 ... X_{l-1} u and (X_{l+1} ... X_L)ᵀ v, normalized. Each result has the shape of ``strength``; it is 0 at
-        and below the threshold.
+        The directions of the spike in W are u and v, carried outward by the chain: for a spike on X_l they are X_1 ...
+        X_{l-1} u and (X_{l+1} ... X_L)ᵀ v, normalized. Each result has the shape of ``strength``; 0 up to the
+        threshold.
         """
         left, right = self._of_outlier(strength, 0.0, lambda psi: np.stack(self._map.overlaps(psi)))
         return left, right
@@ -139,9 +135,9 @@ class RankOneSpike(ChainParameters):
         """Return the standard deviation of the outlier eigenvalue, same shape; nan at or below the threshold.
 
         It is of relative order r^(-1/2). The outlier is asymptotically normal about :meth:`eigenvalue` if u and v have
-        no preferred direction relative to the bulk, which holds for every Gaussian chain. Neglected are terms of
-        relative order r^(-1), or r^(-1/3) within r^(-1/3) of the threshold. Measured at d_head = 32 and 64 for θ from
-        1.3 to 6 thresholds, the error is within 4 %, including Monte Carlo errors of 1.6 %.
+        no preferred direction relative to the bulk. Neglected are terms of relative order r^(-1), or r^(-1/3) within
+        r^(-1/3) of the threshold. Measured at d_head = 32 and 64 for θ from 1.3 to 6 thresholds, the error is within 4
+        %.
         """
         return self._of_outlier(
             strength, math.nan, lambda psi: self._map.relative_std(psi) * np.exp(self._map.log_eigenvalue(psi))
@@ -149,49 +145,39 @@ class RankOneSpike(ChainParameters):
 
     @property
     def gain(self) -> float:
-        """Singular value of the image in W of a spike of strength 1, in the limit; 1 for a spike on the product.
-
-        The image of a spike on X_l is θ (X_1 ... X_(l-1) u) ((X_(l+1) ... X_L)ᵀ v)ᵀ, of strength θ Π σ_k √n over the
-        other factors.
-        """
+        """Singular value of the image in W of a spike of strength 1, in the limit; 1 for a spike on the product."""
         return math.exp(self._map.log_gain)
 
     def outlier(self, eigenvalue: ArrayLike) -> Outlier:
         """Estimate the spike whose outlier is at ``eigenvalue``; the fields of :class:`Outlier` have its shape.
 
         At and below the edge, strength and std are nan, shrunken is 0, and excess is that of a spike at the threshold.
-
-        Raises:
-            ParameterError: if an eigenvalue is infinite or not a real number.
+        An infinite eigenvalue raises a ParameterError.
         """
         values = require_real_numbers("eigenvalue", eigenvalue)
         if np.isinf(values).any():
             raise ParameterError("eigenvalue", eigenvalue, "finite numbers, NaN where not known")
         at_edge = (self.threshold * self.gain) ** 2 - self.edge
-        found = [np.where(np.isnan(values), np.nan, one) for one in (np.nan, np.nan, 0.0, at_edge)]
+        fields = [np.where(np.isnan(values), np.nan, value) for value in (np.nan, np.nan, 0.0, at_edge)]
         out = values > self.edge
-        psi, own = self._map.psi_of_eigenvalue(np.log(values[out])), values[out]
+        psi, eigenvalues = self._map.psi_of_eigenvalue(np.log(values[out])), values[out]
         strength = np.exp(self._map.log_strength(psi))
         of_outlier = (
             strength,
-            self._map.relative_std(psi) * own,
-            self._map.overlap(psi) * np.sqrt(own),
-            (strength * self.gain) ** 2 - own,
+            self._map.relative_std(psi) * eigenvalues,
+            self._map.overlap(psi) * np.sqrt(eigenvalues),
+            (strength * self.gain) ** 2 - eigenvalues,
         )
-        for whole, part in zip(found, of_outlier, strict=True):
-            whole[out] = part
-        return Outlier(*(one[()] for one in found))
+        for field, part in zip(fields, of_outlier, strict=True):
+            field[out] = part
+        return Outlier(*(value[()] for value in fields))
 
     def strength_limits(self, eigenvalue: ArrayLike, level: float = 0.05) -> tuple[FloatArray, FloatArray]:
         """Confidence limits (lower, upper), each of the shape of ``eigenvalue``, for the strength of its spike.
 
         The confidence is 1 - level. At the lower (upper) limit an eigenvalue at least as large (small) has the
-        probability level/2, by the law of :meth:`power`. A limit is 0 where the eigenvalue does not require a spike.
-        Above the threshold the law tends to the normal law of :meth:`eigenvalue_std`; at and below the threshold
-        normal limits would cover too rarely.
-
-        Raises:
-            ParameterError: for a level outside (0, 1).
+        probability level/2, by the law of :meth:`power`. A limit is 0 where the eigenvalue does not require a spike. A
+        level outside (0, 1) raises a ParameterError.
         """
         half = 0.5 * require_probability("level", level)
         with np.errstate(divide="ignore"):
@@ -208,8 +194,7 @@ class RankOneSpike(ChainParameters):
     def eigenvalue_quantile(self, q: float, strength: ArrayLike) -> FloatArray:
         """Return the q-quantile of the largest eigenvalue at ``strength``, same shape, by the law of :meth:`power`.
 
-        Raises:
-            ParameterError: for a negative or infinite strength, or q outside (0, 1).
+        A negative or infinite strength, or q outside (0, 1), raises a ParameterError.
         """
         theta = _require_strength(strength)
         log_theta, log_quantile = self._quantiles(require_probability("q", q))
@@ -222,35 +207,31 @@ class RankOneSpike(ChainParameters):
         The test rejects above ``largest_eigenvalue(dims=dims, ...).isf(level)``. λ_max follows the spiked Tracy–Widom
         law F(x; w) of Bloemendal & Virág (2013) with w = l ln(ψ/ψ_+) and l = ψ_+ √(F''(ψ_+) / (2 δ_+)). Above the
         threshold its centre w² and spread 2 √|w| are matched to :meth:`eigenvalue` and :meth:`eigenvalue_std`, so that
-        it tends to that normal law. Dimensions are shifted by 1/2 (Johnstone 2001), and x by 1/(2 l), which is half a
-        step of the lattice whose continuum limit is the edge.
+        it tends to that normal law. Dimensions are shifted by 1/2 (Johnstone 2001), and x by 1/(2 l), half a step of
+        the lattice whose continuum limit is the edge.
 
         The law is asymptotic, to relative order r^(-1/3). It is proved for one spiked Wishart matrix and assumed, by
-        universality, for a chain; w and l then follow. The corrections (coordinate, matching, both shifts) are
-        heuristic: this form was chosen among several by simulation of W_QK at (128, 16), (256, 32), (512, 64) and (128,
-        128), level 0.05. At other sizes, (320, 40), (240, 20) and (160, 80), with the spike on the product or on W_Q
-        and 0.7 to 1.4 thresholds, the power is within 0.035 of simulation at levels 0.05 and 0.01 (Monte Carlo error up
-        to 0.016). The error is largest near the threshold: at level 0.01 it gives 0.085 where 0.055 is true. For a
-        spike on a product of three or four factors (two chains tried) it is within 0.05, with a step of that size at
-        the threshold. At strength 0 it equals ``level`` to 4 % for r ≥ 16 and level ≥ 0.001.
+        universality, for a chain. The corrections (coordinate, matching, both shifts) are heuristic: this form was
+        chosen among several by simulation of W_QK at four sizes. At other sizes, (320, 40), (240, 20) and (160, 80),
+        with the spike on the product or on W_Q and 0.7 to 1.4 thresholds, the power is within 0.035 of simulation at
+        levels 0.05 and 0.01; the error is largest near the threshold. For a spike on a product of three or four factors
+        (two chains tried) it is within 0.05, with a step of that size at the threshold. At strength 0 it equals
+        ``level`` to 4 % for r ≥ 16 and level ≥ 0.001.
 
-        Raises:
-            ParameterError: for a negative or infinite strength, or a level outside (0, 1).
+        A negative or infinite strength, or a level outside (0, 1), raises a ParameterError.
         """
         theta = _require_strength(strength)
         x = float(TracyWidom(1).isf(require_probability("level", level)))
         power = np.full(theta.shape, np.nan)
-        known = ~np.isnan(theta)
-        power[known] = 1.0 - self._largest_eigenvalue_cdf(theta[known], x)
+        defined = ~np.isnan(theta)
+        power[defined] = 1.0 - self._largest_eigenvalue_cdf(theta[defined], x)
         return power[()]
 
     def detectable_strength(self, power: float = 0.5, level: float = 0.05) -> float:
         """Return the strength that the λ_max test of size ``level`` detects with probability ``power``.
 
-        This is the inverse of :meth:`power`, with the same accuracy.
-
-        Raises:
-            ParameterError: for a level outside (0, 1), or a power not between level and 1.
+        This is the inverse of :meth:`power`. A level outside (0, 1), or a power not between level and 1, raises a
+        ParameterError.
         """
         size = require_probability("level", level)
         goal = require_probability("power", power)
@@ -302,14 +283,14 @@ class RankOneSpike(ChainParameters):
     def _outlier_map(self, shift: float) -> OutlierMap:
         chain = chain_map([n - shift for n in self.dims])
         first, last = (0, len(self.dims) - 1) if self.factor is None else (self.factor, self.factor + 1)
-        whole = self._variance_factor
-        spanned = whole if self.factor is None else variance_factor(self.dims, self.sigmas[first:last], "none")
+        total = self._variance_factor
+        spanned = total if self.factor is None else variance_factor(self.dims, self.sigmas[first:last], "none")
         dims, log_rank = [math.log(n) for n in chain.dims], math.log(chain.rank)
 
         def unit(variance: object, spanned_dims: list[float]) -> float:
             return math.log(variance) + math.fsum(spanned_dims) - log_rank  # type: ignore[arg-type]
 
-        return OutlierMap(chain, unit(whole, dims), unit(spanned, dims[first : last + 1]), first, last)
+        return OutlierMap(chain, unit(total, dims), unit(spanned, dims[first : last + 1]), first, last)
 
     def _of_outlier(
         self, strength: ArrayLike, otherwise: float, function: Callable[[FloatArray], FloatArray]
@@ -318,10 +299,10 @@ class RankOneSpike(ChainParameters):
         theta = _require_strength(strength)
         above = theta > self.threshold
         with np.errstate(over="ignore"):  # an eigenvalue may exceed float64
-            found = function(self._map.psi_of_strength(np.log(theta[above])))
-        result = np.empty((*found.shape[:-1], *theta.shape))
+            values = function(self._map.psi_of_strength(np.log(theta[above])))
+        result = np.empty((*values.shape[:-1], *theta.shape))
         result[...] = np.where(np.isnan(theta), np.nan, otherwise)
-        result[..., above] = found
+        result[..., above] = values
         return result[()]
 
     def _largest_eigenvalue_cdf(self, theta: FloatArray, x: float) -> FloatArray:

@@ -52,9 +52,9 @@ def spiked_tracy_widom_cdf(x: ArrayLike, w: ArrayLike, beta: int = 1) -> FloatAr
 def spiked_tracy_widom_score(q: float, w: FloatArray) -> FloatArray:
     """Return the q-quantile of F(x; w), β = 1, as z = (x - m²)/(2 √(1 + m)), m = max(-w, 0).
 
-    Far above the threshold z is the normal quantile. The values come from a table in w, made once per q on first use
-    (20 ms). Beyond its ends the table is constant: at w = -60 z is within 0.01 of the normal quantile, and at w = 40
-    the law is the Tracy–Widom law.
+    Far above the threshold z is the normal quantile. The values come from a table in w, made once per q. Beyond its
+    ends the table is constant: at w = -60 z is within 0.01 of the normal quantile, and at w = 40 the law is the
+    Tracy–Widom law.
     """
     table = _score_table(float(q))
     return table(np.clip(np.arcsinh(w), table.x[0], table.x[-1]))
@@ -68,14 +68,14 @@ def _score_table(q: float) -> CubicSpline:
     depth = np.maximum(-w, 0.0)
     spread = 2.0 * np.sqrt(1.0 + depth)
     ends = np.full(w.shape, -_FARTHEST_SCORE), np.full(w.shape, _FARTHEST_SCORE)
-    found = find_root(
+    root = find_root(
         lambda z, w, centre, spread: spiked_tracy_widom_cdf(centre + spread * z, w) - q,
         ends,
         args=(w, depth**2, spread),
         tolerances={"xatol": 1e-14, "xrtol": 0.0},
     )
     # Where the whole law lies on one side of the bracket, the end of the bracket is used.
-    scores = np.where(found.success, found.x, np.where(found.f_bracket[0] >= 0.0, *ends))
+    scores = np.where(root.success, root.x, np.where(root.f_bracket[0] >= 0.0, *ends))
     return CubicSpline(nodes, scores)
 
 

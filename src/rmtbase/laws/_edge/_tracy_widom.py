@@ -100,11 +100,6 @@ class TracyWidom(Distribution):
         s, mass = _quadrature(self.beta)
         return float(mass @ f(s))
 
-    def entropy(self) -> float:
-        """Differential entropy -E[ln pdf]: numerical, to 1e-13."""
-        s, mass = _quadrature(self.beta)
-        return -float(mass @ np.log(self.pdf(s)))
-
     def _by_tails(
         self, of_log_cdf: Callable[[FloatArray], FloatArray], of_log_sf: Callable[[FloatArray], FloatArray]
     ) -> Callable[[FloatArray], FloatArray]:
@@ -216,7 +211,7 @@ def _left_body(beta: int) -> tuple[PiecewisePolynomial, PiecewisePolynomial]:
     """ln F and its derivative on [FAR_LEFT, _MIDDLE]."""
     series = _log_cdf_series()[beta - 1]
     s = nodes(FAR_LEFT, _MIDDLE, round(_PIECES_PER_UNIT * (_MIDDLE - FAR_LEFT)))
-    value, slope = (PiecewisePolynomial.through(one(s), FAR_LEFT, _MIDDLE) for one in (series, series.deriv()))
+    value, slope = (PiecewisePolynomial.through(curve(s), FAR_LEFT, _MIDDLE) for curve in (series, series.deriv()))
     return value, slope
 
 
@@ -234,7 +229,7 @@ def _right_body(beta: int) -> tuple[PiecewisePolynomial, PiecewisePolynomial]:
     left, right = (Chebyshev.interpolate(log_sf, 24, ends) for ends in ((_MIDDLE, inner), (inner, _RIGHT)))
     values = np.concatenate([left(s[:split]), right(s[split:])])
     slopes = np.concatenate([left.deriv()(s[:split]), right.deriv()(s[split:])])
-    value, slope = (PiecewisePolynomial.through(one, _MIDDLE, _RIGHT) for one in (values, slopes))
+    value, slope = (PiecewisePolynomial.through(curve, _MIDDLE, _RIGHT) for curve in (values, slopes))
     return value, slope
 
 
@@ -292,8 +287,8 @@ def _hastings_mcleod_series() -> tuple[float, ...]:
     """a_0, a_1, ... = 1, -1/8, -73/128, ...: with y = Σ_j a_j v^(-3j), [y³ - y]_{j+1} = (9 j² - 1/4) a_j."""
     a = [1.0]
     for j in range(_TERMS - 1):
-        known = np.array([*a, 0.0])
-        cube = np.convolve(np.convolve(known, known), known)[j + 1]
+        padded = np.array([*a, 0.0])
+        cube = np.convolve(np.convolve(padded, padded), padded)[j + 1]
         a.append(float((9.0 * j**2 - 0.25) * a[j] - cube) / 2.0)
     return tuple(a)
 

@@ -21,18 +21,18 @@ class AdamWNoise:
 
         w <- (1 - η λ) w - η m,    m <- beta1 m + (1 - beta1) g,    g i.i.d., mean 0, variance 1,
 
-    where the gradient is already divided by its root mean square. From m = 0, with a = 1 - η λ and
-    c_j = (1 - beta1) (a^{j+1} - beta1^{j+1}) / (a - beta1), the exact variance after t steps is
-    a^{2t} Var w_0 + η² Σ_{j<t} c_j², which has a closed form. It tends to
+    where the gradient is already divided by its root mean square. From m = 0, with a = 1 - η λ and c_j = (1 - beta1)
+    (a^{j+1} - beta1^{j+1}) / (a - beta1), the exact variance after t steps is a^{2t} Var w_0 + η² Σ_{j<t} c_j². It
+    tends to
 
         σ² = η² / (1 - a²) (1 - beta1)(1 + a beta1) / ((1 + beta1)(1 - a beta1)) → η / (2 λ),
 
     where the last limit holds for η λ << 1 - beta1. This is the law σ ~ √(η/λ), with relaxation time 1/(η λ) (Wang &
-    Aitchison 2024; Fan et al. 2025). beta1 = 0 is sign descent by random signs: σ² = η / (λ (2 - η λ)).
+    Aitchison 2024; Fan et al. 2025).
 
     The model neglects the fluctuations of Adam's denominator and its bias corrections (compared with AdamW itself under
     normal gradients, σ is right to 0.5 % at beta2 = 0.999 and to 1.5 % at 0.95), schedules, and any systematic part of
-    the gradient. A loss that pulls the weight back makes σ smaller; a gradient that keeps its sign makes it larger.
+    the gradient.
 
     Attributes:
         learning_rate: η > 0.
@@ -78,18 +78,11 @@ class AdamWNoise:
         """Stationary variance of the weight; exact."""
         return self.std() ** 2
 
-    def scaling_std(self) -> float:
-        """√(η / (2 λ)), the limit of :meth:`std` for η λ << 1 - beta1, with an error of O(η λ)."""
-        return math.sqrt(self.learning_rate / (2.0 * self.weight_decay))
-
     def std_after(self, steps: ArrayLike, initial_std: float = 0.0) -> FloatArray:
         """Return the exact standard deviation after ``steps`` steps from weights of ``initial_std``, same shape.
 
-        For steps << 1/(η λ) it grows as a random walk, η √steps, independently of the decay: a run of few relaxation
-        times does not show the √(η/λ) law.
-
-        Raises:
-            ParameterError: for steps that are not non-negative integers, or a negative or infinite initial_std.
+        For steps << 1/(η λ) it grows as a random walk, η √steps, independently of the decay. Steps that are not non-
+        negative integers, or a negative or infinite initial_std, raise a ParameterError.
         """
         count = np.asarray(steps)
         if count.dtype.kind not in "iu" or (count < 0).any():

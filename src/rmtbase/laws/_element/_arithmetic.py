@@ -53,7 +53,6 @@ FLOAT = Arithmetic(
 
 @cache
 def multiprecision() -> Arithmetic:
-    """Return the functions of mpmath at its working precision; mpmath is imported on first use."""
     from mpmath import mp
 
     return Arithmetic(

@@ -47,13 +47,13 @@ class DependentStatistic:
 
     def cumulants(self, d_query: int, d_key: int) -> DependentCumulants:
         """Return the cumulants for d_query × d_key elements."""
-        one, partners = self.statistic, d_query + d_key - 2
+        statistic, partners = self.statistic, d_query + d_key - 2
         linear = self.c3 + 3.0 * (d_query + d_key) * self.ac2
         linear += 6.0 * d_query * d_key * self.abc + (d_query**2 + d_key**2) * self.a3
         return DependentCumulants(
-            one.drift + 0.5 * partners * self.curved,
-            one.variance + partners * self.a2,
-            linear + 3.0 * one.curvature(one.influence + partners * self.along),
+            statistic.drift + 0.5 * partners * self.curved,
+            statistic.variance + partners * self.a2,
+            linear + 3.0 * statistic.curvature(statistic.influence + partners * self.along),
         )
 
 
@@ -114,11 +114,9 @@ class SharedNorms:
         return change - square * (probability @ (change * square)) / (probability @ square**2)
 
     def given_norm(self, values: FloatArray) -> FloatArray:
-        """Return E(values | norm), (norm,)."""
         return self._relative @ (self.grid.probability * values)
 
     def shared(self, first: FloatArray, second: FloatArray) -> float:
-        """Cov(E(first | norm), E(second | norm))."""
         a, b, weights = self.given_norm(first), self.given_norm(second), self._row.weight
         return float(weights @ ((a - weights @ a) * (b - weights @ b)))
 

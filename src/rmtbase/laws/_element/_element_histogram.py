@@ -121,11 +121,7 @@ class _Cells:
         self.third = 2.0 * (weights @ conditional[:, :-1] ** 3) / self.count
 
     def divergence(self, reference: FloatArray) -> Moments:
-        """Return the moments of Σ p ln(p/q), where p are the fractions c of the elements divided by their sum.
-
-        Args:
-            reference: ln q and its first two derivatives with respect to ln σ², shape (3, bin).
-        """
+        """Return the moments of Σ p ln(p/q); ``reference`` is ln q with two derivatives in ln σ², (3, bin)."""
         share, total = self.share, self.share.sum()
         log_q, slope, curvature = reference
         excess = np.log(share) - log_q
@@ -176,7 +172,7 @@ def _beyond_second_order(count: int, share: FloatArray, slope: FloatArray) -> tu
 
 def _log_normal_shares(edges: FloatArray) -> FloatArray:
     """ln of the probabilities of the bins under N(0, 1) within the range, and two derivatives in ln variance."""
-    log_mass = _log_normal_mass(edges[:-1], edges[1:])
+    log_mass = log_normal_mass(edges[:-1], edges[1:])
     log_total = np.logaddexp.reduce(log_mass)
     log_density = -0.5 * edges**2 - 0.5 * math.log(2.0 * math.pi)
     derivatives = []
@@ -193,7 +189,7 @@ def _log_normal_shares(edges: FloatArray) -> FloatArray:
     return np.stack([log_mass - log_total, first - mean_first, second - mean_second])
 
 
-def _log_normal_mass(low: FloatArray, high: FloatArray) -> FloatArray:
+def log_normal_mass(low: FloatArray, high: FloatArray) -> FloatArray:
     """ln P(low < z < high) for a standard normal z, finite far into the tails."""
     # Intervals right of zero are reflected: on the left the larger of the two logarithms carries the digits.
     flip = low > 0.0

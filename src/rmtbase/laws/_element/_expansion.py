@@ -87,11 +87,9 @@ class Expansion:
         return self.map(value, slope, (exponent - 1.0) * slope / self.value)
 
     def log(self) -> Expansion:
-        """Return ln T, T > 0."""
         return self.map(math.log(self.value), 1.0 / self.value, -1.0 / self.value**2)
 
     def exp(self) -> Expansion:
-        """Return exp T."""
         value = math.exp(self.value)
         return self.map(value, value, value)
 
@@ -149,7 +147,6 @@ def average(grid: Panels, values: FloatArray) -> Expansion:
 
 
 def mean_square(grid: Panels) -> Expansion:
-    """Return the mean of w²."""
     return average(grid, np.exp(2.0 * grid.log_x))
 
 
@@ -275,8 +272,8 @@ def _odd_directions(grid: Panels) -> FloatArray:
 
 def curvature_form(curvature: Quadratic, directions: FloatArray) -> FloatArray:
     """Return the matrix of a quadratic form in these directions."""
-    own = np.array([curvature(one) for one in directions])
-    form = np.diag(own)
-    for i, j in zip(*np.triu_indices(len(own), 1), strict=True):
-        form[i, j] = form[j, i] = 0.5 * (curvature(directions[i] + directions[j]) - own[i] - own[j])
+    diagonal = np.array([curvature(direction) for direction in directions])
+    form = np.diag(diagonal)
+    for i, j in zip(*np.triu_indices(len(diagonal), 1), strict=True):
+        form[i, j] = form[j, i] = 0.5 * (curvature(directions[i] + directions[j]) - diagonal[i] - diagonal[j])
     return form

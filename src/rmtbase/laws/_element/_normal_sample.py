@@ -89,7 +89,6 @@ class SampleStatisticLaw(KnownSpread):
 
     @property
     def support(self) -> tuple[float, float]:
-        """(0, (n - 1)/√n) for the largest magnitude, else the real line; for kurtosis the domain of its transform."""
         if self.statistic == "largest_magnitude":
             return 0.0, (self.count - 1) / math.sqrt(self.count)
         if self.statistic == "excess_kurtosis":
@@ -98,7 +97,6 @@ class SampleStatisticLaw(KnownSpread):
         return -math.inf, math.inf
 
     def mean(self) -> float:
-        """Return the expectation: exact for the moments, by quadrature for the largest magnitude."""
         n = self.count
         if self.statistic == "excess_kurtosis":
             return -6.0 / (n + 1)
@@ -107,10 +105,7 @@ class SampleStatisticLaw(KnownSpread):
         return 0.0
 
     def std(self) -> float:
-        """Return the standard deviation: exact for the moments, by quadrature for the largest magnitude.
-
-        Source: R. A. Fisher, Proc. R. Soc. A 130, 16 (1930), for the moments.
-        """
+        """Return the standard deviation, exact for the moments (R. A. Fisher, Proc. R. Soc. A 130, 16 (1930))."""
         n = self.count
         if self.statistic == "mean":
             return float(np.sqrt((n - 1) / (n * (n - 3))))  # w̄/s = t/√n, Var t = (n-1)/(n-3)
@@ -160,9 +155,8 @@ def gaussian_sample_statistic(statistic: str, count: int) -> SampleStatisticLaw:
     return _law(statistic, count)
 
 
-@lru_cache(maxsize=256)  # matrices of a model share a few shapes, and each law caches its quadrature
-def _law(statistic: str, count: int) -> SampleStatisticLaw:
-    return SampleStatisticLaw(statistic, count)
+# Matrices of a model share a few shapes, and each law caches its quadrature.
+_law = lru_cache(maxsize=256)(SampleStatisticLaw)
 
 
 def _skewness_score(skewness: FloatArray, n: int) -> FloatArray:

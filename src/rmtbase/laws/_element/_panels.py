@@ -34,18 +34,13 @@ _RUNNING = _running_integral_matrix()
 
 @dataclass(frozen=True)
 class Panels:
-    """Gauss–Legendre panels in ln x between quantiles of a parent, with running integrals, in double precision.
-
-    The panels end at quantiles that are one logit apart, which grades them towards an end of the support where
-    ln(−ln S) is singular.
-    """
+    """Gauss–Legendre panels in ln x between quantiles of a parent one logit apart, with running integrals."""
 
     edges: Float[np.ndarray, " end"]  # ln x at the ends of the panels, ascending
     parent: Parent  # the law that is integrated over
 
     @cached_property
     def log_x(self) -> FloatArray:
-        """Nodes, ascending, shape (panel · node,)."""
         half = np.diff(self.edges) / 2
         return ((self.edges[:-1] + half)[:, None] + half[:, None] * _NODES).ravel()
 
@@ -55,12 +50,10 @@ class Panels:
 
     @cached_property
     def cdf(self) -> FloatArray:
-        """F at the nodes."""
         return self._law[1]
 
     @cached_property
     def sf(self) -> FloatArray:
-        """S at the nodes."""
         return self._law[2]
 
     @cached_property
@@ -94,10 +87,7 @@ class Panels:
 
 
 def panels(parent: Parent, breaks: Sequence[float] = ()) -> Panels:
-    """Return panels over the whole support of |w|, with ends also at ``breaks`` and at the kinks of the parent.
-
-    For a parent with power-law tails they extend until its moments have converged as well.
-    """
+    """Return panels with ends also at ``breaks`` and kinks, as far as the moments of |w| have converged."""
     order = parent.moment_order()
     far = _FAR if math.isinf(order) else max(_FAR, min(650.0, 230.0 * order))
     ends = parent.landmarks(np.arange(-_FAR, far + _SPREAD / 2, _SPREAD))

@@ -139,10 +139,6 @@ class ProductElement(Distribution):
         """
         return _kl_to_normal(self.d_head)
 
-    def kl_to_normal_leading(self) -> float:
-        """Return the leading term 3/(4 h²) = kurtosis²/48 of :meth:`kl_to_normal`; the next term is -9/(2 h³)."""
-        return 0.75 / self.d_head**2
-
     def _of_magnitude(self, x: FloatArray, log_function: Callable[[int, FloatArray], FloatArray]) -> FloatArray:
         """Apply ``log_function`` to |x|/scale, octave by octave; -inf where |x|/scale overflows."""
         with np.errstate(over="ignore"):
@@ -161,9 +157,11 @@ def product_element(d_model: int, d_head: int, **scale: Unpack[ProductKeywords])
     d_model² elements of one matrix depend on each other; see :func:`element_average`. Errors as for
     :func:`rmtbase.laws.low_rank_product`.
     """
-    of = ChainParameters(d_model=d_model, d_head=d_head, **scale)
-    width, head, _ = of.dims
-    return ProductElement(head, math.prod(of.sigmas) / (math.sqrt(width) if of.normalization == "sqrt_d" else 1.0))
+    chain = ChainParameters(d_model=d_model, d_head=d_head, **scale)
+    width, head, _ = chain.dims
+    return ProductElement(
+        head, math.prod(chain.sigmas) / (math.sqrt(width) if chain.normalization == "sqrt_d" else 1.0)
+    )
 
 
 def _by_octave(function: Callable[[int, FloatArray], FloatArray], d_head: int, x: FloatArray) -> FloatArray:
@@ -210,10 +208,10 @@ def _mixture(d_head: int, x: FloatArray, tilt: float) -> tuple[FloatArray, Float
     v = _trapezoidal_points(float(upper.min()), float(upper.min()) - tilt, step)
     rise, fall = _exponential_remainder(v), _exponential_remainder(-v)
     decay = upper.min() * rise + lower.min() * fall + tilt * v
-    kept = decay < decay.min() + _NEGLIGIBLE
-    terms = np.exp(-(np.multiply.outer(upper, rise[kept]) + np.multiply.outer(lower, fall[kept])))
+    near = decay < decay.min() + _NEGLIGIBLE
+    terms = np.exp(-(np.multiply.outer(upper, rise[near]) + np.multiply.outer(lower, fall[near])))
     log_peak = _log_gamma_peak(half) + half * np.log1p(lower / half) - 2.0 * lower
-    return log_peak, 2.0 * upper, v[kept], terms, step
+    return log_peak, 2.0 * upper, v[near], terms, step
 
 
 def _central_mass(d_head: int, x: FloatArray) -> FloatArray:
@@ -226,9 +224,9 @@ def _central_mass(d_head: int, x: FloatArray) -> FloatArray:
     v = np.concatenate([v[0] + step * np.arange(-math.ceil(max(0.0, -2.0 * math.log(reach.min())) / step), 0), v])
     exponent = half * _exponential_remainder(v)
     decay = exponent - np.log(erf(np.minimum(reach.min() * np.exp(-0.5 * v), 10.0)))
-    kept = decay < decay.min() + _NEGLIGIBLE
-    within = erf(np.multiply.outer(reach, np.exp(-0.5 * v[kept])))
-    return 0.5 * step * math.exp(_log_gamma_peak(half)) * (within @ np.exp(-exponent[kept]))
+    near = decay < decay.min() + _NEGLIGIBLE
+    within = erf(np.multiply.outer(reach, np.exp(-0.5 * v[near])))
+    return 0.5 * step * math.exp(_log_gamma_peak(half)) * (within @ np.exp(-exponent[near]))
 
 
 def _log_gamma_peak(shape: float) -> float:

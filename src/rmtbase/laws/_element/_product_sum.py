@@ -103,7 +103,6 @@ Element = VarianceGamma | ProductSum
 
 
 def element_of_product(entry: Parent, h: int) -> Element:
-    """Return the law of an element of W_QK at σ = 1, for factors with these entries."""
     return VarianceGamma(1.0, h) if isinstance(entry, Normal) else ProductSum(entry, h)
 
 
@@ -188,8 +187,8 @@ def _entry_rule(entry: Parent) -> tuple[FloatArray, FloatArray]:
 def _product_rule(entry: Parent) -> tuple[FloatArray, FloatArray]:
     """Return nodes |ab| and weights of a Gauss rule of the law of the products."""
     square, weight = _entry_rule(entry)
-    found, share = _gauss_rule(np.outer(square, square).ravel(), np.outer(weight, weight).ravel(), _OF_PRODUCT)
-    return np.sqrt(found), share
+    products, share = _gauss_rule(np.outer(square, square).ravel(), np.outer(weight, weight).ravel(), _OF_PRODUCT)
+    return np.sqrt(products), share
 
 
 @lru_cache(maxsize=64)
@@ -197,15 +196,12 @@ def _sum_rule(entry: Parent, h: int) -> tuple[FloatArray, FloatArray]:
     """Return nodes and weights of a Gauss rule of the sum of h squared entries."""
     if h == 1:
         return _entry_rule(entry)
-    (first, weight), (second, other) = _sum_rule(entry, h // 2), _sum_rule(entry, h - h // 2)
-    return _gauss_rule(np.add.outer(first, second).ravel(), np.outer(weight, other).ravel(), _OF_SUM)
+    (first, weight), (second, second_weight) = _sum_rule(entry, h // 2), _sum_rule(entry, h - h // 2)
+    return _gauss_rule(np.add.outer(first, second).ravel(), np.outer(weight, second_weight).ravel(), _OF_SUM)
 
 
 def _gauss_rule(nodes: FloatArray, weights: FloatArray, count: int) -> tuple[FloatArray, FloatArray]:
-    """Return the Gauss rule of a discrete positive law (Gautschi 2004).
-
-    It is computed by Lanczos iteration with full orthogonalisation.
-    """
+    """Return the Gauss rule of a discrete positive law by orthogonalised Lanczos iteration (Gautschi 2004)."""
     total = weights.sum()
     basis = [np.sqrt(weights / total)]
     diagonal, beside = [], []
@@ -213,11 +209,11 @@ def _gauss_rule(nodes: FloatArray, weights: FloatArray, count: int) -> tuple[Flo
         new = nodes * basis[-1]
         diagonal.append(float(new @ basis[-1]))
         for _ in range(2):
-            held = np.array(basis)
-            new = new - (held @ new) @ held
+            vectors_before = np.array(basis)
+            new = new - (vectors_before @ new) @ vectors_before
         beside.append(float(np.linalg.norm(new)))
         if beside[-1] < 1e-13 * abs(diagonal[0]):
             break
         basis.append(new / beside[-1])
-    found, vectors = eigh_tridiagonal(np.array(diagonal), np.array(beside[: len(diagonal) - 1]))
-    return np.maximum(found, 0.0), vectors[0] ** 2
+    values, vectors = eigh_tridiagonal(np.array(diagonal), np.array(beside[: len(diagonal) - 1]))
+    return np.maximum(values, 0.0), vectors[0] ** 2

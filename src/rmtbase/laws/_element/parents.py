@@ -40,7 +40,6 @@ _STRUVE_LIMIT = 256  # for larger orders mpmath sums the Struve functions slowly
 
 
 def require_number(name: str, value: object, low: float, high: float) -> float | Fraction:
-    """Return ``value`` as a float, or unchanged if it is a Fraction; refuse values outside [``low``, ``high``]."""
     number = require_positive_number(name, value)
     if not low <= number <= high:
         raise ParameterError(name, value, f"a number from {low:g} to {high:g}")
@@ -109,14 +108,14 @@ class Parent(Distribution):
         """Find x with ln(F(x)/S(x)) = ``logit``, accurate in both tails."""
         logit = np.asarray(logit, dtype=np.float64)
         upper, start = float(self.upper(FLOAT)), math.log(self.unit(FLOAT))
-        found = np.where(np.isnan(logit), np.nan, np.where(logit > 0, upper, 0.0))
+        quantile = np.where(np.isnan(logit), np.nan, np.where(logit > 0, upper, 0.0))
         if (inside := np.isfinite(logit)).any():
             bracket = (start - _LOG_RANGE, min(start + _LOG_RANGE, math.log(upper)))
             tolerances = {"xatol": 4e-16, "xrtol": 4e-16, "fatol": 0.0, "frtol": 0.0}
             root = elementwise.find_root(self._logit_misfit, bracket, args=(logit[inside],), tolerances=tolerances)
             beyond = logit[inside] > self._logit_misfit(np.array(bracket[1]), np.zeros(1))  # logit of the last double
-            found[inside] = np.where(beyond, upper, np.exp(root.x))
-        return found
+            quantile[inside] = np.where(beyond, upper, np.exp(root.x))
+        return quantile
 
     def _logit_misfit(self, log_x: FloatArray, logit: FloatArray) -> FloatArray:
         with np.errstate(over="ignore", divide="ignore"):
@@ -126,11 +125,7 @@ class Parent(Distribution):
 
 @dataclass(frozen=True)
 class _ScaledParent(Parent):
-    """Parent whose law depends only on |w|/σ.
-
-    Attributes:
-        sigma: standard deviation of w, unless the class says otherwise.
-    """
+    """Parent whose law depends only on |w|/σ, with σ the standard deviation of w unless the class says otherwise."""
 
     sigma: float | Fraction = 1.0
 
@@ -163,11 +158,7 @@ class Normal(_ScaledParent):
 
 @dataclass(frozen=True)
 class Uniform(_ScaledParent):
-    """w ~ U(−σ√3, σ√3), as in PyTorch's default and in Kaiming and Glorot uniform initialization.
-
-    Attributes:
-        sigma: standard deviation of w; the bound is σ√3.
-    """
+    """w ~ U(−σ√3, σ√3), as in PyTorch's default and in Kaiming and Glorot uniform initialization."""
 
     def standard_law(self, z: Number, fn: Arithmetic) -> tuple[Number, Number, Number]:
         bound = fn.sqrt(3)
@@ -181,9 +172,7 @@ class Uniform(_ScaledParent):
 class TruncatedNormal(_ScaledParent):
     """w ~ N(0, σ²) given |w| < bσ: F = erf(x/(σ√2)) / erf(b/√2).
 
-    Attributes:
-        sigma: standard deviation of the normal law before truncation, as initializers take it; the standard deviation
-            of w is 0.87962566 σ at b = 2.
+    σ is the standard deviation before truncation, as initializers take it; that of w is 0.87962566 σ at b = 2.
     """
 
     # b, in units of σ, from 0.01 to 40. ``trunc_normal_`` of PyTorch and timm takes absolute limits, a = -2 and b = 2:
@@ -225,9 +214,7 @@ class Logistic(_ScaledParent):
 class StudentT(_ScaledParent):
     """w/σ ~ Student's t with ν = df degrees of freedom: F = I_y(1/2, ν/2), y = x²/(νσ² + x²).
 
-    Attributes:
-        sigma: the scale parameter; the standard deviation of w is σ√(ν/(ν−2)) for ν > 2.
-        df: ν from 0.1 to 10⁴, not necessarily an integer.
+    σ is the scale parameter; the standard deviation of w is σ√(ν/(ν−2)) for ν > 2.
     """
 
     df: float | Fraction = 4.0
@@ -382,7 +369,6 @@ PARENTS: dict[str, Parent] = {
 
 
 def require_parent(distribution: object) -> Parent:
-    """Return the parent, which may be given by name; raise a :class:`ParameterError` for anything else."""
     if isinstance(distribution, Parent):
         return distribution
     if isinstance(distribution, str) and distribution in PARENTS:

@@ -17,17 +17,13 @@ def classical_cumulants(moments: Sequence[Any], times: Callable[[Any, Any], Any]
     """Return κ_1, ..., κ_n from m_1, ..., m_n in any ring: κ_n = m_n - Σ_j C(n-1, j-1) κ_j m_{n-j}."""
     cumulants: list[Any] = []
     for n, moment in enumerate(moments, 1):
-        known = (math.comb(n - 1, j - 1) * times(kappa, moments[n - j - 1]) for j, kappa in enumerate(cumulants, 1))
-        cumulants.append(moment - sum(known))
+        lower = (math.comb(n - 1, j - 1) * times(kappa, moments[n - j - 1]) for j, kappa in enumerate(cumulants, 1))
+        cumulants.append(moment - sum(lower))
     return cumulants
 
 
 def free_cumulants(moments: Sequence[Fraction]) -> list[Fraction]:
-    """Return the free cumulants from m_1, ..., m_n: m_n = Σ_s κ_s [z^(n-s)] M(z)^s, M(z) = 1 + Σ_k m_k z^k.
-
-    This is the sum over non-crossing partitions, ordered by the size s of the block that holds the first element
-    (Speicher 1994).
-    """
+    """Return the free cumulants: m_n = Σ_s κ_s [z^(n-s)] M(z)^s, M(z) = 1 + Σ_k m_k z^k (Speicher 1994)."""
     order = len(moments)
     series = [Fraction(1), *moments]
     powers = [[Fraction(1)] + [Fraction(0)] * order]
@@ -43,19 +39,15 @@ def free_cumulants(moments: Sequence[Fraction]) -> list[Fraction]:
 def joint_cumulant(variables: Powers, moment: Callable[[Powers], Ring], cumulant: Callable[[Powers], Ring]) -> Ring:
     """Return the joint cumulant of one or more variables, which are named by integers and may repeat; in any ring.
 
-    It uses E Π_{i in S} x_i = Σ_B κ(B) E Π_{i not in B} x_i, summed over the blocks B of S that hold its first element.
-    This is the sum over all set partitions of S, ordered by the block of that element (Speed 1983).
-
-    Args:
-        variables: S.
-        moment: maps variables to the expectation of their product.
-        cumulant: this function at fixed ``moment``, for fewer variables. The caller caches it.
+    It uses E Π_{i in S} x_i = Σ_B κ(B) E Π_{i not in B} x_i, summed over the blocks B of S that hold its first element
+    (Speed 1983). ``moment`` maps variables to the expectation of their product; ``cumulant`` is this function for fewer
+    variables, which the caller caches.
     """
     first, rest = variables[0], variables[1:]
     total = moment(variables)
     for size in range(len(rest)):
         for chosen in combinations(range(len(rest)), size):
             block = (first, *(rest[i] for i in chosen))
-            others = tuple(x for i, x in enumerate(rest) if i not in chosen)
-            total = total - cumulant(block) * moment(others)  # type: ignore[operator]
+            outside = tuple(x for i, x in enumerate(rest) if i not in chosen)
+            total = total - cumulant(block) * moment(outside)  # type: ignore[operator]
     return total

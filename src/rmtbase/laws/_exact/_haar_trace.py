@@ -14,12 +14,10 @@ from scipy.special import ndtr
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import FloatArray
-from rmtbase.laws._exact._cumulants import classical_cumulants
 from rmtbase.laws._exact._zonal import Partition, partitions, zonal_at_identity, zonal_in_power_sums, zonal_norm
 from rmtbase.parameters import require_positive_integer, require_real_array, require_real_numbers
 from rmtbase.shown import in_one_line
 
-_HIGHEST = 8  # highest cumulant: above it the table of zonal polynomials takes longer than the law
 _CONSTANT = 1e-9  # relative spread below which T is taken as a constant and its spread as rounding
 _SKEWED = 0.05  # skewness above which a sum of χ² variables is fitted
 _ALONE = 8  # number of largest eigenvalues kept separate; the rest are averaged in groups that grow by a half
@@ -79,20 +77,6 @@ class HaarTrace:
         """Return the standard deviation."""
         return np.sqrt(self.var())
 
-    def cumulant(self, k: int) -> Float[np.ndarray, "m n"]:
-        """Cumulant of order k from 1 to 8, exact up to rounding.
-
-        Raises:
-            ParameterError: for any other order.
-        """
-        order = require_positive_integer("k", k)
-        if order > _HIGHEST:
-            raise ParameterError("k", k, f"an integer from 1 to {_HIGHEST}")
-        if order == 1:
-            return self.mean()
-        moments = [_central_moment(i, *self._power_sums, self.d_model) for i in range(2, order + 1)]
-        return classical_cumulants([np.zeros_like(moments[0]), *moments])[-1]
-
     def cdf(self, x: ArrayLike) -> Float[np.ndarray, "m n"]:
         """P(T ≤ x), with x broadcast against (m, n); NaN where T is constant or x is not finite."""
         return ndtr(self._score(x))
@@ -119,14 +103,14 @@ class HaarTrace:
             skewness = third / variance**1.5
             score = _cube_root_score((values - mean) / np.sqrt(variance), skewness)
         score[~((variance > 0.0) & np.isfinite(values))] = np.nan
-        each = np.nonzero((skewness > _SKEWED) & np.isfinite(score))
-        if each[0].size:
+        skewed = np.nonzero((skewness > _SKEWED) & np.isfinite(score))
+        if skewed[0].size:
             (p, p_count), (q, q_count) = _grouped(self.first), _grouped(self.second)
-            pair = one, other = each[-2:]
-            weight = (p[one, :, None] * q[other, None, :]).reshape(one.size, -1)
+            pair = row, column = skewed[-2:]
+            weight = (p[row, :, None] * q[column, None, :]).reshape(row.size, -1)
             count = np.multiply.outer(p_count, q_count).reshape(-1)
             law = _WeightedChiSquares.of(weight, count, variance[pair], third[pair])
-            score[each] = law.score((values - mean)[each])
+            score[skewed] = law.score((values - mean)[skewed])
         return score
 
 
@@ -192,11 +176,11 @@ def _grouped(spectra: Float[np.ndarray, "m r"]) -> tuple[Float[np.ndarray, "m gr
 
 
 def _centred_power_sums(spectra: Float[np.ndarray, "m r"], d: int) -> Float[np.ndarray, "order m"]:
-    """tr (P - tr P / d)^k for k = 0 to 8; eigenvalues that are not given are zero."""
+    """tr (P - tr P / d)^k for k = 0 to 3; eigenvalues that are not given are zero."""
     shift = spectra.sum(axis=1) / d
     centred = spectra - shift[:, None]
     zeros = d - spectra.shape[1]
-    sums = [(centred**k).sum(axis=1) + zeros * (-shift) ** k for k in range(_HIGHEST + 1)]
+    sums = [(centred**k).sum(axis=1) + zeros * (-shift) ** k for k in range(4)]
     return np.stack([sums[0], np.zeros_like(shift), *sums[2:]])
 
 
@@ -204,11 +188,11 @@ def _central_moment(k: int, first: FloatArray, second: FloatArray, d: int) -> Fl
     """E (T - E T)^k, from the power sums of the traceless parts."""
     mus, on_power_sums, weight = _zonal_table(k)
     at_identity = [zonal_at_identity(kappa, d) for kappa in partitions(k)]
-    each = np.array([w / n if n > 0 else 0.0 for w, n in zip(weight, at_identity, strict=True)])
+    factors = np.array([w / n if n > 0 else 0.0 for w, n in zip(weight, at_identity, strict=True)])
     left, right = (
         np.stack([sums[list(mu)].prod(axis=0) for mu in mus], axis=1) @ on_power_sums for sums in (first, second)
     )
-    return (left * each) @ right.T
+    return (left * factors) @ right.T
 
 
 @cache

@@ -107,12 +107,6 @@ class LogDeterminant(ChainParameters, InvertedScore):
             moments.append(math.fsum(math.comb(n, i) * cumulants[i] * moments[n - i] for i in range(n + 1)))
         return moments[order]
 
-    def entropy(self) -> float:
-        """Differential entropy -E ln pdf in nats, by the trapezoidal rule in the normal score."""
-        z = np.linspace(-9.0, 9.0, 145)
-        weight = (z[1] - z[0]) * np.exp(-0.5 * z**2) / math.sqrt(2.0 * math.pi)
-        return float(-weight @ self._law.log_density(self._law.quantile(z)))
-
     def _pdf(self, x: FloatArray) -> FloatArray:
         return np.exp(self._law.log_density(x - self._shift))
 
@@ -144,12 +138,12 @@ def _other_dims(dims: tuple[int, ...]) -> Counter[int]:
 @lru_cache(maxsize=256)
 def _log_gamma_sum(dims: tuple[int, ...], self_normalized: bool) -> LogGammaSum:
     """Return the law of the sum without its shift."""
-    rank, others = min(dims), _other_dims(dims)
+    rank, larger = min(dims), _other_dims(dims)
     scales = Counter(n * m for n, m in pairwise(dims)) if self_normalized else Counter()
-    variance = sum(count * polygamma(1, 0.5 * (n - np.arange(rank))).sum() for n, count in others.items())
+    variance = sum(count * polygamma(1, 0.5 * (n - np.arange(rank))).sum() for n, count in larger.items())
     variance -= rank**2 * sum(count * polygamma(1, 0.5 * n) for n, count in scales.items())
     terms: dict[tuple[float, float], float] = {}
-    for n, count in others.items():
+    for n, count in larger.items():
         least = 0.5 * (n - rank + 1)
         # The tabulated tails need E exp(s Y) only at s ≥ -40 / std, so the sums stay that far from their singularity.
         nodes, weights = _progression_rule(rank, 2.0 * max(least - 40.0 / math.sqrt(max(variance, 1e-99)), 0.0))
@@ -159,8 +153,8 @@ def _log_gamma_sum(dims: tuple[int, ...], self_normalized: bool) -> LogGammaSum:
     for n, count in scales.items():
         term = (float(rank), 0.5 * n)
         terms[term] = terms.get(term, 0.0) - count
-    kept = {term: weight for term, weight in terms.items() if weight}
-    return LogGammaSum(tuple(kept.values()), tuple(c for c, _ in kept), tuple(a for _, a in kept))
+    nonzero = {term: weight for term, weight in terms.items() if weight}
+    return LogGammaSum(tuple(nonzero.values()), tuple(c for c, _ in nonzero), tuple(a for _, a in nonzero))
 
 
 def _progression_rule(count: int, distance: float) -> tuple[Float[np.ndarray, " node"], Float[np.ndarray, " node"]]:
@@ -169,10 +163,6 @@ def _progression_rule(count: int, distance: float) -> tuple[Float[np.ndarray, " 
     f must be analytic except on k ≤ -distance, distance ≥ 0. Blocks no longer than their distance from there are summed
     by the Gauss rule of the discrete uniform law (Gram polynomials), which converges as (3 + sqrt 8)^(-2 nodes) or
     faster.
-
-    Args:
-        count: number of terms.
-        distance: distance of the singularities from the first term.
     """
     nodes, weights, start = [], [], 0
     while start < count:

@@ -56,23 +56,21 @@ class LogGammaSum:
         return float(self._derivative(np.zeros(()), k))
 
     def score(self, y: FloatArray) -> FloatArray:
-        """Return z with P(Y ≤ y) = ndtr(z); nan for nan."""
         return self._looked_up(_Y, y, _SCORE)
 
     def log_density(self, y: FloatArray) -> FloatArray:
-        """Return the logarithm of the density at y; nan for nan."""
         return self._looked_up(_Y, y, _LOG_DENSITY)
 
     def quantile(self, z: FloatArray) -> FloatArray:
-        """Return y with normal score z; nan for nan."""
         return self._looked_up(_SCORE, z, _Y)
 
-    def _looked_up(self, known: int, value: FloatArray, wanted: int) -> FloatArray:
+    def _looked_up(self, source: int, value: FloatArray, target: int) -> FloatArray:
+        """Return the column ``target`` of the tables where the column ``source`` has these values."""
         result = np.full(value.shape, np.nan)
         lower, upper = self._tables
-        meeting = upper.nodes[known, 0]
+        meeting = upper.nodes[source, 0]
         for inside, table in ((value < meeting, lower), (value >= meeting, upper)):
-            result[inside] = chebval(table.coordinate(known, value[inside]), table.series[:, wanted])
+            result[inside] = chebval(table.coordinate(source, value[inside]), table.series[:, target])
         return result
 
     @cached_property
@@ -85,7 +83,6 @@ class LogGammaSum:
         return float((a / c)[m > 0].min())
 
     def _log_mgf(self, s):
-        """K(s), real or complex."""
         m, c, a = self._terms
         return _log_gamma_ratio(a, c * s[..., None]) @ m
 
@@ -123,8 +120,6 @@ class LogGammaSum:
 
     @cached_property
     def _tables(self) -> tuple[_Table, _Table]:
-        """Tables of the lower and the upper tail, which meet near the mean."""
-
         def below(tau):
             return -self._strip / (1.0 + np.exp(tau))
 

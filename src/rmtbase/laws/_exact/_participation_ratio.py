@@ -5,23 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from decimal import Decimal, localcontext
+from decimal import Context, Decimal, localcontext
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple, Unpack
 
 from rmtbase.laws._distribution import Moments
-from rmtbase.laws._exact._continuation import DIGITS, continued, log_of
 from rmtbase.laws._exact._trace_moments import unit_trace_moment
 from rmtbase.laws._parameters import ChainKeywords, ChainParameters, takes
 
+_DIGITS = Context(prec=100, traps=[])
+_CONSTANT = Decimal("1e-30")  # relative change below which a function is constant
+_ORDERS = 7
 _DEGREE = 14
 _TRUSTED = {1: 0.5, 2: 0.5, 3: 0.5, 4: 0.2, 5: 0.02}
 """Largest relative change by the last weight at which a difference of each order is used."""
 
 
 class Estimate(NamedTuple):
-    """Moments of the participation ratio."""
-
     mean: float
     std: float
     skewness: float
@@ -63,14 +64,15 @@ def participation_ratio(*shape: Any, **chain: Unpack[ChainKeywords]) -> Moments:
 @takes(ChainKeywords)
 def normalized_participation_ratio(*shape: Any, **chain: Unpack[ChainKeywords]) -> Moments:
     """Return :func:`participation_ratio` divided by the rank, which is d_head for W_QK."""
-    of = ChainParameters(*shape, **chain)
-    whole = participation_ratio_of(of.dims)
-    return replace(whole, **{name: getattr(whole, name) / of.rank for name in ("mean", "std", "error", "std_error")})
+    parameters = ChainParameters(*shape, **chain)
+    moments = participation_ratio_of(parameters.dims)
+    return replace(
+        moments, **{name: getattr(moments, name) / parameters.rank for name in ("mean", "std", "error", "std_error")}
+    )
 
 
 @lru_cache(maxsize=1024)
 def participation_ratio_of(dims: tuple[int, ...]) -> Moments:
-    """Return :func:`participation_ratio` for checked dimensions."""
     if min(dims) == 1:
         return Moments(1.0, 0.0, "exact")
     estimates = estimates_by_order(dims)
@@ -84,7 +86,7 @@ def participation_ratio_of(dims: tuple[int, ...]) -> Moments:
 @lru_cache(maxsize=1024)
 def estimates_by_order(dims: tuple[int, ...]) -> list[Estimate]:
     """Return estimates from the moments of 1/P up to order 1, up to order 2, and so on as far as they settle."""
-    with localcontext(DIGITS):
+    with localcontext(_DIGITS):
         log_moments = _log_moments_of_the_inverse(dims)
         return [_of_the_inverse(log_moments[:order]) for order in range(1, len(log_moments) + 1)]
 
@@ -92,7 +94,7 @@ def estimates_by_order(dims: tuple[int, ...]) -> list[Estimate]:
 def _log_moments_of_the_inverse(dims: tuple[int, ...]) -> list[Decimal]:
     """Ln E Y^s for s = 1, 2, ..., as far as the differences settle."""
     weighted = {
-        (n, s): log_of(unit_trace_moment((2,) * s + (1,) * (n - 2 * s), dims, False))
+        (n, s): _log_of(unit_trace_moment((2,) * s + (1,) * (n - 2 * s), dims, False))
         for n in range(_DEGREE + 1)
         for s in range(min(n // 2, max(_TRUSTED)) + 1)
     }
@@ -103,7 +105,7 @@ def _log_moments_of_the_inverse(dims: tuple[int, ...]) -> list[Decimal]:
         values = [
             sum((c * (weighted[n, s] - weighted[n, 0]) for s, c in enumerate(signed)), Decimal(0)) for n in weights
         ]
-        value, change = continued(weights, values, 0)
+        value, change = _continued(weights, values, 0)
         settled = abs(change) <= Decimal(_TRUSTED[order]) * abs(value)
         if order > 2:
             if not settled:
@@ -121,7 +123,7 @@ def _of_the_inverse(log_moments: Sequence[Decimal]) -> Estimate:
     """Estimate the moments of 1/Y from ln E Y^s, s = 1, 2, ...; std is 0 if the variance is not positive."""
     orders = range(1, len(log_moments) + 1)
     slopes = [log_moment / s for s, log_moment in zip(orders, log_moments, strict=True)]
-    first, *logs = (-k * continued(orders, slopes, -k)[0] for k in range(1, 5))
+    first, *logs = (-k * _continued(orders, slopes, -k)[0] for k in range(1, 5))
     second, third, fourth = ((log - k * first).exp() for k, log in enumerate(logs, 2))
     mean, variance = first.exp(), second - 1
     if not variance > 0:
@@ -132,3 +134,40 @@ def _of_the_inverse(log_moments: Sequence[Decimal]) -> Estimate:
         float((third - 3 * second + 2) / (variance * variance.sqrt())),
         float((fourth - 4 * third + 6 * second - 3) / variance**2 - 3),
     )
+
+
+def _log_of(value: Fraction) -> Decimal:
+    """Return the natural logarithm of a positive fraction of any size."""
+    return Decimal(value.numerator).ln() - Decimal(value.denominator).ln()
+
+
+def _continued(nodes: Sequence[int], values: Sequence[Decimal], at: int) -> tuple[Decimal, Decimal]:
+    """Return Thiele's rational function through the points, evaluated at ``at``, and its change by the last point."""
+    coefficients, rest = [], list(values)
+    for k, node in enumerate(nodes):
+        coefficients.append(rest[0])
+        rises = [value - rest[0] for value in rest[1:]]
+        if not rises or min(map(abs, rises)) <= _CONSTANT * abs(rest[0]):
+            break
+        rest = [(later - node) / rise for later, rise in zip(nodes[k + 1 :], rises, strict=True)]
+
+    def up_to(count: int) -> Decimal:
+        value = coefficients[count - 1]
+        for k in range(count - 2, -1, -1):
+            value = coefficients[k] + (at - nodes[k]) / value
+        return value
+
+    best = up_to(len(coefficients))
+    return best, best - up_to(len(coefficients) - 1) if len(coefficients) == len(nodes) > 1 else Decimal(0)
+
+
+def log_inverse_moment(power: int, dims: tuple[int, ...], self_normalized: bool) -> float:
+    """Ln (E 1/X) (E X) for X = tr M^power, by continuing (1/q) ln E X^q from q = 1..7 to q = -1.
+
+    It agrees with simulation within 1e-4 for three factors of rank 20 and within 1e-2 for eight of rank 32.
+    """
+    with localcontext(_DIGITS):
+        orders = range(1, _ORDERS + 1)
+        logs = [_log_of(unit_trace_moment((power,) * q, dims, self_normalized)) for q in orders]
+        slope, _ = _continued(orders, [log / q for q, log in zip(orders, logs, strict=True)], -1)
+        return float(logs[0] - slope)

@@ -29,19 +29,18 @@ def trace_moment(
 
         E p_mu(M) = Σ_kappa a_{μ κ} Π_{l=0..L} J_kappa(1^{n_l}),    p_mu = Σ_kappa a_{μ κ} J_kappa.
 
-    This is multiplied by (Π σ_l²)^k, and by n_0^(-k) for ``sqrt_d``. For the raw product (``normalization="none"``) at
-    σ = 1 it is a polynomial in the dimensions (:func:`trace_moment_polynomial`). The degree k = sum(partition) is
-    arbitrary; the coefficients are computed once per degree (in 1 ms at k = 4, 20 ms at k = 8, 0.3 s at k = 12).
+    This is multiplied by (Π σ_l²)^k, and by n_0^(-k) for ``sqrt_d``, k = sum(partition). The coefficients are computed
+    once per degree (in 1 ms at k = 4, 20 ms at k = 8, 0.3 s at k = 12).
 
     ``partition`` holds the exponents μ_i, positive integers in any order; () gives 1. ``self_normalized`` first divides
-    each X_l by its own σ̂_l, σ̂_l² = |X_l|_F² / (n_{l-1} n_l); the sigmas then cancel.
-
-    Raises:
-        ParameterError: for exponents that are not positive integers, and as :class:`rmtbase.laws.GaussianChain`.
+    each X_l by its own σ̂_l, σ̂_l² = |X_l|_F² / (n_{l-1} n_l); the sigmas then cancel. Errors as for
+    :class:`rmtbase.laws.GaussianChain`, and for other exponents.
     """
-    powers, own = require_powers("partition", partition), self_normalized
-    of = ChainParameters(*shape, **chain)
-    return _factor(of, own) ** sum(powers) * unit_trace_moment(powers, of.dims, own)
+    powers = require_powers("partition", partition)
+    parameters = ChainParameters(*shape, **chain)
+    return _factor(parameters, self_normalized) ** sum(powers) * unit_trace_moment(
+        powers, parameters.dims, self_normalized
+    )
 
 
 @takes(ChainKeywords)
@@ -51,18 +50,15 @@ def trace_cumulant(
     """Return the exact joint cumulant of tr M^(a_1), ..., tr M^(a_m), with M as in :func:`trace_moment`.
 
     One power gives the mean, (a, a) the variance, (a, b) the covariance of tr M^a and tr M^b, and (a, a, a) the third
-    central moment. ``powers`` holds one or more powers in any order. ``self_normalized`` is that of
-    :func:`trace_moment`.
-
-    Raises:
-        ParameterError: for powers that are not positive integers, for no powers, and as
-            :class:`rmtbase.laws.GaussianChain`.
+    central moment. ``powers`` holds one or more positive integers. The rest and errors as for :func:`trace_moment`.
     """
-    checked, own = require_powers("powers", powers), self_normalized
+    checked = require_powers("powers", powers)
     if not checked:
         raise ParameterError("powers", powers, "at least one positive integer")
-    of = ChainParameters(*shape, **chain)
-    return _factor(of, own) ** sum(checked) * unit_trace_cumulant(checked, of.dims, own)
+    parameters = ChainParameters(*shape, **chain)
+    return _factor(parameters, self_normalized) ** sum(checked) * unit_trace_cumulant(
+        checked, parameters.dims, self_normalized
+    )
 
 
 @takes(ChainKeywords)
@@ -72,10 +68,12 @@ def trace_cumulants(power: int, *shape: Any, self_normalized: bool = False, **ch
     For W_QK at σ = 1 and ``sqrt_d``, E Σ λ = d h and E Σ λ² = h (d² + 2 d h + 2 d + h + 3). The kurtosis needs moments
     of degree 4 ``power``. ``self_normalized`` is that of :func:`trace_moment`; the sigmas then cancel.
     """
-    exponent, own = require_positive_integer("power", power), self_normalized
-    of = ChainParameters(*shape, **chain)
-    factor = _factor(of, own) ** exponent
-    mean, variance, third, fourth = (unit_trace_cumulant((exponent,) * order, of.dims, own) for order in (1, 2, 3, 4))
+    exponent = require_positive_integer("power", power)
+    parameters = ChainParameters(*shape, **chain)
+    factor = _factor(parameters, self_normalized) ** exponent
+    mean, variance, third, fourth = (
+        unit_trace_cumulant((exponent,) * order, parameters.dims, self_normalized) for order in (1, 2, 3, 4)
+    )
     return Moments(
         as_float(factor * mean),
         as_float(factor) * math.sqrt(variance),
@@ -85,13 +83,12 @@ def trace_cumulants(power: int, *shape: Any, self_normalized: bool = False, **ch
     )
 
 
-def _factor(of: ChainParameters, self_normalized: bool) -> Fraction:
+def _factor(parameters: ChainParameters, self_normalized: bool) -> Fraction:
     """Return the factor that scales the eigenvalues of the unit chain; the sigmas cancel if self-normalised."""
-    return variance_factor(of.dims, () if self_normalized else of.sigmas, of.normalization)
+    return variance_factor(parameters.dims, () if self_normalized else parameters.sigmas, parameters.normalization)
 
 
 def require_powers(name: str, powers: Sequence[int]) -> Partition:
-    """Return positive integers in descending order."""
     return sorted_partition([require_positive_integer(name, power) for power in powers])
 
 
@@ -129,6 +126,6 @@ def _zonals_at_identities(degree: int, dims: tuple[int, ...]) -> dict[Partition,
 def unit_trace_cumulant(powers: Powers, dims: tuple[int, ...], self_normalized: bool) -> Fraction:
     return joint_cumulant(
         powers,
-        lambda some: unit_trace_moment(some, dims, self_normalized),
-        lambda some: unit_trace_cumulant(some, dims, self_normalized),
+        lambda subset: unit_trace_moment(subset, dims, self_normalized),
+        lambda subset: unit_trace_cumulant(subset, dims, self_normalized),
     )

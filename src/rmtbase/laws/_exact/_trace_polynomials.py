@@ -1,4 +1,4 @@
-"""Exact moments and cumulants of the traces of a chain, as polynomials in its dimensions."""
+"""Exact moments of the traces of a chain, as polynomials in its dimensions."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import product
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._exact._cumulants import Powers, joint_cumulant
 from rmtbase.laws._exact._trace_moments import require_powers
 from rmtbase.laws._exact._zonal import Partition, power_sum_in_zonals, zonal_at_identity_polynomial
 from rmtbase.parameters import require_positive_integer
@@ -24,12 +23,11 @@ class DimensionPolynomial:
 
     Call it with the dimensions, ``polynomial(d=768, h=64)``. ``str`` gives valid Python and :meth:`latex` gives LaTeX.
     Both factor out the common rational and monomial factor and order the terms by falling degree, then by the order of
-    the symbols. Polynomials in the same symbols can be added, subtracted and multiplied.
+    the symbols.
 
     Attributes:
         symbols: the names, in order.
-        terms: (exponents, coefficient) pairs in printing order, without zero coefficients; the exponents follow the
-            order of ``symbols``.
+        terms: (exponents, coefficient) pairs in printing order, without zero coefficients.
     """
 
     symbols: tuple[str, ...]
@@ -43,41 +41,12 @@ class DimensionPolynomial:
         nonzero = [(powers, Fraction(value)) for powers, value in coefficients.items() if value]
         return cls(tuple(symbols), tuple(sorted(nonzero, key=lambda term: (sum(term[0]), term[0]), reverse=True)))
 
-    @property
-    def coefficients(self) -> dict[Exponents, Fraction]:
-        """Coefficients by exponents."""
-        return dict(self.terms)
-
     def __call__(self, **dims: int) -> Fraction:
-        """Return the value at these dimensions, exactly.
-
-        Raises:
-            ParameterError: for a dimension that is missing, unknown, or not a positive integer.
-        """
+        """Return the value at these dimensions, exactly; they must be those of the polynomial, positive integers."""
         if set(dims) != set(self.symbols):
             raise ParameterError("dims", sorted(dims), f"a value for each of {', '.join(self.symbols)}")
         values = [require_positive_integer(name, dims[name]) for name in self.symbols]
         return sum((c * math.prod(map(pow, values, powers)) for powers, c in self.terms), Fraction(0))
-
-    def __add__(self, other: DimensionPolynomial) -> DimensionPolynomial:
-        total = self._matching(other).coefficients
-        for powers, coefficient in other.terms:
-            total[powers] = total.get(powers, Fraction(0)) + coefficient
-        return self.from_coefficients(self.symbols, total)
-
-    def __neg__(self) -> DimensionPolynomial:
-        return DimensionPolynomial(self.symbols, tuple((powers, -coefficient) for powers, coefficient in self.terms))
-
-    def __sub__(self, other: DimensionPolynomial) -> DimensionPolynomial:
-        return self + -other
-
-    def __mul__(self, other: DimensionPolynomial) -> DimensionPolynomial:
-        total: dict[Exponents, Fraction] = {}
-        for left, a in self._matching(other).terms:
-            for right, b in other.terms:
-                powers = tuple(map(sum, zip(left, right, strict=True)))
-                total[powers] = total.get(powers, Fraction(0)) + a * b
-        return self.from_coefficients(self.symbols, total)
 
     def __str__(self) -> str:
         return self._printed(self.symbols, "*", "{}**{}", "{}/{}", "({})")
@@ -86,11 +55,6 @@ class DimensionPolynomial:
         r"""Return LaTeX, such as ``d^{2} h \left(d^{2} + 2 d h + 2 d + h + 3\right)``, without dollar signs."""
         names = [_latex_symbol(name) for name in self.symbols]
         return self._printed(names, " ", "{}^{{{}}}", r"\frac{{{}}}{{{}}}", r"\left({}\right)")
-
-    def _matching(self, other: DimensionPolynomial) -> DimensionPolynomial:
-        if self.symbols != other.symbols:
-            raise ParameterError("symbols", other.symbols, f"those of the other polynomial, {self.symbols}")
-        return self
 
     def _printed(self, names: Iterable[str], times: str, power: str, fraction: str, bracket: str) -> str:
         if not self.terms:
@@ -134,35 +98,17 @@ def trace_moment_polynomial(partition: Sequence[int], symbols: Sequence[str]) ->
     """Return E[Π_i tr M^(μ_i)] of the raw product at σ = 1 (:func:`trace_moment`) as a polynomial in the dimensions.
 
     The polynomial is exact. Its coefficients are positive integers, which count the pairings of the entries by the
-    indices that stay free (Wick). For W_QK, ``trace_moment_polynomial((2,), ("d", "h", "d"))`` is
-    d**2*h*(d**2 + 2*d*h + 2*d + h + 3).
+    indices that stay free (Wick). For W_QK, ``trace_moment_polynomial((2,), ("d", "h", "d"))`` is d**2*h*(d**2 + 2*d*h
+    + 2*d + h + 3).
 
-    Args:
-        partition: the exponents μ_i, positive integers in any order.
-        symbols: the names of n_0, ..., n_L; equal names mean equal dimensions.
-
-    Raises:
-        ParameterError: for exponents that are not positive integers, fewer than two symbols, or symbols that are not
-            Python identifiers.
+    ``partition`` holds the exponents μ_i; ``symbols`` are the names of n_0, ..., n_L, of which equal ones mean equal
+    dimensions. Other exponents than positive integers, fewer than two symbols, or symbols that are no Python
+    identifiers raise a ParameterError.
     """
-    return _moment(require_powers("partition", partition), _require_symbols(symbols))
-
-
-def trace_cumulant_polynomial(powers: Sequence[int], symbols: Sequence[str]) -> DimensionPolynomial:
-    """Return :func:`trace_cumulant` of the raw product at σ = 1 as an exact polynomial in the dimensions.
-
-    ``trace_cumulant_polynomial((1, 1), ("d", "h", "d"))`` is the variance of Σ λ, 2*d**2*h*(2*d + h + 1). Errors as for
-    :func:`trace_moment_polynomial`, and for an empty ``powers``.
-    """
-    checked, names = require_powers("powers", powers), _require_symbols(symbols)
-    if not checked:
-        raise ParameterError("powers", powers, "at least one positive integer")
-
-    @cache
-    def cumulant(some: Powers) -> DimensionPolynomial:
-        return joint_cumulant(some, lambda others: _moment(others, names), cumulant)
-
-    return cumulant(checked)
+    mu, symbols = require_powers("partition", partition), tuple(symbols)
+    if len(symbols) < 2 or not all(name.isidentifier() for name in symbols):
+        raise ParameterError("symbols", symbols, "two or more names, Python identifiers such as 'd' or 'n_0'")
+    return _moment(mu, symbols)
 
 
 @lru_cache(maxsize=256)
@@ -175,10 +121,3 @@ def _moment(mu: Partition, symbols: tuple[str, ...]) -> DimensionPolynomial:
             powers = tuple(power for power, _ in terms)
             total[powers] = total.get(powers, Fraction(0)) + a * math.prod(coefficient for _, coefficient in terms)
     return DimensionPolynomial.from_coefficients(names, total)
-
-
-def _require_symbols(symbols: Sequence[str]) -> tuple[str, ...]:
-    names = tuple(symbols)
-    if len(names) < 2 or not all(name.isidentifier() for name in names):
-        raise ParameterError("symbols", names, "two or more names, Python identifiers such as 'd' or 'n_0'")
-    return names

@@ -37,7 +37,6 @@ def _partitions(k: int, largest: int) -> Iterator[Partition]:
 
 
 def sorted_partition(parts: list[int]) -> Partition:
-    """Return the partition with these parts, zeros dropped."""
     return tuple(sorted((part for part in parts if part > 0), reverse=True))
 
 
@@ -90,9 +89,9 @@ def _one_more_box(kappa: Partition) -> tuple[tuple[Partition, Fraction], ...]:
     p_1 C_kappa = Σ_i binom(κ^(i), κ) C_{κ^(i)} / (|κ| + 1), from the expansion of e^tr to first order, and
     C_kappa = 2^k k! J_kappa / j_kappa.
     """
-    here = zonal_norm(kappa)
+    norm = zonal_norm(kappa)
     return tuple(
-        (above, _one_box(above, row) * Fraction(2 * here, zonal_norm(above))) for row, above in _boxes_added(kappa)
+        (above, _one_box(above, row) * Fraction(2 * norm, zonal_norm(above))) for row, above in _boxes_added(kappa)
     )
 
 
@@ -150,7 +149,7 @@ def zonal_at_identity_polynomial(kappa: Partition, power: int) -> tuple[int, ...
     coefficients = [1]
     for row, part in enumerate(kappa):
         for root in (row - 2 * column for column in range(part) for _ in range(power)):
-            coefficients = [low - root * same for low, same in zip([0, *coefficients], [*coefficients, 0], strict=True)]
+            coefficients = [low - root * high for low, high in zip([0, *coefficients], [*coefficients, 0], strict=True)]
     return tuple(coefficients)
 
 
@@ -185,8 +184,8 @@ def _one_box(kappa: Partition, row: int) -> Fraction:
     """Return the binomial of κ over κ without one box of ``row`` (Lassalle 1990, at α = 2)."""
     rows = len(kappa)
     above, below = 2 * kappa[row] + rows - 1 - row, 2
-    for other in range(rows):
-        if other != row:
-            twice_apart = 2 * (kappa[row] - kappa[other]) + other - row
+    for another in range(rows):
+        if another != row:
+            twice_apart = 2 * (kappa[row] - kappa[another]) + another - row
             above, below = above * (twice_apart - 1), below * twice_apart
     return Fraction(above, below)

@@ -10,61 +10,73 @@ corrections were fitted to 56 of them). A tail of 1e-3 has a standard error of 1
 from __future__ import annotations
 
 import math
+from enum import StrEnum
 from typing import NamedTuple
 
-from rmtbase.laws._edge._extreme_eigenvalues import NEARLY_HARD
+from rmtbase.laws._edge._extreme_eigenvalues import is_nearly_hard
 
 Dims = tuple[int, ...]
-
-EXACT = "exact"
-EXACT_MOMENTS = "exact moments"
-ASYMPTOTIC = "asymptotic"
-MENDED = "asymptotic, corrected by draws"
 
 WIDE = 0.3
 """Relative spread up to which a law of e^y is matched by its third moment; beyond, by the mean of its inverse."""
 
-_SEVERAL = 6
+_MOST_FACTORS = 6
 _RANK = 16
 
 
-class Known(NamedTuple):
+class Method(StrEnum):
+    """Method of a null, as in :class:`rmtbase.laws.NullLaw`."""
+
+    EXACT = "exact"
+    EXACT_MOMENTS = "exact moments"
+    ASYMPTOTIC = "asymptotic"
+    MENDED = "asymptotic, corrected by draws"
+
+    __repr__ = str.__repr__
+
+    @property
+    def is_asymptotic(self) -> bool:
+        return self in (Method.ASYMPTOTIC, Method.MENDED)
+
+
+class Accuracy(NamedTuple):
     """Method and accuracy of a null."""
 
-    method: str  # as in :class:`rmtbase.laws.NullLaw`
-    words: str  # its accuracy in words
+    method: Method
+    words: str
     mean_within: float = math.nan  # largest error of its mean, in standard deviations: 0 if exact, NaN if not stated
     std_within: float = math.nan  # largest relative error of its standard deviation, likewise
 
 
-ALL_EXACT = Known(EXACT, "exact in all respects, to rounding", 0.0, 0.0)
+ALL_EXACT = Accuracy(Method.EXACT, "exact in all respects, to rounding", 0.0, 0.0)
 
 
-def of_trace(dims: Dims, power: int, self_normalized: bool) -> Known:
+def of_trace(dims: Dims, power: int, self_normalized: bool) -> Accuracy:
     """Return the accuracy of Σ λ^power."""
     if power == 1 and len(dims) == 2 and not self_normalized:
         return ALL_EXACT
-    known = (
-        f"mean, standard deviation and, below a relative spread of {WIDE:g}, skewness exact; tail probabilities from a "
-    )
-    known += "log-gamma law with these, measured at a rank of 16 and more "
     if power == 1:
-        known += "and up to six factors within 20 % to 1e-3, self-normalised within 35 %"
+        tails = "and up to six factors within 20 % to 1e-3, self-normalised within 35 %"
     elif len(dims) <= 3:
-        known += "within 25 % to 1e-3, self-normalised within a factor of 2 there"
+        tails = "within 25 % to 1e-3, self-normalised within a factor of 2 there"
     else:
-        known += "and up to six factors within 20 % at 1e-2 and 50 % at 1e-3, the 99.9 % quantile within 0.2 standard "
-        known += "deviations"
-    return Known(EXACT_MOMENTS, known, 0.0, 0.0)
+        tails = "and up to six factors within 20 % at 1e-2 and 50 % at 1e-3, the 99.9 % quantile within 0.2 standard "
+        tails += "deviations"
+    words = (
+        f"mean, standard deviation and, below a relative spread of {WIDE:g}, skewness exact; tail probabilities from a "
+        f"log-gamma law with these, measured at a rank of 16 and more {tails}"
+    )
+    return Accuracy(Method.EXACT_MOMENTS, words, 0.0, 0.0)
 
 
-_UP_TO_THREE = "for W_QK up to d_head = d_model and for three factors: "
+# Largest errors of mean and standard deviation, and words, by statistic, from a rank of 16 on.
 _AT_SOFT_EDGES = {
     "largest_eigenvalue": (
         0.01,
         0.005,
-        f", {_UP_TO_THREE}mean within {{mean}} and quantiles from 1 % to 99.9 % within 0.11 standard deviations, "
-        "standard deviation within {std:g} %, tail probabilities within 20 % to 1e-3 and 35 % to 1e-4",
+        ", for W_QK up to d_head = d_model and for three factors: mean within {mean} and quantiles from 1 % to 99.9 % "
+        "within 0.11 standard deviations, standard deviation within {std:g} %, tail probabilities within 20 % to 1e-3 "
+        "and 35 % to 1e-4",
     ),
     "smallest_eigenvalue": (
         0.02,
@@ -79,70 +91,56 @@ _AT_SOFT_EDGES = {
         "to 1e-2 and 35 % at 1e-3",
     ),
 }
-"""Mean and standard deviation within, and words, by statistic, from a rank of 16 on."""
-_SEVERAL_ALIKE = (
+_NEARLY_EQUAL = (
     "; for three factors or more with several dimensions nearly, but not exactly, equal to the smallest, these are "
 )
 _AT_HARD_EDGES = {
     "smallest_eigenvalue": "measured at ranks from 8 to 64: median within 0.011 and quantiles from 0.1 % to 99.9 % "
     "within 0.11 standard deviations of the logarithm, tail probabilities within 10 % to 1e-2 and 26 % to 1e-3"
-    f"{_SEVERAL_ALIKE}0.09, 0.16, 17 % and 26 %",
+    f"{_NEARLY_EQUAL}0.09, 0.16, 17 % and 26 %",
     "condition_number": "measured at ranks from 16 to 64: median within 0.012 and quantiles from 0.1 % to 99.9 % "
     "within 0.1 standard deviations of the logarithm, tail probabilities within 10 % to 1e-2 and 25 % to 1e-3; at a "
     "rank of 8 the same, except that the lower tail is too heavy by 30 % at 1e-2 and 80 % at 1e-3"
-    f"{_SEVERAL_ALIKE}0.09, 0.15, 17 % and 36 %",
+    f"{_NEARLY_EQUAL}0.09, 0.15, 17 % and 36 %",
 }
 
 
-def of_edge(statistic: str, dims: Dims) -> Known:
-    """Return the accuracy for an extreme eigenvalue or a condition number.
-
-    Below the rank from which it was measured, that of the moments is not known.
-    """
+def of_edge(statistic: str, dims: Dims) -> Accuracy:
+    """Return the accuracy for an extreme eigenvalue or a condition number; that of moments from a rank of 16 on."""
     if statistic in _AT_HARD_EDGES and is_nearly_hard(dims):
-        return Known(ASYMPTOTIC, _AT_HARD_EDGES[statistic])
+        return Accuracy(Method.ASYMPTOTIC, _AT_HARD_EDGES[statistic])
     mean, std, words = _AT_SOFT_EDGES[statistic]
     words = "measured at a rank of 16 and more" + words.format(mean=mean, std=100 * std)
-    return Known(ASYMPTOTIC, words, mean, std) if min(dims) >= _RANK else Known(ASYMPTOTIC, words)
+    return Accuracy(Method.ASYMPTOTIC, words, *((mean, std) if min(dims) >= _RANK else ()))
 
 
-def with_kurtosis(known: str) -> str:
+def with_kurtosis(method: Method, words: str) -> Accuracy:
     """Return the accuracy for entries that are not normal, from that for normal entries."""
-    return (
-        f"{known}; this is for normal entries, and the law is shifted to first order in the excess kurtosis: for "
+    words = (
+        f"{words}; this is for normal entries, and the law is shifted to first order in the excess kurtosis: for "
         "uniform entries means were measured within 0.1 standard deviations at d_head = 16 and 0.05 at 32, standard "
         "deviations within 6 and 3 %"
     )
+    return Accuracy(method if method.is_asymptotic else Method.ASYMPTOTIC, words)
 
 
-def is_nearly_hard(dims: Dims) -> bool:
-    """Return True if the lower edge is so nearly hard that the smallest eigenvalue follows the law of a hard edge."""
-    smallest, second = sorted(dims)[:2]
-    return second < smallest + NEARLY_HARD
-
-
-def of_scale_free(dims: Dims, stable: bool = False) -> Known:
+def of_scale_free(dims: Dims, stable: bool = False) -> Accuracy:
     """Return the accuracy for participation ratios, entropies and ranks, or for ``stable`` ranks."""
-    if len(dims) - 1 > _SEVERAL:
+    factors, high_rank = len(dims) - 1, min(dims) >= _RANK
+    if factors > _MOST_FACTORS:
         mean, std, tails = 0.02, 0.015, "25 % at 1e-2 and 50 % at 1e-3"
         if stable:
             std, tails = 0.06, "60 % at 1e-2 and a factor of 2.5 at 1e-3"
-    elif min(dims) < _RANK:
+    elif not high_rank:
         mean, std, tails = 0.02, 0.02, f"25 % at 1e-2 and {'55' if stable else '40'} % at 1e-3"
     else:
         mean, std, tails = 0.015, 0.007, "25 % to 1e-3"
-    words = (
-        f"{_measured(dims)}mean within {mean} standard deviations, standard deviation within {100 * std:g} %, tail "
-        f"probabilities within {tails}"
-    )
-    return Known(MENDED, words, mean, std)
-
-
-def _measured(dims: Dims) -> str:
-    factors = len(dims) - 1
     chains = {1: "one factor", 2: "W_QK and other products of two"}.get(
-        factors, "three to six factors" if factors <= _SEVERAL else "eight factors"
+        factors, "three to six factors" if factors <= _MOST_FACTORS else "eight factors"
     )
-    rank = "a rank of 16 and more" if min(dims) >= _RANK else "a rank of 8 to 15"
-    edge = ", the smallest dimension repeated" if dims.count(min(dims)) > 1 else ""
-    return f"measured for {chains} at {rank}{edge}: "
+    words = (
+        f"measured for {chains} at {'a rank of 16 and more' if high_rank else 'a rank of 8 to 15'}"
+        f"{', the smallest dimension repeated' if dims.count(min(dims)) > 1 else ''}: mean within {mean} standard "
+        f"deviations, standard deviation within {100 * std:g} %, tail probabilities within {tails}"
+    )
+    return Accuracy(Method.MENDED, words, mean, std)

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
-from scipy import special
 
 from rmtbase.laws._distribution import Distribution, FloatArray
-from rmtbase.laws._element._expansion import Expansion, Quadratic, mean_square
-from rmtbase.laws._element._panels import Panels
+from rmtbase.laws._element._element_histogram import log_normal_mass
+from rmtbase.laws._element._expansion import Expansion, mean_square
 from rmtbase.laws._element.parents import Parent
+from rmtbase.laws._null._drawn_entropies import Estimate
 from rmtbase.laws._null._pearson import Pearson3, Pearson3Mixture
 from rmtbase.laws._null._poisson_noise import corrected, noise
 from rmtbase.laws._null._reference_law import ReferenceLaw, reference_law
@@ -26,7 +27,7 @@ _FURTHEST = 40.0
 _STEEPEST = 1.0  # largest skewness of the parts of the mixture over the nodes
 _TINY = 1e-300
 _ENDING = 16  # expected count from which on an outermost cell ends where the parent does
-_GIVEN = np.array([-1.5, -3.0])  # n² κ₂ and n³ κ₃ of the three degrees of freedom that number, mean and variance fix
+_FIXED = np.array([-1.5, -3.0])  # n² κ₂ and n³ κ₃ of the three degrees of freedom that number, mean and variance fix
 
 
 class _Cells:
@@ -34,17 +35,7 @@ class _Cells:
 
     The cells are centred on w̄, and the spread of the sample sets their width. If the density of the parent ends with a
     jump, the position of the jump in its cell matters. The nodes then average over w̄ and ln spread, both normal;
-    otherwise there is one node.
-
-    Attributes:
-        share: P(w in cell), for an even number of cells.
-        low, high: edges of the cells; a cell with many numbers in which the parent ends is cut at that end.
-        ends: number of cut cells at the middle node.
-        jumps: True if any node has a cut cell.
-        log_width: ln of the width of the cells, (node,).
-        weight: weights of the nodes, of sum 1.
-        score: ln spread in standard deviations, (node,).
-        middle: the node of the largest weight.
+    otherwise there is one node. ``score`` is ln spread in standard deviations.
     """
 
     def __init__(self, law: ReferenceLaw, n: int) -> None:
@@ -55,18 +46,19 @@ class _Cells:
         ends = math.isfinite(law.upper)
         across, first = _normal_rule(_ACROSS if ends else 1)
         along, second = _normal_rule(_ALONG if ends else 1)
-        centre, self.score = (one.ravel() for one in np.meshgrid(across / math.sqrt(n), along))
-        self.weight = np.outer(second, first).ravel()
+        centre, self.score = (nodes.ravel() for nodes in np.meshgrid(across / math.sqrt(n), along))
+        self.weight = np.outer(second, first).ravel()  # of the nodes, of sum 1
         self.middle = int(np.argmax(self.weight))
         self.log_width = math.log(width) + self.score * math.sqrt(spread.variance / n)
         widths = np.exp(self.log_width)[:, None]
         self._last = 2 * math.ceil((min(law.upper, _FURTHEST) / float(widths.min()) + 4.0) / 2.0)
         edges = centre[:, None] + (np.arange(-self._last, self._last + 3) - 0.5) * widths
-        self.share = law.masses(edges)
+        self.share = law.masses(edges)  # P(w in cell), for an even number of cells
+        # A cell with many numbers in which the parent ends is cut at that end.
         reach = np.where(n * self.share < _ENDING, math.inf, law.upper)
         self.low, self.high = np.maximum(edges[:, :-1], -reach), np.minimum(edges[:, 1:], reach)
         cut = (self.low > edges[:, :-1]) | (self.high < edges[:, 1:])
-        self.ends = int(cut[self.middle].sum())
+        self.ends = int(cut[self.middle].sum())  # number of cut cells
         self.jumps = bool(cut.any())
 
     def of_magnitude(self, values: FloatArray, x: FloatArray) -> FloatArray:
@@ -77,47 +69,28 @@ class _Cells:
 
 
 @dataclass(frozen=True)
-class CountedEstimate:
-    """Estimate from counts in cells at one n."""
+class CountedEstimate(Estimate):
+    """Estimate from counts in cells at one n, expanded at the middle node of the cells."""
 
-    statistic: Expansion  # its expansion at the middle node of the cells
-    own: FloatArray  # n² κ₂ and n³ κ₃ of the noise of the counts
-    # parent, n, cells: law, number and cells of the weights
-    parent: ReferenceLaw
-    n: int
+    parent: ReferenceLaw  # law of the weights
     cells: _Cells
     value: FloatArray  # the estimate at the nodes of the cells, (node,)
 
-    def law(self, drift: float, second: float, third: float, own: tuple[float, float]) -> Distribution:
-        """Return the law, given n times the bias, n times the variance and n² times the third cumulant."""
-        n = self.n
-        mean = self.statistic.value + drift / n
-        return Pearson3.from_cumulants(mean, (second + own[0] / n) / n, (third + own[1] / n) / n**2)
+    family: ClassVar = Pearson3
 
     def of_independent(self) -> Distribution:
-        """Return the law for independent weights."""
         n, statistic, cells, spread = self.n, self.statistic, self.cells, self.parent.spread[0]
         mean = self.value + statistic.drift / n
-        second, third = statistic.variance / n + self.own[0] / n**2, statistic.third / n**2 + self.own[1] / n**3
+        second, third = statistic.variance / n + self.noise[0] / n**2, statistic.third / n**2 + self.noise[1] / n**3
         if cells.weight.size == 1:
             return Pearson3.from_cumulants(float(mean[0]), second, third)
         along = statistic.covariance(spread) / math.sqrt(spread.variance * n)
         centre = mean + along * cells.score
         # Spread of at least 3/5 of the distance between the parts, so that they leave no gaps.
         apart = 1.2 * _REACH / (_ALONG - 1) * float(np.sqrt(cells.weight @ (centre - cells.weight @ centre) ** 2))
-        left = max(math.sqrt(max(second - along**2, self.own[0] / n**2)), apart)
-        skewness = min(max(third / left**3, -_STEEPEST), _STEEPEST)
-        return Pearson3Mixture(centre, left, skewness, cells.weight)
-
-
-def counted_average(
-    grid: Panels, value: float, influence: FloatArray, drift: float, sign: float, rest: Quadratic
-) -> Expansion:
-    """Return ``sign`` Σ p ln p of the counts plus other functions of the weights, whose curvature is ``rest``."""
-    influence = influence - float(grid.probability @ influence)
-    return Expansion(
-        grid, value, influence, drift, lambda direction: sign * float(grid.probability @ direction**2) + rest(direction)
-    )
+        across = max(math.sqrt(max(second - along**2, self.noise[0] / n**2)), apart)
+        skewness = min(max(third / across**3, -_STEEPEST), _STEEPEST)
+        return Pearson3Mixture(centre, across, skewness, cells.weight)
 
 
 def _normal_rule(count: int) -> tuple[FloatArray, FloatArray]:
@@ -132,7 +105,7 @@ def divergence(parent: Parent, n: int, of_core: bool) -> CountedEstimate:
     law, cells = reference_law(parent), _Cells(reference_law(parent), n)
     log_scale = law.log_s + law.core if of_core else law.log_s
     ratio = math.exp(law.core.value) if of_core else 1.0
-    log_mass = _log_normal_mass(cells.low / ratio, cells.high / ratio)
+    log_mass = log_normal_mass(cells.low / ratio, cells.high / ratio)
     excess = np.where(cells.share > 0.0, np.log(np.maximum(cells.share, _TINY)) - log_mass, 0.0)
     value = (cells.share * excess).sum(axis=1)
     influence = cells.of_magnitude(excess[cells.middle], law.x) + (1.0 - ratio**-2) * log_scale.influence
@@ -143,12 +116,19 @@ def divergence(parent: Parent, n: int, of_core: bool) -> CountedEstimate:
     counts = noise(corrected, n * cells.share[cells.middle])
     bias = float(counts.bias.sum()) - 0.5 + fitted.drift + about_centre + (0.0 if of_core else 1.0)
     bias += cells.ends  # the outermost of n numbers leaves 1/n of the mass of its cell empty
-    own = np.array([counts.variance.sum(), counts.third.sum()]) + _GIVEN
+    of_counts = np.array([counts.variance.sum(), counts.third.sum()]) + _FIXED
     if of_core:  # its fit adds ½(c − w̄)²/s² + ln²(σ_fit/s)
         apart = np.array([0.5 * float(law.grid.probability @ (centre - law.x) ** 2), law.core.variance])
-        own += np.array([2.0 * np.sum(apart**2), 8.0 * np.sum(apart**3)])
-    statistic = counted_average(law.grid, float(value[cells.middle]), influence, bias, 1.0, fitted.curvature)
-    return CountedEstimate(statistic, own, law, n, cells, value)
+        of_counts += np.array([2.0 * np.sum(apart**2), 8.0 * np.sum(apart**3)])
+    probability = law.grid.probability
+    statistic = Expansion(
+        law.grid,
+        float(value[cells.middle]),
+        influence - float(probability @ influence),
+        bias,
+        lambda direction: float(probability @ direction**2) + fitted.curvature(direction),
+    )
+    return CountedEstimate(statistic, of_counts, n, law, cells, value)
 
 
 def ends_with_a_jump(parent: Parent, n: int) -> bool:
@@ -165,14 +145,6 @@ def entropy_residual(parent: Parent, n: int) -> CountedEstimate:
     return replace(
         matched,
         statistic=(-matched.statistic).drifting(0.5),  # ``matched`` is the divergence plus 1/n
-        own=matched.own * [1.0, -1.0],
+        noise=np.asarray(matched.noise) * [1.0, -1.0],
         value=-matched.value,
     )
-
-
-def _log_normal_mass(low: FloatArray, high: FloatArray) -> FloatArray:
-    """ln P(low < z < high) for a standard normal z; finite far into the tails."""
-    flip = low > 0.0
-    low, high = np.where(flip, -high, low), np.where(flip, -low, high)
-    larger = special.log_ndtr(high)
-    return larger + np.log(-np.expm1(special.log_ndtr(low) - larger))

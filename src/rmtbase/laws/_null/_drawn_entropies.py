@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from scipy import special
@@ -11,33 +13,35 @@ from scipy import special
 from rmtbase.laws._distribution import Distribution, FloatArray
 from rmtbase.laws._element._expansion import Expansion
 from rmtbase.laws._element.parents import Parent
-from rmtbase.laws._null._pearson import ShiftedLogNormal
+from rmtbase.laws._null._pearson import ShiftedLogNormal, ThreeMoments
 from rmtbase.laws._null._poisson_noise import noise, plain
 from rmtbase.laws._null._reference_law import LOG_TWO_PI, ReferenceLaw, reference_law
 
 _TINY = 1e-300
 _PER_BANDWIDTH = 8  # grid points per bandwidth
+_BINS = 100  # of the histogram
 
 
-class ResolvedEstimate(NamedTuple):
-    """Estimate whose resolution depends on n."""
+@dataclass(frozen=True)
+class Estimate:
+    """Estimate whose resolution depends on n, or that is counted in cells whose width does."""
 
     statistic: Expansion  # its expansion
-    own: tuple[float, float]  # contributions to n² κ₂ and n³ κ₃ of the curvature and of the few weights in the tails
+    noise: Sequence[float]  # n² κ₂ and n³ κ₃ of the curvature, and of the few weights in the tails
     n: int  # number of weights
 
-    def law(self, drift: float, second: float, third: float, own: tuple[float, float]) -> Distribution:
+    family: ClassVar[type[ThreeMoments]] = ShiftedLogNormal
+
+    def law(self, cumulants: tuple[float, float, float], noise: Sequence[float]) -> Distribution:
         """Return the law, given n times the bias, n times the variance and n² times the third cumulant."""
-        n = self.n
-        mean = self.statistic.value + drift / n
-        return ShiftedLogNormal.from_cumulants(mean, (second + own[0] / n) / n, (third + own[1] / n) / n**2)
+        return self.family.of_numbers(self.n, self.statistic.value, cumulants, noise)
 
     def of_independent(self) -> Distribution:
         """Return the law for independent weights."""
-        return self.law(self.statistic.drift, self.statistic.variance, self.statistic.third, self.own)
+        return self.law((self.statistic.drift, self.statistic.variance, self.statistic.third), self.noise)
 
 
-def kernel_residual(parent: Parent, n: int) -> ResolvedEstimate:
+def kernel_residual(parent: Parent, n: int) -> Estimate:
     """Return S − ½ ln(2πe s²), with S the entropy of a Gaussian kernel estimate of bandwidth b = s n^(−1/5).
 
     To second order the noise is −∫ δp²/(2 p_K) dx, with p_K = K ∗ p the convolved density. At each point it is the
@@ -56,7 +60,7 @@ def kernel_residual(parent: Parent, n: int) -> ResolvedEstimate:
     # Number, mean and variance are fixed: for normal weights these are the Hermite functions up to the second.
     rho = 1.0 / (1.0 + bandwidth**2)
     drift = 0.5 - bias + (0.5 * rho**2 if law.is_normal else log_s.drift)
-    own = (
+    tails = (
         second - 0.5 * (rho**2 + rho**4) + n * float(probability @ (sparse * (sparse + 2.0 * influence))),
         n * float(probability @ sparse**3) - third + rho**3 + rho**6,
     )
@@ -67,16 +71,11 @@ def kernel_residual(parent: Parent, n: int) -> ResolvedEstimate:
         drift,
         lambda direction: log_s.curvature(direction) - smoothed.squared(law.x, direction),
     )
-    return ResolvedEstimate(statistic, own, n)
+    return Estimate(statistic, tails, n)
 
 
 class _Smoothed:
-    """Density p of the parent, convolved with a normal density K, on a grid.
-
-    Attributes:
-        entropy: −∫ p_K ln p_K.
-        stretch: its derivative with respect to ln b, b² ∫ p_K'²/p_K (de Bruijn's identity).
-    """
+    """Density p of the parent, convolved with a normal density K, on a grid."""
 
     def __init__(self, law: ReferenceLaw, bandwidth: float) -> None:
         upper = min(law.upper, 12.0)
@@ -95,7 +94,6 @@ class _Smoothed:
         self._surprise = -np.convolve(np.log(self.density), kernel * self.step, mode="same")
 
     def surprise(self, x: FloatArray) -> FloatArray:
-        """−K ∗ ln p_K."""
         return np.interp(x, self.at, self._surprise)
 
     def squared(self, x: FloatArray, direction: FloatArray) -> float:
@@ -111,23 +109,23 @@ class _Smoothed:
 
     def noise(self, n: int) -> tuple[float, float, float]:
         """Return n × bias, n² × variance and n³ × third cumulant of the negative of the estimate, for n weights."""
-        kept = self.density > 1e-12
-        density, square = self.density[kept], self.square[kept]
+        dense = self.density > 1e-12
+        density, square = self.density[dense], self.square[dense]
         counts = noise(plain, n * density**2 / square)
         bias = float(self.step * np.sum(square / density * counts.bias))
         # The covariance of δp/√p_K at points half a bandwidth apart, reduced where the counts are small.
-        some = slice(None, None, _PER_BANDWIDTH // 2)
-        at, density = self.at[kept][some], density[some]
+        every = slice(None, None, _PER_BANDWIDTH // 2)
+        at, density = self.at[dense][every], density[every]
         middle = 0.5 * (at[:, None] + at)
         joint = np.interp(middle, self.at, self.square) * np.exp(-0.25 * ((at[:, None] - at) / self.bandwidth) ** 2)
-        few = np.sqrt(2.0 * counts.variance[some]) / density
+        few = np.sqrt(2.0 * counts.variance[every]) / density
         form = (joint - density[:, None] * density) * np.sqrt(few[:, None] * few) * self.step * _PER_BANDWIDTH / 2
         twice = form @ form
         return bias, 0.5 * float(np.trace(twice)), float(np.sum(twice * form))
 
 
-def histogram_residual(parent: Parent, n: int, bins: int = 100) -> ResolvedEstimate:
-    """Return −Σ p ln(p/width) − ½ ln(2πe s²) with equal bins from the smallest to the largest weight.
+def histogram_residual(parent: Parent, n: int) -> Estimate:
+    """Return −Σ p ln(p/width) − ½ ln(2πe s²) with 100 equal bins from the smallest to the largest weight.
 
     Given the largest and the smallest weight, the others are independent with the parent's law between them. Both ends
     are placed at the same distance, which has the law of half the range.
@@ -145,16 +143,15 @@ def histogram_residual(parent: Parent, n: int, bins: int = 100) -> ResolvedEstim
     joint = np.outer(weight, weight).ravel()
     order = np.argsort(reach)
     reach, joint = reach[order], joint[order]
-    groups = np.array_split(np.arange(reach.size), 24)
-    found = []
-    for group in groups:
+    parts = []
+    for group in np.array_split(np.arange(reach.size), 24):
         share = joint[group].sum()
         half = float(joint[group] @ reach[group]) / share
-        found.append((share, *_given_range(law, n, bins, half)))
-    share, mean, second, third = np.array([one[:4] for one in found]).T
+        parts.append((share, *_cumulants_within(law, n, half)))
+    share, mean, second, third = np.array(parts).T
     average = float(share @ mean)
     apart = mean - average
-    # Expansion for the weights between fixed ends; ``own`` holds the contribution of the ends.
+    # Expansion for the weights between fixed ends; ``of_ends`` holds the contribution of the ends.
     influence = law.centred(-np.log(np.maximum(law.grid.density / law.x, _TINY)) - law.log_s.influence)
     curvature = law.log_s.curvature
     statistic = Expansion(
@@ -164,15 +161,16 @@ def histogram_residual(parent: Parent, n: int, bins: int = 100) -> ResolvedEstim
         0.0,
         lambda direction: -float(law.grid.probability @ direction**2) - curvature(direction),
     )
-    own = (
+    of_ends = (
         n**2 * float(share @ (second + apart**2)) - n * statistic.variance,
         n**3 * float(share @ (third + 3.0 * second * apart + apart**3)) - n * statistic.third,
     )
-    return ResolvedEstimate(statistic, own, n)
+    return Estimate(statistic, of_ends, n)
 
 
-def _given_range(law: ReferenceLaw, n: int, bins: int, half: float) -> tuple[float, float, float]:
-    edges = np.linspace(0.0, half, bins // 2 + 1)
+def _cumulants_within(law: ReferenceLaw, n: int, half: float) -> tuple[float, float, float]:
+    """Return mean, variance and third cumulant of the histogram estimate given that the range is ±half."""
+    edges = np.linspace(0.0, half, _BINS // 2 + 1)
     mass = law.masses(edges)
     share = mass / mass.sum()  # law of |w| within the range
     mean = 0.5 * (n - 2) * share
@@ -185,7 +183,7 @@ def _given_range(law: ReferenceLaw, n: int, bins: int, half: float) -> tuple[flo
     square, fourth = float(probability @ law.x**2), float(probability @ law.x**4)
     s2 = ((n - 2) * square + 2.0 * half**2) / (n - 1)
     entropy = math.log(n) - 2.0 * float(total.sum()) / n + 0.5 / n
-    entropy += math.log(2.0 * half / bins)
+    entropy += math.log(2.0 * half / _BINS)
     log_s = 0.5 * math.log(s2) - 0.25 * (fourth - square**2) / (n * s2**2)
     place = np.minimum(np.searchsorted(edges, law.x, side="right") - 1, share.size - 1)
     influence = -counts.slope[place] - 0.5 * law.x**2 / s2

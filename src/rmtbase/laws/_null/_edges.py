@@ -19,7 +19,7 @@ from rmtbase.laws._edge._tracy_widom import TracyWidom
 from rmtbase.laws._exact._trace_moments import trace_cumulants
 from rmtbase.laws._null._expansion_rest import edge_sizes, mended_by_draws
 from rmtbase.laws._null._linear import few_for_the_expansion, reference_spread, summands, sums
-from rmtbase.laws._null._log_pearson import LogPearson3
+from rmtbase.laws._null._on_scale import LogPearson3
 from rmtbase.laws._null._pearson import Pearson3
 from rmtbase.laws._null._simulated_law import MendedLaw
 from rmtbase.laws._scale import own_variance_log_cumulants
@@ -47,7 +47,6 @@ class EdgePower(TransformedLaw, KnownSpread):
         return self.power > 0
 
     def moment(self, k: int) -> float:
-        """E[λ^(k power)]."""
         return self.law.expect_power(require_order(k) * self.power)
 
     def std(self) -> float:
@@ -63,7 +62,6 @@ class EdgePower(TransformedLaw, KnownSpread):
         return x**self.power
 
     def _from(self, x: FloatArray) -> FloatArray:
-        """Return the eigenvalue; 0 or inf outside the range of doubles."""
         return x ** (1.0 / self.power)
 
 
@@ -90,7 +88,7 @@ class EdgeRatio(InvertedScore, KnownSpread):
     def std(self) -> float:
         if math.isinf(self.inverse.std()):
             return math.inf
-        squares = [(one.std() / one.mean()) ** 2 for one in (self.numerator, self.inverse)]
+        squares = [(power.std() / power.mean()) ** 2 for power in (self.numerator, self.inverse)]
         return self.mean() * math.sqrt(math.fsum([*squares, math.prod(squares)]))
 
     @property
@@ -108,13 +106,11 @@ class EdgeRatio(InvertedScore, KnownSpread):
         return _score_table(self.upper, self.lower)
 
     def _score(self, x: FloatArray) -> FloatArray:
-        """Return the normal score of P(ratio ≤ x), x > 1."""
         log_ratio = np.log(x) / self.power
         inner = np.clip(log_ratio, self._table.x[0], self._table.x[-1])
         return self._table(inner) + (log_ratio - inner) * self._table(inner, 1)
 
     def at_score(self, z: FloatArray) -> FloatArray:
-        """Return x with cdf(x) = Φ(z), by Newton's method from the table."""
         table = self._table
         ends = table(table.x[[0, -1]])
         inner = np.clip(z, *ends)
@@ -132,7 +128,6 @@ class EdgeRatio(InvertedScore, KnownSpread):
 
 @lru_cache(maxsize=256)
 def _score_table(upper: EdgeLaw, lower: ExtremeLaw) -> CubicSpline:
-    """Return the normal score as a function of ln(λ_max / λ_min); both conventions share it."""
     tail = ndtr(-np.linspace(_REMOTEST, 0.0, _NODES // 2, endpoint=False))
     ends = (upper.ppf(tail), lower.isf(tail)), (upper.isf(tail[::-1]), lower.ppf(tail[::-1]))
     log_ratio = np.concatenate([np.log(largest) - np.log(smallest) for largest, smallest in ends])
@@ -164,9 +159,9 @@ def expanded_stable_rank(dims: tuple[int, ...], convention: str) -> tuple[LogPea
     factor, where T is only a scale. The next order is not known, so for Σ λ / λ_max the mean of the two is used.
     """
     times = 1.0 if convention == "eigenvalue" else 2.0  # λ_max / T, or λ_max / (Σ s)²
-    of = sums(dims, convention)
-    total = float(of.mean[0])
-    sum_variance = leading = times**2 * float(of.covariance[0, 0]) / total**2
+    totals = sums(dims, convention)
+    total = float(totals.mean[0])
+    sum_variance = leading = times**2 * float(totals.covariance[0, 0]) / total**2
     mean, variance, third = _largest_log_cumulants(dims)
     log_mean = times * math.log(total) - 0.5 * leading / times - mean
     response = eigenvalue_response_of_map(chain_map(dims), summands(convention), mean)[0] / total
@@ -192,7 +187,6 @@ def expanded_stable_rank(dims: tuple[int, ...], convention: str) -> tuple[LogPea
 
 @lru_cache(maxsize=256)
 def _largest_log_cumulants(dims: tuple[int, ...]) -> tuple[float, float, float]:
-    """Return the cumulants of ln λ_max in the units of the sums, for either convention."""
     return replace(largest_eigenvalue(dims=dims), log_unit=0.0).log_cumulants()
 
 

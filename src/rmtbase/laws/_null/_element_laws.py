@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -19,11 +19,10 @@ from rmtbase.laws._element._panels import Panels, panels
 from rmtbase.laws._element._product_element import ProductElement
 from rmtbase.laws._element._product_sum import Element
 from rmtbase.laws._element.parents import Normal, Parent
-from rmtbase.laws._null._cell_entropies import CountedEstimate, ends_with_a_jump
-from rmtbase.laws._null._drawn_entropies import ResolvedEstimate
+from rmtbase.laws._null._cell_entropies import ends_with_a_jump
+from rmtbase.laws._null._drawn_entropies import Estimate
 from rmtbase.laws._null._largest_magnitude import LargestMagnitude
-from rmtbase.laws._null._log_pearson import LogPearson3
-from rmtbase.laws._null._on_scale import IDENTITY, OnScale, Scale
+from rmtbase.laws._null._on_scale import IDENTITY, LogPearson3, OnScale, SmoothScale
 from rmtbase.laws._null._pearson import Pearson3
 from rmtbase.laws._null._self_normalised_maximum import NormalMaximum, ProductMaximum
 from rmtbase.laws._null._simulated_law import mended, simulated_quantiles
@@ -55,29 +54,27 @@ class Smooth(ElementLaw):
     """Laws of a smooth statistic: Pearson's type III on a scale, with the cumulants of the expansion."""
 
     expand: Callable[[Parent], Expansion]  # its expansion about the law of a parent
-    scale: Scale = IDENTITY  # a function of the statistic whose law is nearer to normal
-    # n times the measured relative corrections of κ₂ and κ₃ on that scale
-    corrections: tuple[float, float] = (0.0, 0.0)
+    scale: SmoothScale = IDENTITY  # a function of the statistic whose law is nearer to normal
+    corrections: tuple[float, float] = (0.0, 0.0)  # n × the measured relative corrections of κ₂ and κ₃ on that scale
 
     def independent(self, parent: Parent) -> Laws:
         statistic = self.expand(parent)
-        own, scaled = (
-            Cumulants.from_expansion(statistic, self.corrections),
-            Cumulants.from_expansion(self._scaled(statistic), self.corrections),
-        )
-        return Laws(own.limit, lambda n: self._law(own.at(n), scaled.at(n)))
+        plain, scaled = (_independent(x, self.corrections) for x in (statistic, self._scaled(statistic)))
+        return Laws(statistic.value, lambda n: self._law(plain(n), scaled(n)))
 
     def product(self, parent: Element) -> Laws:
         statistic = self.expand(parent)
         norms = SharedNorms(statistic.grid)
-        own, scaled = norms(statistic), norms(self._scaled(statistic))
-        return Laws(statistic.value, lambda rows, columns: self._law(*(_at(x, rows, columns) for x in (own, scaled))))
+        plain, scaled = norms(statistic), norms(self._scaled(statistic))
+        return Laws(
+            statistic.value, lambda rows, columns: self._law(*(_dependent(x, rows, columns) for x in (plain, scaled)))
+        )
 
     def _scaled(self, statistic: Expansion) -> Expansion:
         return statistic.map(*self.scale.derivatives(statistic.value))
 
-    def _law(self, own: Pearson3, scaled: Pearson3) -> Distribution:
-        return own if self.scale is IDENTITY else OnScale(own.mean(), own.std(), self.scale, scaled)
+    def _law(self, plain: Pearson3, scaled: Pearson3) -> Distribution:
+        return plain if self.scale is IDENTITY else OnScale(plain.mean(), plain.std(), self.scale, scaled)
 
 
 @dataclass(frozen=True)
@@ -92,27 +89,24 @@ class NearlyFlat(ElementLaw):
     flat: float = math.inf  # E IF² below which the noise is added
 
     def independent(self, parent: Parent) -> Laws:
-        own = self._cumulants(self.expand(parent))
-        return Laws(own.limit, lambda n: LogPearson3.below(self.end(n), own.at(n)))
+        statistic = self.expand(parent)
+        law = _independent(statistic, noise=self._noise(statistic))
+        return Laws(statistic.value, lambda n: LogPearson3.below(self.end(n), law(n)))
 
     def product(self, parent: Element) -> Laws:
         statistic = self.expand(parent)
-        own, norms = self._cumulants(statistic), SharedNorms(statistic.grid)
+        noise, norms = self._noise(statistic), SharedNorms(statistic.grid)
         dependent = norms(statistic)
 
         def at(rows: int, columns: int) -> Distribution:
-            noise = own.second_next, own.third_next
-            if any(noise):
-                noise = _sum(noise, norms.noise(statistic, rows, columns))
-            law = _at(dependent, rows, columns, noise)
+            of_norms = norms.noise(statistic, rows, columns) if any(noise) else (0.0, 0.0)
+            law = _dependent(dependent, rows, columns, (noise[0] + of_norms[0], noise[1] + of_norms[1]))
             return LogPearson3.below(self.end(rows * columns), law)
 
-        return Laws(own.limit, at)
+        return Laws(statistic.value, at)
 
-    def _cumulants(self, statistic: Expansion) -> Cumulants:
-        return (
-            Cumulants.with_noise(statistic) if statistic.variance < self.flat else Cumulants.from_expansion(statistic)
-        )
+    def _noise(self, statistic: Expansion) -> tuple[float, float]:
+        return quadratic_noise(statistic) if statistic.variance < self.flat else (0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -128,7 +122,7 @@ class Odd(ElementLaw):
     def independent(self, parent: Parent) -> Laws:
         grid = panels(parent)
         second = float(grid.probability @ self.influence(grid) ** 2)
-        return Laws(0.0, Cumulants(0.0, 0.0, second, 0.0).at)
+        return Laws(0.0, lambda n: Pearson3.of_numbers(n, 0.0, (0.0, second, 0.0)))
 
     def product(self, parent: Element) -> Laws:
         at = self.independent(parent).at
@@ -151,7 +145,6 @@ class NormalSample(ElementLaw):
         return self.otherwise.product(parent)
 
 
-@dataclass(frozen=True)
 class Mean(ElementLaw):
     """Laws of w̄/s: Student's t; for W_QK, w̄ = q̄ · k̄ with independent normal vectors, a :class:`ProductElement`."""
 
@@ -166,7 +159,7 @@ class Mean(ElementLaw):
 class Estimated(ElementLaw):
     """Laws of an estimate from counts in cells, or of one whose resolution depends on n."""
 
-    estimate: Callable[[Parent, int], CountedEstimate | ResolvedEstimate]  # (parent, n) ↦ the estimate
+    estimate: Callable[[Parent, int], Estimate]  # (parent, n) ↦ the estimate
     limit: Callable[[Parent], float]  # parent ↦ the limit
 
     def independent(self, parent: Parent) -> Laws:
@@ -174,11 +167,13 @@ class Estimated(ElementLaw):
 
     def product(self, parent: Element) -> Laws:
         def at(rows: int, columns: int) -> Distribution:
-            found = self.estimate(parent, rows * columns)
-            norms = SharedNorms(found.statistic.grid)
-            flat = found.statistic.variance < _FLAT  # the influence is so small that the noise of the norms matters
-            own = _sum(found.own, norms.noise(found.statistic, rows, columns) if flat else (0.0, 0.0))
-            return found.law(*norms(found.statistic).cumulants(rows, columns), own)
+            estimate = self.estimate(parent, rows * columns)
+            statistic = estimate.statistic
+            norms = SharedNorms(statistic.grid)
+            flat = statistic.variance < _FLAT  # the influence is so small that the noise of the norms matters
+            of_norms = norms.noise(statistic, rows, columns) if flat else (0.0, 0.0)
+            noise = float(estimate.noise[0]) + of_norms[0], float(estimate.noise[1]) + of_norms[1]
+            return estimate.law(norms(statistic).cumulants(rows, columns), noise)
 
         return Laws(self.limit(parent), at)
 
@@ -217,7 +212,6 @@ class Mended(ElementLaw):
         return self.law.product(parent)
 
 
-@dataclass(frozen=True)
 class Largest(ElementLaw):
     """Laws of max |w − w̄|/s; the limit is the supremum of |w|/σ."""
 
@@ -237,63 +231,29 @@ class OfLargest(ElementLaw):
 
     make: Callable[[Parent, int], Distribution]  # (parent, n) ↦ its law
     # (parent, d_query, d_key, nodes, weights) ↦ its law for W_QK, with nodes and weights of ln(max |w|/s)
-    given: Callable[[Element, int, int, FloatArray, FloatArray], Distribution]
+    make_of_product: Callable[[Element, int, int, FloatArray, FloatArray], Distribution]
 
     def independent(self, parent: Parent) -> Laws:
         return Laws(math.nan, partial(self.make, parent))
 
     def product(self, parent: Element) -> Laws:
         def at(rows: int, columns: int) -> Distribution:
-            return self.given(parent, rows, columns, *ProductMaximum(rows, parent, columns).rule)
+            return self.make_of_product(parent, rows, columns, *ProductMaximum(rows, parent, columns).rule)
 
         return Laws(math.nan, at)
 
 
-def _sum(own: Sequence[float] | FloatArray, besides: tuple[float, float]) -> tuple[float, float]:
-    return float(own[0]) + besides[0], float(own[1]) + besides[1]
+def _independent(
+    statistic: Expansion, corrections: tuple[float, float] = (0.0, 0.0), noise: tuple[float, float] = (0.0, 0.0)
+) -> Callable[[int], Pearson3]:
+    """Return n ↦ the law of a smooth statistic of n independent weights; ``noise`` is added to n² κ₂ and n³ κ₃."""
+    cumulants = statistic.drift, statistic.variance, statistic.third
+    added = noise[0] + cumulants[1] * corrections[0], noise[1] + cumulants[2] * corrections[1]
+    return lambda n: Pearson3.of_numbers(n, statistic.value, cumulants, added)
 
 
-def _at(statistic: DependentStatistic, rows: int, columns: int, own: tuple[float, float] = (0.0, 0.0)) -> Pearson3:
-    """Return the law of a statistic of rows × columns elements; ``own`` is n² κ₂ and n³ κ₃ of additional noise."""
-    n, (drift, second, third) = rows * columns, statistic.cumulants(rows, columns)
-    mean = statistic.statistic.value + (0.0 if math.isnan(drift) else drift) / n
-    return Pearson3.from_cumulants(mean, (second + own[0] / n) / n, (third + own[1] / n) / n**2)
-
-
-@dataclass(frozen=True)
-class Cumulants:
-    """Cumulants of a smooth statistic of n independent weights, from its expansion about the law of the parent.
-
-    Mean ``limit`` + ``drift``/n, variance ``second``/n + ``second_next``/n², third cumulant likewise from n⁻².
-    """
-
-    limit: float
-    drift: float
-    second: float
-    third: float
-    second_next: float = 0.0
-    third_next: float = 0.0
-
-    @classmethod
-    def from_expansion(cls, statistic: Expansion, corrections: tuple[float, float] = (0.0, 0.0)) -> Cumulants:
-        """Return the cumulants for independent weights; ``corrections`` are n × the relative ones of κ₂ and κ₃."""
-        second, third = statistic.variance, statistic.third
-        return cls(
-            statistic.value,
-            0.0 if math.isnan(statistic.drift) else statistic.drift,
-            second,
-            third,
-            second * corrections[0],
-            third * corrections[1],
-        )
-
-    @classmethod
-    def with_noise(cls, statistic: Expansion) -> Cumulants:
-        """Return the cumulants with the noise of the curvature, for a statistic whose influence is small."""
-        second_next, third_next = quadratic_noise(statistic)
-        return replace(cls.from_expansion(statistic), second_next=second_next, third_next=third_next)
-
-    def at(self, n: float) -> Pearson3:
-        """Return the law with these three cumulants at n."""
-        second, third = self.second + self.second_next / n, self.third + self.third_next / n
-        return Pearson3.from_cumulants(self.limit + self.drift / n, second / n, third / n**2)
+def _dependent(
+    dependent: DependentStatistic, rows: int, columns: int, noise: tuple[float, float] = (0.0, 0.0)
+) -> Pearson3:
+    """Return the law of a smooth statistic of the rows × columns elements of W_QK."""
+    return Pearson3.of_numbers(rows * columns, dependent.statistic.value, dependent.cumulants(rows, columns), noise)

@@ -16,9 +16,9 @@ from rmtbase.laws._element._expansion import Expansion, mean_square
 from rmtbase.laws._element._panels import Panels, panels
 from rmtbase.laws._element._product_sum import Element, element_of_product
 from rmtbase.laws._element.parents import Normal, Parent, require_parent
-from rmtbase.laws._null import _sample_statistics as smooth
-from rmtbase.laws._null._cell_entropies import CountedEstimate, divergence, entropy_residual
-from rmtbase.laws._null._drawn_entropies import histogram_residual, kernel_residual
+from rmtbase.laws._null import _reference_law as smooth
+from rmtbase.laws._null._cell_entropies import divergence, entropy_residual
+from rmtbase.laws._null._drawn_entropies import Estimate, histogram_residual, kernel_residual
 from rmtbase.laws._null._element_laws import (
     ElementLaw,
     Estimated,
@@ -42,14 +42,11 @@ from rmtbase.laws._null._tail_statistics import (
 )
 from rmtbase.laws._weibull._closure import std_closure
 from rmtbase.laws._weibull._null import body_tail_gap
-from rmtbase.laws._weibull._plot import weibull_plot
+from rmtbase.laws._weibull._plot import WeibullPlot, weibull_plot
 from rmtbase.parameters import require_positive_integer
 
-FEWEST = 100
-FEWEST_NORMAL = 20
-"""Fewest normal weights for the laws of the mean, skewness, kurtosis and largest magnitude."""
-
-FEWEST_ROWS, FEWEST_TERMS = 32, 3
+_FEWEST, _FEWEST_NORMAL = 100, 20  # weights; normal ones for mean, skewness, kurtosis and largest magnitude
+_FEWEST_ROWS, _FEWEST_TERMS = 32, 3
 _FEWEST_AT_A_JUMP = 1000
 
 
@@ -90,26 +87,26 @@ def _decile_ratio(parent: Parent) -> Expansion:
     return (smooth.log_quantile(grid, 0.9, high, -0.8) - smooth.log_quantile(grid, 0.1, low, 0.8)).exp()
 
 
-def _weibull(of: str, parent: Parent) -> Expansion:
-    plot = weibull_plot(parent, Fraction(1, 10))
-    if of == "scale":
-        return (plot.sample_log_scale - 0.5 * mean_square(plot.grid).log()).exp()
-    return plot.sample_shape if of == "shape" else plot.sample_r_squared
+def _plot(parent: Parent) -> WeibullPlot:
+    return weibull_plot(parent, Fraction(1, 10))
 
 
-def _likelihood(of: str, parent: Parent) -> Expansion:
-    grid = panels(parent)
-    shape, log_scale = smooth.maximum_likelihood(grid)
-    return shape if of == "shape" else (log_scale - 0.5 * mean_square(grid).log()).exp()
+def _to_rms(log_scale: Expansion) -> Expansion:
+    """Return a scale over the root mean square, from the logarithm of the scale."""
+    return (log_scale - 0.5 * mean_square(log_scale.grid).log()).exp()
+
+
+def _divergence(parent: Parent) -> float:
+    return reference_law(parent).divergence
 
 
 def _negative_divergence(parent: Parent) -> float:
-    return -reference_law(parent).divergence
+    return -_divergence(parent)
 
 
 def _counted(
     simulated: str,
-    estimate: Callable[[Parent, int], CountedEstimate],
+    estimate: Callable[[Parent, int], Estimate],
     limit: Callable[[Parent], float],
     reflected: Callable[[int], float] | None = None,
 ) -> Mended:
@@ -122,23 +119,23 @@ class _Recipe:
 
     law: ElementLaw  # its laws
     order: float  # the parent must have finite moments up to this order
-    how: str  # the method, in words
+    approach: str  # the method, in words
     # measured range of the size of a test at 0.05, for all elements of one W_QK
     size_of_product: tuple[float, float] = (0.035, 0.065)
     size: tuple[float, float] = (0.04, 0.06)  # the same for independent weights
-    fewest_normal: int = FEWEST  # fewest normal weights for which the law holds; for other parents :data:`FEWEST`
+    fewest_normal: int = _FEWEST  # fewest normal weights for which the law holds
 
     def method(self, of_product: bool) -> str:
         """Return the method and accuracy of the law, in words."""
         low, high = self.size_of_product if of_product else self.size
-        where = (
-            "for W_QK from (64, 8) on, with factors whose entries are"
+        measured = (
+            "for W_QK from (64, 8) on, with factors whose entries"
             if of_product
-            else "from n = 100 on, for weights that are"
+            else "from n = 100 on, for weights that"
         )
         return (
-            f"{self.how}; measured {where} normal, uniform or normal truncated at 2 σ: the size of a test at 0.05 is "
-            f"from {low:g} to {high:g}"
+            f"{self.approach}; measured {measured} are normal, uniform or normal truncated at 2 σ: the size of a test "
+            f"at 0.05 is from {low:g} to {high:g}"
         )
 
 
@@ -154,13 +151,13 @@ _RECIPES: dict[str, _Recipe] = {
         Mean(),
         4.0,
         "exact for normal weights; for W_QK of normal factors exact with σ in place of s",
-        fewest_normal=FEWEST_NORMAL,
+        fewest_normal=_FEWEST_NORMAL,
     ),
     "skewness": _Recipe(
         NormalSample("skewness", Odd(smooth.skewness_influence)),
         6.0,
         f"for normal weights D'Agostino's transform; for others {_EXPANSION}",
-        fewest_normal=FEWEST_NORMAL,
+        fewest_normal=_FEWEST_NORMAL,
     ),
     "excess_kurtosis": _Recipe(
         Mended(
@@ -173,9 +170,9 @@ _RECIPES: dict[str, _Recipe] = {
         "(without which low values are three times as frequent as stated at n = 100 and 0.001); "
         f"for others {_EXPANSION}",
         (0.03, 0.065),
-        fewest_normal=FEWEST_NORMAL,
+        fewest_normal=_FEWEST_NORMAL,
     ),
-    "largest_magnitude": _Recipe(Largest(), 6.0, _MAXIMUM, _OF_LARGEST, fewest_normal=FEWEST_NORMAL),
+    "largest_magnitude": _Recipe(Largest(), 6.0, _MAXIMUM, _OF_LARGEST, fewest_normal=_FEWEST_NORMAL),
     "l_scale": _Recipe(
         NearlyFlat(_on_panels(smooth.l_scale), lambda n: math.sqrt((n + 1.0) / (3.0 * n)), 1e-3),
         4.0,
@@ -185,14 +182,7 @@ _RECIPES: dict[str, _Recipe] = {
     "l_kurtosis": _Recipe(Smooth(_on_panels(smooth.l_kurtosis), IDENTITY, (9.5, 0.0)), 2.0, _EXPANSION),
     "entropy_residual": _Recipe(_counted("entropy_residual", entropy_residual, _negative_divergence), 4.0, _COUNTED),
     "kl_matched_normal": _Recipe(
-        _counted(
-            "entropy_residual",
-            partial(divergence, of_core=False),
-            lambda parent: -_negative_divergence(parent),
-            lambda n: 0.5 / n,
-        ),
-        4.0,
-        _COUNTED,
+        _counted("entropy_residual", partial(divergence, of_core=False), _divergence, lambda n: 0.5 / n), 4.0, _COUNTED
     ),
     "core_sigma": _Recipe(Smooth(_core_sigma), 4.0, _EXPANSION),
     "kl_core_normal": _Recipe(
@@ -220,10 +210,14 @@ _RECIPES: dict[str, _Recipe] = {
     "log10_tail_probability": _Recipe(
         OfLargest(tail_probability, product_tail_probability), 0.0, _MAXIMUM, _OF_LARGEST
     ),
-    "weibull_shape": _Recipe(Smooth(partial(_weibull, "shape"), Logarithm(), (0.8, 0.0)), 0.0, _EXPANSION),
-    "weibull_scale": _Recipe(Smooth(partial(_weibull, "scale"), Logarithm()), 4.0, _EXPANSION),
+    "weibull_shape": _Recipe(
+        Smooth(lambda parent: _plot(parent).sample_shape, Logarithm(), (0.8, 0.0)), 0.0, _EXPANSION
+    ),
+    "weibull_scale": _Recipe(
+        Smooth(lambda parent: _to_rms(_plot(parent).sample_log_scale), Logarithm()), 4.0, _EXPANSION
+    ),
     "weibull_r_squared": _Recipe(
-        Mended(NearlyFlat(partial(_weibull, "r_squared"), lambda _: 1.0), "weibull_r_squared"),
+        Mended(NearlyFlat(lambda parent: _plot(parent).sample_r_squared, lambda _: 1.0), "weibull_r_squared"),
         0.0,
         f"{_EXPANSION}; {_MENDED}",
     ),
@@ -233,13 +227,16 @@ _RECIPES: dict[str, _Recipe] = {
         0.0,
         f"{_EXPANSION}; the bias of order ln n/n, below 0.06 standard deviations, is left out",
     ),
-    "weibull_shape_ml": _Recipe(Smooth(partial(_likelihood, "shape"), Logarithm(), (1.5, 0.0)), 0.0, _EXPANSION),
-    "weibull_scale_ml": _Recipe(Smooth(partial(_likelihood, "scale")), 4.0, _EXPANSION),
+    "weibull_shape_ml": _Recipe(
+        Smooth(_on_panels(lambda grid: smooth.maximum_likelihood(grid)[0]), Logarithm(), (1.5, 0.0)), 0.0, _EXPANSION
+    ),
+    "weibull_scale_ml": _Recipe(
+        Smooth(_on_panels(lambda grid: _to_rms(smooth.maximum_likelihood(grid)[1]))), 4.0, _EXPANSION
+    ),
 }
 
 
 def _require_recipe(statistic: object, parent: Parent) -> _Recipe:
-    """Return the recipe of that name, for a parent that has the required moments."""
     if not isinstance(statistic, str) or statistic not in _RECIPES:
         raise ParameterError("statistic", statistic, f"one of {', '.join(_RECIPES)}")
     recipe = _RECIPES[statistic]
@@ -265,7 +262,7 @@ def element_null(statistic: str, n: int, distribution: str | Parent = "normal") 
     """
     parent = require_parent(distribution)
     recipe, n = _require_recipe(statistic, parent), require_positive_integer("n", n)
-    fewest = recipe.fewest_normal if isinstance(parent, Normal) else FEWEST
+    fewest = recipe.fewest_normal if isinstance(parent, Normal) else _FEWEST
     if n < fewest:
         raise ParameterError("n", n, f"at least {fewest} weights")
     return _element_null(statistic, parent, (n,), recipe.method(False))
@@ -292,7 +289,7 @@ def product_element_null(
     entry = require_parent(distribution)
     sizes = {"d_query": d_query, "d_head": d_head, "d_key": d_key}
     shape = tuple(require_positive_integer(name, value) for name, value in sizes.items())
-    for name, value, least in zip(sizes, shape, (FEWEST_ROWS, FEWEST_TERMS, FEWEST_ROWS), strict=True):
+    for name, value, least in zip(sizes, shape, (_FEWEST_ROWS, _FEWEST_TERMS, _FEWEST_ROWS), strict=True):
         if value < least:
             raise ParameterError(name, value, f"at least {least} for the null of the elements of W_QK")
     parent = element_of_product(entry, shape[1])

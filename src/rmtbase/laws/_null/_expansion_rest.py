@@ -51,14 +51,12 @@ def participation_sizes(p: float, f: float) -> FloatArray:
 
 
 def hermite(score: FloatArray) -> FloatArray:
-    """Return 1, z, z² - 1 and z³ - 3 z, (score, 4)."""
     return np.polynomial.hermite_e.hermevander(score, 3)
 
 
 def mended_by_draws(statistic: str, law: Distribution, sizes: FloatArray) -> MendedLaw:
-    """Return the corrected law of a statistic from the law of its expansion."""
-    known = _coefficients()[statistic]
-    rest = hermite(_SCORES) @ (np.clip(sizes, known["smallest"], known["largest"]) @ np.array(known["coefficients"]))
+    fit = _coefficients()[statistic]
+    rest = hermite(_SCORES) @ (np.clip(sizes, fit["smallest"], fit["largest"]) @ np.array(fit["coefficients"]))
     return MendedLaw(law, _SCORES + rest, _SCORES)
 
 
@@ -69,5 +67,4 @@ def _nearly_hard(dims: tuple[int, ...]) -> float:
 
 @cache
 def _coefficients() -> dict[str, Any]:
-    """Read the results of ``studies/spectral_tails/study.py``."""
     return json.loads(Path(__file__).with_name("expansion_rest.json").read_text(encoding="utf-8"))

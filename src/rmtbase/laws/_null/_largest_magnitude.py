@@ -59,9 +59,7 @@ class PartialMoments:
         return np.where(c <= 0.0, 1.0, np.where(c >= self.upper, 0.0, self._parent.law(inside * self.sigma, FLOAT)[2]))
 
 
-@lru_cache(maxsize=64)
-def partial_moments(parent: Parent) -> PartialMoments:
-    return PartialMoments(parent)
+partial_moments = lru_cache(maxsize=64)(PartialMoments)
 
 
 @dataclass(frozen=True)
@@ -83,7 +81,6 @@ class LargestMagnitude(Tabulated):
 
     @property
     def support(self) -> tuple[float, float]:
-        """(0, (n − 1)/√n)."""
         return 0.0, (self.count - 1) / math.sqrt(self.count)
 
     def _points(self) -> FloatArray:
@@ -108,12 +105,12 @@ class LargestMagnitude(Tabulated):
         log_mass = np.log1p(-np.minimum(0.5 * (moments.beyond(right) + moments.beyond(left)), 1.0 - 1e-300))
         inside = _density(n, centre, width, 0.5 * (moments(right) + sign * moments(left))) * np.exp(n * log_mass)
         everywhere = moments(np.array(math.inf))[:, None, None] * (1.0 + sign[:, 0]) * 0.5
-        whole = _density(n, centre, width, everywhere)
+        unrestricted = _density(n, centre, width, everywhere)
         weight = np.full(
             _CENTRES.size, 2.0 * (_CENTRES[1] - _CENTRES[0]) / math.sqrt(n) * spread * (steps[1] - steps[0])
         )
         weight[0] *= 0.5
-        return np.stack([inside.sum(axis=2) @ weight, (whole - inside).sum(axis=2) @ weight])
+        return np.stack([inside.sum(axis=2) @ weight, (unrestricted - inside).sum(axis=2) @ weight])
 
 
 def _density(n: int, centre: FloatArray, width: FloatArray, moments: FloatArray) -> FloatArray:

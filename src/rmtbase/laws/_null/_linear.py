@@ -50,7 +50,6 @@ def sums(dims: tuple[float, ...], convention: str) -> LinearStatistics:
 
 
 def entropy(dims: tuple[int, ...], convention: str) -> OnScale:
-    """Return the null of -Σ p ln p, with p = y/Σ y."""
     number = effective_number(dims, convention, "entropy")
     return OnScale(*log_moments(number.at_score)[:2], Exponential(), number)
 
@@ -89,20 +88,20 @@ def expanded_number(
     is a closure, not a derivation; in measurements up to six factors it is within 1.5 % of the standard deviation and
     0.03 of the skewness.
     """
-    known, number = _leading(dims, "eigenvalue", "participation_ratio"), _of_eigenvalues(dims)
+    reference, number = _leading(dims, "eigenvalue", "participation_ratio"), _of_eigenvalues(dims)
     if (convention, statistic) == ("eigenvalue", "participation_ratio"):
-        return number, _participation_sizes(dims, known.std)
-    of = _leading(dims, convention, statistic)
+        return number, _participation_sizes(dims, reference.std)
+    leading = _leading(dims, convention, statistic)
     _, exact_std, exact_skewness = log_moments(number.at_score)
-    share = of.variance / known.variance
-    std = of.std * (1.0 + share * (exact_std / known.std - 1.0))
-    skewness = of.skewness * (1.0 + share * (exact_skewness / known.skewness - 1.0))
+    share = leading.variance / reference.variance
+    std = leading.std * (1.0 + share * (exact_std / reference.std - 1.0))
+    skewness = leading.skewness * (1.0 + share * (exact_skewness / reference.skewness - 1.0))
     # Moments of N to the same orders.
-    mean = math.exp(of.mean)
+    mean = math.exp(leading.mean)
     start = Pearson3(mean * (1.0 + 0.5 * std**2), mean * std, skewness + 3.0 * std)
     with few_for_the_expansion(dims):
-        law = Pearson3.through(lambda x: np.log(np.maximum(x, 1.0)), of.mean, std, skewness, start)
-    return law, bulk_sizes(dims, of.std, known.std)
+        law = Pearson3.through(lambda x: np.log(np.maximum(x, 1.0)), leading.mean, std, skewness, start)
+    return law, bulk_sizes(dims, leading.std, reference.std)
 
 
 def _participation_sizes(dims: tuple[int, ...], p: float) -> FloatArray:
@@ -119,7 +118,6 @@ def _participation_sizes(dims: tuple[int, ...], p: float) -> FloatArray:
 
 
 def reference_spread(dims: tuple[int, ...]) -> float:
-    """Return the standard deviation of ln P to next order."""
     return _leading(dims, "eigenvalue", "participation_ratio").std
 
 
@@ -151,14 +149,14 @@ class _Leading(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _leading(dims: tuple[int, ...], convention: str, statistic: str) -> _Leading:
-    here, raised = sums(dims, convention), sums(tuple(n + 0.5 for n in dims), convention)
+    plain, raised = sums(dims, convention), sums(tuple(n + 0.5 for n in dims), convention)
     chosen = [0, SECOND[statistic]]
     both, expand = np.ix_(chosen, chosen), EXPANSIONS[statistic]
-    value, gradient, hessian = expand(*here.mean[chosen])
-    covariance = here.covariance[both]
+    value, gradient, hessian = expand(*plain.mean[chosen])
+    covariance = plain.covariance[both]
     slope = covariance @ gradient
     variance = float(gradient @ slope)
-    third = np.einsum("i,j,k,ijk", gradient, gradient, gradient, here.third_cumulant[np.ix_(chosen, chosen, chosen)])
+    third = np.einsum("i,j,k,ijk", gradient, gradient, gradient, plain.third_cumulant[np.ix_(chosen, chosen, chosen)])
     steeper = expand(*raised.mean[chosen]).gradient
     return _Leading(
         value + 0.5 * float((hessian * covariance).sum()),

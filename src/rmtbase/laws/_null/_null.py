@@ -15,13 +15,14 @@ from rmtbase.errors import ParameterError
 from rmtbase.laws._chain._fourth_cumulant import kurtosis_weight
 from rmtbase.laws._distribution import Distribution, StatedLaw
 from rmtbase.laws._edge._extreme_eigenvalues import largest_eigenvalue, smallest_eigenvalue
-from rmtbase.laws._exact._continuation import log_inverse_moment
 from rmtbase.laws._exact._log_determinant import LogDeterminant
+from rmtbase.laws._exact._participation_ratio import log_inverse_moment
 from rmtbase.laws._exact._trace_moments import trace_cumulants
 from rmtbase.laws._null import _accuracy as accuracy
+from rmtbase.laws._null._accuracy import Method
 from rmtbase.laws._null._edges import condition_number, stable_rank
 from rmtbase.laws._null._linear import effective_rank, entropy, participation_ratio
-from rmtbase.laws._null._log_pearson import LogPearson3
+from rmtbase.laws._null._on_scale import LogPearson3
 from rmtbase.laws._null._pearson import Pearson3
 from rmtbase.laws._null._with_kurtosis import with_kurtosis
 from rmtbase.laws._parameters import ChainKeywords, ChainParameters, takes
@@ -49,7 +50,7 @@ class NullLaw(StatedLaw, Distribution):
     statistic: str
     dims: tuple[int, ...]
     distribution: Distribution
-    method: str
+    method: Method
     accuracy: str
     mean_within: float = math.nan
     std_within: float = math.nan
@@ -65,17 +66,16 @@ class Case(NamedTuple):
     def dims(self) -> tuple[int, ...]:
         return self.chain.dims
 
-    def of(self, law: Callable[..., Any], *arguments: object) -> Any:
-        """Return the law ``law(*arguments)`` of this case."""
-        return law(*arguments, **self.chain.keywords, self_normalized=self.self_normalized)
+    def law(self, make: Callable[..., Any], *arguments: object) -> Any:
+        """Return the law ``make(*arguments)`` of this case."""
+        return make(*arguments, **self.chain.keywords, self_normalized=self.self_normalized)
 
 
-@dataclass(frozen=True)
-class _Recipe:
-    """Recipe for the null of one statistic: its law, and its method and accuracy."""
+class _Recipe(NamedTuple):
+    """Recipe for the null of one statistic: its law and its accuracy."""
 
     make: Callable[[Case], Distribution]
-    known: Callable[[Case], accuracy.Known]
+    stated: Callable[[Case], accuracy.Accuracy]
 
 
 @takes(ChainKeywords)
@@ -118,45 +118,42 @@ def null(
     if not kurtosis:
         return law
     moved = with_kurtosis(law.distribution, statistic, case.dims, case.self_normalized, kurtosis)
-    method = law.method if law.method.startswith(accuracy.ASYMPTOTIC) else accuracy.ASYMPTOTIC
-    known = accuracy.Known(method, accuracy.with_kurtosis(law.accuracy))
-    return NullLaw(law.statistic, law.dims, moved, *known)
+    return NullLaw(statistic, case.dims, moved, *accuracy.with_kurtosis(law.method, law.accuracy))
 
 
 @takes(ChainKeywords)
 def known_nulls(*shape: Any, self_normalized: bool = False, **chain: Unpack[ChainKeywords]) -> dict[str, NullLaw]:
     """Return the :func:`null` of every statistic whose domain contains the chain, by name."""
-    case, found = _case(shape, chain, self_normalized), {}
+    case, laws = _case(shape, chain, self_normalized), {}
     for statistic in NULL_STATISTICS:
         with suppress(ParameterError):
-            found[statistic] = _null(statistic, case)
-    return found
+            laws[statistic] = _null(statistic, case)
+    return laws
 
 
-def _case(shape: tuple[Any, ...], chain: ChainKeywords, self_normalized: bool) -> Case:
-    of = ChainParameters(*shape, **chain)
-    require_moderate_sigmas(of.sigmas, len(of.sigmas))
-    return Case(
-        ChainParameters(dims=of.dims, normalization=of.normalization) if self_normalized else of, self_normalized
-    )
+def _case(shape: tuple[Any, ...], keywords: ChainKeywords, self_normalized: bool) -> Case:
+    chain = ChainParameters(*shape, **keywords)
+    require_moderate_sigmas(chain.sigmas, len(chain.sigmas))
+    if self_normalized:
+        chain = ChainParameters(dims=chain.dims, normalization=chain.normalization)
+    return Case(chain, self_normalized)
 
 
 @lru_cache(maxsize=1024)
 def _null(statistic: str, case: Case) -> NullLaw:
-    recipe, dims = _RECIPES[statistic], case.dims
-    known = recipe.known(case)
-    rank = min(dims)
-    if known.method.startswith(accuracy.ASYMPTOTIC) and rank < _SMALLEST_RANK:
+    recipe = _RECIPES[statistic]
+    stated = recipe.stated(case)
+    if stated.method.is_asymptotic and min(case.dims) < _SMALLEST_RANK:
         raise ParameterError(
             "dims",
-            dims,
+            case.dims,
             f"a rank of at least {_SMALLEST_RANK} for the {statistic}, whose null is an expansion in 1/rank",
         )
-    return NullLaw(statistic, dims, recipe.make(case), *known)
+    return NullLaw(statistic, case.dims, recipe.make(case), *stated)
 
 
 def _trace(case: Case, power: int) -> Distribution:
-    moments = case.of(trace_cumulants, power)
+    moments = case.law(trace_cumulants, power)
     if moments.std == 0.0:
         raise ParameterError(
             "dims", case.dims, "a trace that varies; the self-normalised trace of one factor or of rank 1 does not"
@@ -175,31 +172,30 @@ def _traces(power: int) -> _Recipe:
     )
 
 
-def _asymptotic(of: str, make: Callable[[Case], Distribution]) -> _Recipe:
-    return _Recipe(make, lambda case: accuracy.of_edge(of, case.dims))
+def _at_edge(statistic: str, make: Callable[[Case], Distribution]) -> _Recipe:
+    return _Recipe(make, lambda case: accuracy.of_edge(statistic, case.dims))
 
 
-def _mended(make: Callable[..., Distribution], *arguments: object, stable: bool = False) -> _Recipe:
-    """Return the recipe of a statistic that depends only on the dimensions."""
+def _scale_free(make: Callable[..., Distribution], *arguments: object, stable: bool = False) -> _Recipe:
     return _Recipe(lambda case: make(case.dims, *arguments), lambda case: accuracy.of_scale_free(case.dims, stable))
 
 
 _RECIPES: dict[str, _Recipe] = {
-    "largest_eigenvalue": _asymptotic("largest_eigenvalue", lambda case: case.of(largest_eigenvalue)),
-    "smallest_eigenvalue": _asymptotic("smallest_eigenvalue", lambda case: case.of(smallest_eigenvalue)),
+    "largest_eigenvalue": _at_edge("largest_eigenvalue", lambda case: case.law(largest_eigenvalue)),
+    "smallest_eigenvalue": _at_edge("smallest_eigenvalue", lambda case: case.law(smallest_eigenvalue)),
     "trace": _traces(1),
     "trace_of_square": _traces(2),
-    "participation_ratio": _mended(participation_ratio, "eigenvalue", False),
-    "normalized_participation_ratio": _mended(participation_ratio, "eigenvalue", True),
-    "spectral_entropy": _mended(entropy, "eigenvalue"),
-    "condition_number": _asymptotic("condition_number", lambda case: condition_number(case.dims, 1.0)),
-    "stable_rank": _mended(stable_rank, "eigenvalue", stable=True),
-    "log_determinant": _Recipe(lambda case: case.of(LogDeterminant), lambda _: accuracy.ALL_EXACT),
-    "effective_rank": _mended(effective_rank),
-    "participation_ratio_singular": _mended(participation_ratio, "singular", False),
-    "normalized_participation_ratio_singular": _mended(participation_ratio, "singular", True),
-    "spectral_entropy_singular": _mended(entropy, "singular"),
-    "condition_number_singular": _asymptotic("condition_number", lambda case: condition_number(case.dims, 0.5)),
-    "stable_rank_singular": _mended(stable_rank, "singular", stable=True),
+    "participation_ratio": _scale_free(participation_ratio, "eigenvalue", False),
+    "normalized_participation_ratio": _scale_free(participation_ratio, "eigenvalue", True),
+    "spectral_entropy": _scale_free(entropy, "eigenvalue"),
+    "condition_number": _at_edge("condition_number", lambda case: condition_number(case.dims, 1.0)),
+    "stable_rank": _scale_free(stable_rank, "eigenvalue", stable=True),
+    "log_determinant": _Recipe(lambda case: case.law(LogDeterminant), lambda _: accuracy.ALL_EXACT),
+    "effective_rank": _scale_free(effective_rank),
+    "participation_ratio_singular": _scale_free(participation_ratio, "singular", False),
+    "normalized_participation_ratio_singular": _scale_free(participation_ratio, "singular", True),
+    "spectral_entropy_singular": _scale_free(entropy, "singular"),
+    "condition_number_singular": _at_edge("condition_number", lambda case: condition_number(case.dims, 0.5)),
+    "stable_rank_singular": _scale_free(stable_rank, "singular", stable=True),
 }
 NULL_STATISTICS: tuple[str, ...] = tuple(_RECIPES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Self
@@ -29,9 +29,8 @@ _WEIGHT = np.exp(-0.5 * _Z * _Z) / np.exp(-0.5 * _Z * _Z).sum()
 class TwoMoments(KnownSpread):
     """Law with known mean and standard deviation."""
 
-    # centre, spread: mean and standard deviation
-    centre: float
-    spread: float
+    centre: float  # mean
+    spread: float  # standard deviation
 
     def mean(self) -> float:
         return self.centre
@@ -48,11 +47,21 @@ class ThreeMoments(TwoMoments):
 
     @classmethod
     def from_cumulants(cls, mean: float, variance: float, third: float) -> Self:
-        """Return the law with these cumulants."""
         return cls(mean, math.sqrt(variance), third / variance**1.5)
 
+    @classmethod
+    def of_numbers(
+        cls, n: float, limit: float, cumulants: tuple[float, float, float], noise: Sequence[float] = (0.0, 0.0)
+    ) -> Self:
+        """Return the law of a statistic of n numbers: mean limit + drift/n, n κ₂ = second + noise/n, n² κ₃ likewise.
+
+        ``cumulants`` are drift, second and third; a drift that is not known is left out.
+        """
+        drift, second, third = cumulants
+        mean = limit + (0.0 if math.isnan(drift) else drift) / n
+        return cls.from_cumulants(mean, (second + noise[0] / n) / n, (third + noise[1] / n) / n**2)
+
     def scaled(self, unit: float) -> Self:
-        """Return the law of a positive multiple."""
         return replace(self, centre=unit * self.centre, spread=unit * self.spread)
 
 
@@ -65,7 +74,6 @@ class Pearson3(ThreeMoments):
 
     @property
     def support(self) -> tuple[float, float]:
-        """Real line, cut where the gamma variable is zero."""
         if self.skewness == 0.0:
             return -math.inf, math.inf
         end = self.centre - 2.0 * self.spread / self.skewness
@@ -84,12 +92,10 @@ class Pearson3(ThreeMoments):
         return self._quantile(q, -1.0)
 
     def at_score(self, z: FloatArray) -> FloatArray:
-        """Return x with cdf(x) = Φ(z)."""
         with np.errstate(over="ignore"):
             return np.where(z < 0.0, self._ppf(ndtr(z)), self._isf(ndtr(-z)))
 
     def score(self, x: FloatArray) -> FloatArray:
-        """Return z with Φ(z) = cdf(x)."""
         below, above = self._mass(x, 1.0), self._mass(x, -1.0)
         return np.where(below < above, ndtri(below), -ndtri(above))
 
@@ -100,14 +106,14 @@ class Pearson3(ThreeMoments):
         """Find the law of x for which an increasing function of x has these moments, from a nearby law."""
         law, settled = start, _SETTLED + _ROUNDING * abs(mean) / std
         for _ in range(_STEPS):
-            found = moments_at_scores(scale(law.at_score(_Z)))
-            if max(abs(found[0] - mean) / std, abs(found[1] / std - 1.0), abs(found[2] - skewness)) < settled:
+            centre, spread, shape = moments_at_scores(scale(law.at_score(_Z)))
+            if max(abs(centre - mean) / std, abs(spread / std - 1.0), abs(shape - skewness)) < settled:
                 return law
-            if not 0.0 < found[1] < math.inf:
+            if not 0.0 < spread < math.inf:
                 break
-            stretch = min(max(std / found[1], 0.5), 2.0)
-            shift = (mean - found[0]) * law.spread / found[1]
-            turn = min(max(skewness - found[2], -_TURN), _TURN)
+            stretch = min(max(std / spread, 0.5), 2.0)
+            shift = (mean - centre) * law.spread / spread
+            turn = min(max(skewness - shape, -_TURN), _TURN)
             law = cls(law.centre + shift, law.spread * stretch, law.skewness + turn)
         raise ParameterError("skewness", skewness, f"one that a gamma law can have with mean {mean}, std {std}")
 
@@ -160,14 +166,12 @@ class TailedPearson3(TwoMoments, InvertedScore):
 
     @property
     def support(self) -> tuple[float, float]:
-        """Support of the body."""
         return self.body.support
 
     def at_score(self, z: FloatArray) -> FloatArray:
         return self.body.at_score(_tailed(z, self.tail))
 
     def scaled(self, unit: float) -> Self:
-        """Return the law of a positive multiple."""
         return replace(self, centre=unit * self.centre, spread=unit * self.spread, body=self.body.scaled(unit))
 
     def _score(self, x: FloatArray) -> FloatArray:
@@ -200,13 +204,13 @@ def _tailed_shape(skewness: float, excess_kurtosis: float) -> tuple[float, float
         if not 0.3 < tail < 2.0 or abs(shape) > 4.0:
             return [math.inf, math.inf]
         values = Pearson3(0.0, 1.0, shape).at_score(_tailed(_Z, tail))
-        mean, std, found = moments_at_scores(values)
-        return [found - skewness, float(_WEIGHT @ ((values - mean) / std) ** 4) - 3.0 - excess_kurtosis]
+        mean, std, third = moments_at_scores(values)
+        return [third - skewness, float(_WEIGHT @ ((values - mean) / std) ** 4) - 3.0 - excess_kurtosis]
 
-    found = root(excess, [skewness, 1.0], tol=1e-10)
-    if max(map(abs, excess(found.x))) > 1e-6:
+    solution = root(excess, [skewness, 1.0], tol=1e-10)
+    if max(map(abs, excess(solution.x))) > 1e-6:
         return skewness, 1.0
-    return float(found.x[0]), float(found.x[1])
+    return float(solution.x[0]), float(solution.x[1])
 
 
 @dataclass(frozen=True)
@@ -216,8 +220,7 @@ class Pearson3Mixture(Distribution):
     Source: E. B. Wilson and M. M. Hilferty, Proc. Natl. Acad. Sci. 17, 684 (1931).
     """
 
-    # centre, spread, skewness: those of the parts, (part,), or one number for all
-    centre: FloatArray
+    centre: FloatArray  # of each part, (part,); spread and skewness likewise, or one number for all parts
     spread: FloatArray | float
     skewness: FloatArray | float
     weight: FloatArray  # weights of the parts, of sum 1, (part,)
@@ -261,7 +264,6 @@ class ShiftedLogNormal(ThreeMoments, ScoredLaw):
 
     @property
     def support(self) -> tuple[float, float]:
-        """(end, ∞) or (-∞, end), with the end on the thin side."""
         sigma, median = self._shape
         end = self.centre - math.copysign(median * math.exp(0.5 * sigma**2) * self.spread, self.skewness)
         return (end, math.inf) if self.skewness > 0.0 else (-math.inf, end)

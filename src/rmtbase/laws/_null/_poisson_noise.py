@@ -46,7 +46,6 @@ _LIMITS = {plain: (0.5, 0.0, 0.5, 1.0), corrected: (0.0, 0.0, 0.5, 1.0)}
 
 
 def noise(function: Callable[..., FloatArray], mean: FloatArray) -> CountNoise:
-    """Return the moments for cells with these mean counts."""
     table = _table(function)
     log_mean = np.log(np.maximum(mean, 1e-300))
     inside = np.clip(log_mean, *_RANGE)
@@ -66,7 +65,7 @@ def noise(function: Callable[..., FloatArray], mean: FloatArray) -> CountNoise:
 def _table(function: Callable[..., FloatArray]) -> CubicSpline:
     """Return bias, slope minus (ln μ + 1), variance and third cumulant as functions of ln μ."""
     log_mean = np.linspace(*_RANGE, 140)
-    return CubicSpline(log_mean, np.array([_moments(function, math.exp(one)) for one in log_mean]))
+    return CubicSpline(log_mean, np.array([_moments(function, math.exp(mean)) for mean in log_mean]))
 
 
 def _moments(function: Callable[..., FloatArray], mean: float) -> tuple[float, float, float, float]:

@@ -1,4 +1,4 @@
-"""Parent law in units of its standard deviation, with the normal laws that are fitted to it."""
+"""Statistics of the elements of a matrix, expanded to second order about the law of an element, and that law itself."""
 
 from __future__ import annotations
 
@@ -7,16 +7,116 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
+from scipy import special
 
 from rmtbase.laws._distribution import FloatArray
 from rmtbase.laws._element._arithmetic import FLOAT
-from rmtbase.laws._element._expansion import Expansion, mean_square, variance
+from rmtbase.laws._element._expansion import (
+    Expansion,
+    average,
+    mean_square,
+    ordered_average,
+    root,
+    substituted,
+    variance,
+)
 from rmtbase.laws._element._panels import Panels, panels
 from rmtbase.laws._element.parents import Parent
-from rmtbase.laws._null import _sample_statistics as smooth
+from rmtbase.laws._weibull._plot import weibull_maximum_likelihood
 
 LOG_TWO_PI = math.log(2.0 * math.pi)
 _NORMAL_IQR = 1.3489795003921634
+_STEP = 1e-4  # in ln x, for the slope of a density
+
+
+def excess_kurtosis(grid: Panels) -> Expansion:
+    """m₄/m₂² − 3 with central moments m_k = Σ(w − w̄)^k/n."""
+    square, fourth = mean_square(grid), average(grid, np.exp(4.0 * grid.log_x))
+    about_mean = fourth.drifting(6.0 * square.value**2 - 4.0 * fourth.value)
+    return about_mean / square.drifting(-square.value).power(2.0) + -3.0
+
+
+def l_moment(grid: Panels, order: int) -> Expansion:
+    """λ₂ = E w P₁(2F − 1) or λ₄ = E w P₃(2F − 1) of the signed w, P Legendre polynomials; unbiased in a sample.
+
+    Source: J. R. M. Hosking, J. R. Stat. Soc. B 52, 105 (1990).
+    """
+    legendre = np.polynomial.Legendre.basis(order - 1)
+    x = np.exp(grid.log_x)
+    moment = ordered_average(grid, x, x, legendre(grid.cdf), legendre.deriv()(grid.cdf), signed=True)
+    return moment.drifting(-moment.drift)
+
+
+def l_scale(grid: Panels) -> Expansion:
+    return l_moment(grid, 2) / variance(grid).power(0.5)
+
+
+def l_kurtosis(grid: Panels) -> Expansion:
+    return l_moment(grid, 4) / l_moment(grid, 2)
+
+
+def gini(grid: Panels) -> Expansion:
+    """λ₂/λ₁ of the magnitudes x = |w|, with λ₂ = ∫ x (2F − 1) dF, which is unbiased in a sample."""
+    x = np.exp(grid.log_x)
+    scale = ordered_average(grid, x, x, grid.cdf - grid.sf, np.full(x.shape, 2.0))
+    return scale.drifting(-scale.drift) / average(grid, x)
+
+
+def core_sigma(grid: Panels, trim: float, end: float) -> Expansion:
+    """σ_fit/s with σ_fit = ∫ w Φ⁻¹(p) dp/∫ (Φ⁻¹)² dp over p in [t, 1 − t]; ``end`` = w(1 − t) is an end of a panel."""
+    x, core = np.exp(grid.log_x), grid.log_x < math.log(end)
+    normal = np.where(core, special.ndtri(0.5 * (1.0 + np.where(core, grid.cdf, 0.0))), 0.0)
+    slope = np.where(core, 0.5 * math.sqrt(2.0 * math.pi) * np.exp(0.5 * normal**2), 0.0)
+    last = float(special.ndtri(1.0 - trim))
+    square = 1.0 - 2.0 * trim - 2.0 * last * math.exp(-0.5 * last**2) / math.sqrt(2.0 * math.pi)
+    density = float(grid.parent.law(np.array(end), FLOAT)[0])
+    fitted = ordered_average(
+        grid, x, x, normal / square, slope / square, [(end, -last / square / density)], signed=True
+    )
+    return fitted / variance(grid).power(0.5)
+
+
+def log_quantile(grid: Panels, p: float, x: float, offset: float) -> Expansion:
+    """Ln of the p-quantile x of |w|, which is an end of a panel, by order statistics whose mean F is p + offset/n.
+
+    With g = dF/d ln x, δ ln x = −δF/g to first order, and (2 δF δg − δF² g′/g)/g² to second order. At the jump of an
+    influence, which is at the quantile itself, δg is the mean of both sides.
+    """
+    node = int(np.searchsorted(grid.log_x, math.log(x)))
+    around = x * np.exp(_STEP * np.arange(-1, 2))
+    below, density, above = grid.parent.law(around, FLOAT)[0] * around
+    bend = (above - below) / (2.0 * _STEP * density**3)
+
+    def curvature(direction: FloatArray) -> float:
+        mass = float((grid.probability * direction)[:node].sum())
+        return mass * float(direction[node - 1] + direction[node]) / density - mass**2 * bend
+
+    influence = (p - (np.arange(grid.log_x.size) < node)) / density
+    return Expansion(grid, math.log(x), influence, offset / density - 0.5 * p * (1.0 - p) * bend, curvature)
+
+
+def skewness_influence(grid: Panels) -> FloatArray:
+    """Return the influence of m₃/m₂^(3/2) at positive w; it is odd in w."""
+    z = np.exp(grid.log_x) / math.sqrt(mean_square(grid).value)
+    return z**3 - 3.0 * z
+
+
+def l_skewness_influence(grid: Panels) -> FloatArray:
+    """Return the influence ∫ P₂(2F − 1) dw/λ₂ of λ₃/λ₂ at positive w; it is odd in w."""
+    x, u = np.exp(grid.log_x), grid.cdf
+    # Both terms of P₂(u) = (3u² − 1)/2, without their cancellation at the first node.
+    return grid.running_integral(x * (1.5 * u * u - 0.5)) / l_moment(grid, 2).value
+
+
+def maximum_likelihood(grid: Panels) -> tuple[Expansion, Expansion]:
+    """Return k̂ and ln λ̂ of the Weibull law by maximum likelihood."""
+
+    def score(k: float) -> Expansion:
+        powers = np.exp(k * grid.log_x)
+        return average(grid, powers * grid.log_x) / average(grid, powers) - average(grid, grid.log_x) + -1.0 / k
+
+    shape = root(score, weibull_maximum_likelihood(grid.parent).shape)
+    return shape, substituted(lambda k: average(grid, np.exp(k * grid.log_x)).log() / k, shape)
 
 
 @dataclass(frozen=True)
@@ -35,7 +135,6 @@ class ReferenceLaw:
 
     @cached_property
     def grid(self) -> Panels:
-        """Quadrature over the law of |w|."""
         return panels(self.parent, [self._median, self._core_end])
 
     @cached_property
@@ -44,23 +143,20 @@ class ReferenceLaw:
 
     @cached_property
     def x(self) -> FloatArray:
-        """|w|/σ at the nodes."""
         return np.exp(self.grid.log_x) / self.sigma
 
     @property
     def upper(self) -> float:
-        """Largest |w|/σ."""
         return float(self.parent.upper(FLOAT)) / self.sigma
 
     @cached_property
     def log_s(self) -> Expansion:
-        """ln s."""
         return 0.5 * variance(self.grid).log()
 
     @cached_property
     def core(self) -> Expansion:
         """ln(σ_fit/s), where the normal law of the core is fitted to the middle 80 %."""
-        return smooth.core_sigma(self.grid, 0.1, self._core_end).log()
+        return core_sigma(self.grid, 0.1, self._core_end).log()
 
     @cached_property
     def core_centre(self) -> FloatArray:
@@ -71,7 +167,7 @@ class ReferenceLaw:
     def spread(self) -> tuple[Expansion, float]:
         """ln of min(s, interquartile range/1.349)/σ; and √n times the std of the log-ratio if both agree, else 0."""
         log_s = self.log_s - math.log(self.sigma)
-        log_iqr = smooth.log_quantile(self.grid, 0.5, self._median, 0.0) - math.log(0.5 * _NORMAL_IQR * self.sigma)
+        log_iqr = log_quantile(self.grid, 0.5, self._median, 0.0) - math.log(0.5 * _NORMAL_IQR * self.sigma)
         distance = log_iqr - log_s
         if abs(distance.value) < 1e-9:
             return log_s, math.sqrt(distance.variance)
@@ -102,10 +198,7 @@ class ReferenceLaw:
         return np.where(right, low - high, np.where(left, high - low, 1.0 - low - high))
 
     def centred(self, even: FloatArray) -> FloatArray:
-        """Return values at the nodes minus their mean."""
         return even - self.grid.probability @ even
 
 
-@lru_cache(maxsize=64)
-def reference_law(parent: Parent) -> ReferenceLaw:
-    return ReferenceLaw(parent)
+reference_law = lru_cache(maxsize=64)(ReferenceLaw)

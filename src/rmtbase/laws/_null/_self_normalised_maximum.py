@@ -71,7 +71,6 @@ class SelfNormalisedMaximum(Tabulated):
 
 
 def _both(log_cdf: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the distribution and the survival function."""
     return np.exp(log_cdf), -np.expm1(np.minimum(log_cdf, 0.0))
 
 
@@ -86,7 +85,6 @@ class NormalMaximum(SelfNormalisedMaximum):
 
     @property
     def support(self) -> tuple[float, float]:
-        """(0, (n − 1)/√n)."""
         return 0.0, (self.count - 1) / math.sqrt(self.count)
 
     @property
@@ -163,10 +161,10 @@ class ProductMaximum(SelfNormalisedMaximum):
     def _clustered(self, x: FloatArray, norms: list[tuple[FloatArray, FloatArray]]) -> FloatArray:
         numbers, factor = (self.d_query, self.d_key), self._factor(x)
         expected, together = np.zeros(x.shape), np.ones(x.shape)
-        for (root, weight), number, other in zip(norms, numbers, numbers[::-1], strict=True):
+        for (root, weight), number, partners in zip(norms, numbers, numbers[::-1], strict=True):
             beyond = factor * special.ndtr(-x[..., None] / root)
-            expected += 0.5 * number * other * (beyond @ weight)
-            together *= -number * np.log1p(np.maximum(np.expm1(-other * beyond) @ weight, 1e-16 - 1.0))
+            expected += 0.5 * number * partners * (beyond @ weight)
+            together *= -number * np.log1p(np.maximum(np.expm1(-partners * beyond) @ weight, 1e-16 - 1.0))
         return -together / np.maximum(expected, _TINY)
 
     def _factor(self, x: FloatArray) -> FloatArray | float:

@@ -30,9 +30,8 @@ class MendedLaw(InvertedScore):
     """Law of T whose normal score is a monotone function, given by a table, of the score under another law."""
 
     law: Distribution  # the other law
-    # given, score: scores of T under that law, ascending, and the scores of T here, (place,)
-    given: FloatArray
-    score: FloatArray
+    plain: FloatArray  # scores of T under that law, ascending, (place,)
+    score: FloatArray  # and under this one
     # mean and standard deviation of T if they are known exactly; otherwise they follow by quadrature
     moments: tuple[float, float] | None = None
 
@@ -42,26 +41,24 @@ class MendedLaw(InvertedScore):
 
     @cached_property
     def _forward(self) -> _Monotone:
-        return _Monotone.through(self.given, self.score)
+        return _Monotone.through(self.plain, self.score)
 
     def _score(self, x: FloatArray) -> FloatArray:
         return self._forward(normal_scores(self.law, x))
 
     def at_score(self, z: FloatArray) -> FloatArray:
-        given = np.clip(self._forward.inverse(z), -_FAR, _FAR)
-        lower = special.ndtr(-np.abs(given))
-        return np.where(given < 0.0, self.law.ppf(lower), self.law.isf(lower))
+        plain = np.clip(self._forward.inverse(z), -_FAR, _FAR)
+        lower = special.ndtr(-np.abs(plain))
+        return np.where(plain < 0.0, self.law.ppf(lower), self.law.isf(lower))
 
     @cached_property
     def _rule(self) -> tuple[FloatArray, FloatArray]:
-        """Nodes of T and weights for the mean over its law."""
         score, weight = normal_rule()
         nodes = self.at_score(score)
-        known = nodes[np.isfinite(nodes)]  # an approximate law may have some mass at its end, which can be infinite
-        return np.clip(nodes, known.min(), known.max()), weight
+        finite = nodes[np.isfinite(nodes)]  # an approximate law may have some mass at its end, which can be infinite
+        return np.clip(nodes, finite.min(), finite.max()), weight
 
     def mean(self) -> float:
-        """Return the expectation: exact, or by quadrature within 1e-4 standard deviations."""
         if self.moments is not None:
             return self.moments[0]
         nodes, weight = self._rule
@@ -74,7 +71,6 @@ class MendedLaw(InvertedScore):
         return float(weight @ (nodes - self.mean()) ** 2)
 
     def std(self) -> float:
-        """Return the standard deviation: exact, or by quadrature."""
         return float(np.sqrt(self.var()))
 
 
@@ -88,8 +84,7 @@ def normal_scores(law: Distribution, x: FloatArray) -> FloatArray:
 class _Monotone:
     """Monotone interpolant, linear beyond its ends: a natural spline, or a monotone cubic if that falls."""
 
-    # x, y: the points, ascending, (place,)
-    x: FloatArray
+    x: FloatArray  # the points, ascending, (place,)
     y: FloatArray
     inner: CubicSpline | PchipInterpolator  # the interpolant between them
     slopes: FloatArray  # slopes at both ends
@@ -106,7 +101,6 @@ class _Monotone:
         return self.inner(at - beyond) + beyond * np.where(beyond < 0.0, *self.slopes)
 
     def inverse(self, value: FloatArray) -> FloatArray:
-        """Invert by Newton's method, with bisection where a step leaves the interval."""
         target = np.clip(value, *self.y[[0, -1]])
         right = np.clip(np.searchsorted(self.y, target), 1, self.y.size - 1)
         low, high = self.x[right - 1], self.x[right]
@@ -124,19 +118,18 @@ class _Monotone:
 
 @cache
 def _table() -> Any:
-    """Read the results of ``studies/element_nulls/quantiles.py``."""
     return json.loads(Path(__file__).with_name("simulated_quantiles.json").read_text(encoding="utf-8"))
 
 
 def simulated_quantiles(statistic: str, parent: Parent) -> Quantiles | None:
     """Return the quantiles of a statistic of independent weights of a parent, at any σ; None if not simulated."""
     names = [name for name in _table()["quantile"] if _at_own_sigma(parent, PARENTS[name]) == PARENTS[name]]
-    held = _table()["quantile"][names[0]].get(statistic) if names else None
-    return None if held is None else {int(n): np.array(values) for n, values in held.items()}
+    quantiles = _table()["quantile"][names[0]].get(statistic) if names else None
+    return None if quantiles is None else {int(n): np.array(values) for n, values in quantiles.items()}
 
 
-def _at_own_sigma(parent: Parent, other: Parent) -> Parent:
-    return replace(parent, sigma=other.sigma) if type(parent) is type(other) else parent  # type: ignore[call-arg, attr-defined]
+def _at_own_sigma(parent: Parent, simulated: Parent) -> Parent:
+    return replace(parent, sigma=simulated.sigma) if type(parent) is type(simulated) else parent  # type: ignore[call-arg, attr-defined]
 
 
 def mended(
@@ -153,8 +146,8 @@ def mended(
     near = sizes[[max(high - 1, 0), high]].tolist()
     scores = np.array([normal_scores(at(size), quantiles[size]) for size in near])
     share = np.log(n / near[0]) / np.log(near[1] / near[0]) if near[1] > near[0] else 0.0
-    given = scores[0] + share * (scores[1] - scores[0])
-    given = np.maximum.accumulate(given) + _RISING * np.arange(given.size)
+    plain = scores[0] + share * (scores[1] - scores[0])
+    plain = np.maximum.accumulate(plain) + _RISING * np.arange(plain.size)
     law = at(n)
     moments = (law.mean(), law.std()) if exact_moments else None
-    return MendedLaw(law, given, np.array(_table()["score"]), moments)
+    return MendedLaw(law, plain, np.array(_table()["score"]), moments)

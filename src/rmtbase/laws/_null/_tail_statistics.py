@@ -21,7 +21,7 @@ from rmtbase.laws._element._product_sum import Element
 from rmtbase.laws._element.parents import Parent
 from rmtbase.laws._null._on_scale import Logarithm, OnScale
 from rmtbase.laws._null._pearson import Pearson3Mixture
-from rmtbase.laws._null._sample_statistics import log_quantile
+from rmtbase.laws._null._reference_law import log_quantile
 from rmtbase.laws._tabulated import FINE, normal_rule
 from rmtbase.laws._weibull._plot import WeibullPlot, weibull_plot
 
@@ -68,7 +68,6 @@ class LargestToQuantile(KnownSpread):
 
     @property
     def _above(self) -> float:
-        """n − r."""
         return 0.01 * (self.count - 1)
 
     @cached_property
@@ -97,11 +96,9 @@ class LargestToQuantile(KnownSpread):
         return mean, math.sqrt(float(weight @ (ratio - mean) ** 2 @ inner))
 
     def mean(self) -> float:
-        """Return the expectation, by quadrature."""
         return self._moments[0]
 
     def std(self) -> float:
-        """Return the standard deviation, by quadrature."""
         return self._moments[1]
 
 
@@ -115,7 +112,7 @@ def _hazard_polynomials(
     points = np.linspace(-1.0, 3.0, 4) + log_scale.value
     values = [numbers(plot.sample_shape * (x - log_scale)) for x in points]
     return lambda log_x: np.stack(
-        [np.polynomial.Polynomial.fit(points, one, 3)(log_x) for one in zip(*values, strict=True)]
+        [np.polynomial.Polynomial.fit(points, value, 3)(log_x) for value in zip(*values, strict=True)]
     )
 
 
@@ -139,7 +136,6 @@ class TailProbability(KnownSpread):
 
     @property
     def support(self) -> tuple[float, float]:
-        """(-∞, log₁₀ n); the largest magnitude is zero at the upper end."""
         return -math.inf, math.log10(self.count)
 
     def _at(self, y: FloatArray) -> FloatArray:
@@ -157,11 +153,9 @@ class TailProbability(KnownSpread):
         return float(law.weight @ np.exp(power * law.centre + 0.5 * power**2 * np.square(law.spread)))
 
     def mean(self) -> float:
-        """Return the expectation, by quadrature."""
         return math.log10(self.count) - self._moment(1) / math.log(10.0)
 
     def std(self) -> float:
-        """Return the standard deviation, by quadrature."""
         return math.sqrt(self._moment(2) - self._moment(1) ** 2) / math.log(10.0)
 
 
@@ -199,10 +193,7 @@ def _product_log_hazard(parent: Element, rows: int, columns: int) -> Polynomials
 def product_tail_probability(
     parent: Element, rows: int, columns: int, log_largest: FloatArray, weight: FloatArray
 ) -> TailProbability:
-    """Return the law for the elements of W_QK, from nodes and weights of the law of ln(max |w|/s).
-
-    The largest magnitude is treated as independent of the body.
-    """
+    """Return the law for W_QK, from nodes and weights of ln(max |w|/s), taken as independent of the body."""
     n = rows * columns
     limit, drift, second, third = _product_log_hazard(parent, rows, columns)(log_largest)
     skewness = np.clip(third / second**1.5 / math.sqrt(n), -1.0, 1.0)

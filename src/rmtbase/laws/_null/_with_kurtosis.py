@@ -63,7 +63,6 @@ class MovedLaw(TransformedLaw, KnownSpread):
 def with_kurtosis(
     law: Distribution, statistic: str, dims: tuple[int, ...], self_normalized: bool, kurtosis: float
 ) -> MovedLaw:
-    """Return the null of a statistic at K = ``kurtosis``, from the null for normal entries."""
     change = change_of(statistic, dims)
     mean, std = law.mean(), law.std()
     times = math.exp(kurtosis * change.ratio)
@@ -74,7 +73,6 @@ def with_kurtosis(
 
 @lru_cache(maxsize=1024)
 def change_of(statistic: str, dims: tuple[int, ...]) -> Change:
-    """Return the change of a statistic of a chain, from the changes of the sums and of the extreme eigenvalues."""
     rank, scale = min(dims), _POWERS.get(statistic, 0.0)
     if statistic == "trace":
         return Change(0.0, 0.0, scale)
@@ -94,9 +92,9 @@ def change_of(statistic: str, dims: tuple[int, ...]) -> Change:
     if statistic.startswith("stable_rank"):
         stable = float(totals[0]) / math.exp(power * chain_map(dims).log_upper)
         return Change(0.0, stable * (float(by[0] / totals[0]) - power * _at_mean(largest_eigenvalue, dims)), 0.0)
-    of = "participation_ratio" if "participation_ratio" in statistic else "entropy"
-    chosen = [0, SECOND[of]]
-    expansion = EXPANSIONS[of](*totals[chosen])  # the entropy, or ln of the participation ratio
+    summed = "participation_ratio" if "participation_ratio" in statistic else "entropy"
+    chosen = [0, SECOND[summed]]
+    expansion = EXPANSIONS[summed](*totals[chosen])  # the entropy, or ln of the participation ratio
     shift = float(expansion.gradient @ by[chosen])
     if "entropy" not in statistic:
         shift *= math.exp(expansion.value)

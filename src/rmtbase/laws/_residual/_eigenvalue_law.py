@@ -40,17 +40,11 @@ _NEGLIGIBLE_MASS = 1e-35  # negligible also in the mean of a function that grows
 class CutMap(Cut):
     """Map w → ln λ with a square-root branch point at the upper edge."""
 
-    upper: ComplexArray
-    """w_+, the critical point of the upper edge; real."""
-
-    lower: ComplexArray | None
-    """w_-, the critical point of a soft lower edge; None for a hard edge, where the eigenvalues reach zero."""
-
-    lowest_log: float
-    """For a hard edge, the ln λ below which the mass counts as zero. Unused for a soft edge."""
-
+    upper: ComplexArray  # w_+, the critical point of the upper edge; real
+    lower: ComplexArray | None  # w_-, that of a soft lower edge; None for a hard edge, where the eigenvalues reach zero
+    lowest_log: float  # for a hard edge, the ln λ below which the mass counts as zero
+    # longest step in w between two nodes, for a curve that bends on a scale that its derivatives do not show
     longest_move: float = math.inf
-    """Longest step in w between two nodes, for a curve that bends on a scale that its derivatives do not show."""
 
     def start(self) -> ComplexArray:
         """Return a point above w_+, near enough for Newton's method to reach the curve; w_+ sets the scale."""
@@ -66,15 +60,13 @@ class CutMap(Cut):
 
     @abstractmethod
     def density(self, w: ComplexArray) -> FloatArray:
-        """Return the density of ln λ, |Im ψ| / π, at a point of the curve."""
+        """Return the density of ln λ, |Im ψ| / π, at a point of the curve; cdf and sf are the masses on its sides."""
 
     @abstractmethod
-    def cdf(self, w: ComplexArray) -> FloatArray:
-        """Return the mass below a point of the curve."""
+    def cdf(self, w: ComplexArray) -> FloatArray: ...
 
     @abstractmethod
-    def sf(self, w: ComplexArray) -> FloatArray:
-        """Return the mass above a point of the curve."""
+    def sf(self, w: ComplexArray) -> FloatArray: ...
 
     def newton_step(self, w: ComplexArray, log_x: FloatArray) -> ComplexArray:
         """Return the Newton step towards ln λ = ``log_x``, which is to be subtracted."""
@@ -147,7 +139,6 @@ class CutMap(Cut):
         return CubicSpline(*self.curve, axis=-1)
 
     def solve(self, log_x: FloatArray) -> ComplexArray:
-        """Return w on the curve at each ln λ strictly inside the support. Numerical, to rounding."""
         chi = np.minimum(self.angle(log_x), self.last_angle)
         return self._newton(self._guess(chi), log_x)
 
@@ -176,20 +167,14 @@ class CutMap(Cut):
 class LogEigenvalue(CutLaw):
     """Law of y = ln λ, for eigenvalues that span more orders of magnitude than a double holds.
 
-    Numerical: functions of y have a backward error of a few units of rounding in y. The cdf has a closed form on the
-    curve; masses below 1e-100 may count as 0.
+    Numerical, with a backward error of a few units of rounding in y; masses below 1e-100 may count as 0.
     """
 
     cut: CutMap  # the map that defines the law; see the corresponding law of λ
 
     @property
     def support(self) -> tuple[float, float]:
-        """(ln λ_-, ln λ_+); -inf where the eigenvalues reach zero."""
         return self.cut.log_lower, self.cut.log_upper
-
-    def entropy(self) -> float:
-        """Differential entropy of ln λ in nats. Numerical, by the double exponential rule, to about 1e-10."""
-        return self._log_entropy()
 
     @property
     def _last_angle(self) -> float:
@@ -213,8 +198,8 @@ class LogEigenvalue(CutLaw):
 
     def _on_curve(self, y: FloatArray, function: Callable[[ComplexArray], FloatArray], at_zero: float) -> FloatArray:
         result = np.full(y.shape, at_zero)
-        held = y > (self.cut.lowest_log if self.cut.has_hard_edge else -math.inf)
-        result[held] = function(self.cut.solve(y[held]))
+        resolved = y > (self.cut.lowest_log if self.cut.has_hard_edge else -math.inf)
+        result[resolved] = function(self.cut.solve(y[resolved]))
         return result
 
     def _ppf(self, q: FloatArray) -> FloatArray:
@@ -251,8 +236,7 @@ class EigenvalueLaw(Distribution):
 
     @property
     @abstractmethod
-    def _map(self) -> CutMap:
-        """Map whose cut holds ln λ."""
+    def _map(self) -> CutMap: ...
 
     @property
     def log_eigenvalue(self) -> LogEigenvalue:
@@ -284,21 +268,14 @@ class EigenvalueLaw(Distribution):
         return density[()]
 
     def cdf(self, x: ArrayLike) -> FloatArray:
-        """P(λ ≤ x), in closed form on the curve of the map."""
         return self.log_eigenvalue.cdf(_logarithm(require_real_numbers("x", x)))
 
     def sf(self, x: ArrayLike) -> FloatArray:
-        """P(λ > x) = 1 - cdf(x), without the cancellation."""
         return self.log_eigenvalue.sf(_logarithm(require_real_numbers("x", x)))
 
     @checked
     def expect(self, f: Callable[[FloatArray], ArrayLike], rtol: float = 1e-12) -> float:
-        """E[f(λ)] for a function of an array of eigenvalues, computed as in :meth:`LogEigenvalue.expect`."""
         return self.log_eigenvalue.expect(lambda y: f(_exponentials(y)), rtol)
-
-    def entropy(self) -> float:
-        """Differential entropy of λ in nats: the entropy of ln λ plus E[ln λ]. Numerical, to about 1e-10."""
-        return self.log_eigenvalue.entropy() + self.log_eigenvalue.mean()
 
     def _cdf(self, x: FloatArray) -> FloatArray:
         return self.cdf(x)

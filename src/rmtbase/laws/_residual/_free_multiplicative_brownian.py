@@ -88,14 +88,12 @@ class _BrownianMap(CutMap):
         self.lower = -1.0 - self.upper
 
     def log_x(self, w: ComplexArray) -> ComplexArray:
-        """Return ln λ = t (1 + 2 ψ) + ln(1 + 1/ψ)."""
         return self.t * (1.0 + 2.0 * w[0]) + log1p(1.0 / w[0])
 
     def velocity(self, w: ComplexArray) -> ComplexArray:
         return 1.0 / (2.0 * self.t - 1.0 / (w * (1.0 + w)))
 
     def density(self, w: ComplexArray) -> FloatArray:
-        """Return Im ψ / π."""
         return w[0].imag / np.pi
 
     def cdf(self, w: ComplexArray) -> FloatArray:

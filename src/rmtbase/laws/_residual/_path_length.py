@@ -9,14 +9,12 @@ from fractions import Fraction
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
-from scipy.special import bdtr, bdtrc, gammaln, xlogy
+from scipy.special import bdtr, bdtrc, gammaln
 
-from rmtbase.errors import ParameterError
-from rmtbase.laws._chain._gaussian_chain import GaussianChain
 from rmtbase.laws._distribution import DiscreteDistribution, FloatArray
 from rmtbase.laws._residual._residual_path import ResidualParameters
 from rmtbase.laws._scale import as_float
-from rmtbase.parameters import require_integer, require_positive_integer, require_real_numbers
+from rmtbase.parameters import require_integer, require_real_numbers
 
 
 @dataclass(frozen=True)
@@ -74,59 +72,15 @@ class PathLength(ResidualParameters, DiscreteDistribution):
         """Variance of the length: L σ² / (1 + σ²)²."""
         return self.depth * self._probability / (1.0 + self.sigma**2)
 
-    def entropy(self) -> float:
-        """Entropy of the length, in nats."""
-        weight = self.pmf(np.arange(self.depth + 1))
-        return -float(xlogy(weight, weight).sum())
-
     def squared_norm(self, k: int) -> float:
         """E ||O_k||_F² / d = binom(L, k) σ^(2k), exact at every d; inf if it is too large for a double."""
-        length = self._length(k)
+        length = require_integer("k", k, 0, self.depth)
         return as_float(math.comb(self.depth, length) * Fraction(self.sigma) ** (2 * length))
-
-    def second_moment(self, k: int) -> float:
-        """Return the exact limit of E tr (O_k O_kᵀ)² / d as d → infinity; inf if it is too large for a double.
-
-        The noncrossing pairings of O_k O_kᵀ O_k O_kᵀ cut each of the four products at the same place j:
-        X Y . Yᵀ X'ᵀ . X' Y'' . Y''ᵀ Xᵀ with j blocks in X and in X', and k - j blocks in Y and in Y'', all of which
-        come after the last block of X and X'. Counting by the position a of that last block gives
-
-            σ^(4k) (2 binom(L, k)² + Σ_{0<j<k} Σ_a (binom(a, j)² - binom(a-1, j)²) binom(L-a, k-j)²).
-
-        For k = L this is (k + 1) σ^(4k), with the Fuss-Catalan number of one chain; for k = 1 it is 2 σ⁴ L², as for
-        the Marchenko–Pastur law.
-        """
-        length, depth = self._length(k), self.depth
-        if length == 0:
-            return 1.0
-        count = 2 * math.comb(depth, length) ** 2 + sum(
-            (math.comb(a, j) ** 2 - math.comb(a - 1, j) ** 2) * math.comb(depth - a, length - j) ** 2
-            for j in range(1, length)
-            for a in range(j, depth - length + j + 1)
-        )
-        return as_float(count * Fraction(self.sigma) ** (4 * length))
-
-    def term(self, k: int, d_model: int) -> GaussianChain:
-        """Return the limiting law of the eigenvalues of T Tᵀ, where T is one path of length k ≥ 1.
-
-        T = σ^k G_1 ... G_k / d^(k/2) is a square Gaussian chain; for k = 1 the law is Marchenko–Pastur with edges 0 and
-        4 σ². The sum O_k of the binom(L, k) paths is in general not a chain: it is Marchenko–Pastur of variance L σ²
-        for k = 1 and a chain for k = L; no closed form is known to us for other k (see :meth:`second_moment`).
-        """
-        length = self._length(k)
-        if length == 0:
-            raise ParameterError("k", k, "at least 1 (the direct path is the identity)")
-        width = require_positive_integer("d_model", d_model)
-        step = self.sigma / math.sqrt(width)
-        return GaussianChain(dims=(width,) * (length + 1), sigma=step, normalization="none")
 
     @property
     def _probability(self) -> float:
         """σ² / (1 + σ²)."""
         return 1.0 / (1.0 + 1.0 / self.sigma**2)
-
-    def _length(self, k: object) -> int:
-        return require_integer("k", k, 0, self.depth)
 
     def _tail(self, x: ArrayLike, from_above: bool) -> FloatArray:
         values = require_real_numbers("x", x)

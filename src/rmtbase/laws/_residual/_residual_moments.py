@@ -85,11 +85,11 @@ def _trace_moment(mu: Partition, depth: int, sigma: float, d_model: int) -> Frac
 
 def _growth(kappa: Partition, variance: Fraction, d_model: int) -> Fraction:
     """Return the factor g_kappa of one block, with Pochhammer symbols from J_kappa(I) = 2^k (d/2)_kappa."""
-    size, each = sum(kappa), variance / d_model
+    size, step = sum(kappa), variance / d_model
     at_kappa = zonal_at_identity(kappa, d_model)
     return sum(
         (
-            binomial * each ** (size - sum(tau)) * Fraction(at_kappa, zonal_at_identity(tau, d_model))
+            binomial * step ** (size - sum(tau)) * Fraction(at_kappa, zonal_at_identity(tau, d_model))
             for tau, binomial in zonal_binomials(kappa).items()
         ),
         Fraction(0),

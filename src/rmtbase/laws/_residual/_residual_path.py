@@ -135,7 +135,6 @@ class ResidualPath(ResidualParameters, EigenvalueLaw):
 
 
 def require_residual(depth: object, sigma: object) -> tuple[int, float]:
-    """Return (depth, σ) of a residual path as int and float, or raise a :class:`ParameterError`."""
     checked_depth = require_positive_integer("depth", depth, 10_000)  # exact moments grow with it
     checked_sigma = require_positive_number("sigma", sigma)
     if not 1e-100 <= checked_sigma <= 1e100:
@@ -161,14 +160,7 @@ def _times_power(series: list[int], constant: int, linear: int, power: int) -> l
 
 
 class ResidualMap(CutMap):
-    """Map of depth L in the coordinate w = ln(1 + p), which is linear in ln λ at a hard edge.
-
-    Attributes:
-        depth: L, a positive integer.
-        sigma: a positive number.
-        variance: σ².
-        gap: 1 - σ².
-    """
+    """Map of depth L in the coordinate w = ln(1 + p), which is linear in ln λ at a hard edge."""
 
     longest_move = 1.0  # near σ = 1 the exponent of a hard edge changes within a unit of ln(1 + p)
 

@@ -142,12 +142,7 @@ class _Equations(NamedTuple):
 
 
 class ResidualUpdateMap(CutMap):
-    """Map of depth L; a point is (e, a, ln λ).
-
-    Attributes:
-        depth: L, a positive integer.
-        variance: σ².
-    """
+    """Map of depth L; a point is (e, a, ln λ)."""
 
     lower = None
 
@@ -243,7 +238,6 @@ class ResidualUpdateMap(CutMap):
         return np.array([1.0 / log_z_slope, a_slope / log_z_slope, np.ones_like(log_z_slope)])
 
     def newton_step(self, w: ComplexArray, log_x: FloatArray) -> ComplexArray:
-        """Return the step of Newton's method in (e, a) on both equations."""
         point = self._at(w[0], w[1])
         (slope_e, slope_a), (z_e, z_a) = point.residual_slopes, point.log_z_slopes
         off = np.log(point.z * np.exp(-log_x))
@@ -266,9 +260,8 @@ class ResidualUpdateMap(CutMap):
         return np.append(nodes, self.angle(log_x)), np.append(points, nearer, axis=1)
 
     def solve(self, log_x: FloatArray) -> ComplexArray:
-        """Return w on the curve at each ln λ strictly inside the support. Numerical, to rounding."""
-        found = super().solve(np.maximum(log_x, self.nearest_log))
-        return self._towards_zero(found, np.minimum(log_x - self.nearest_log, 0.0), log_x)
+        w = super().solve(np.maximum(log_x, self.nearest_log))
+        return self._towards_zero(w, np.minimum(log_x - self.nearest_log, 0.0), log_x)
 
     @staticmethod
     def _towards_zero(w: ComplexArray, log_ratio: FloatArray, log_x: FloatArray) -> ComplexArray:

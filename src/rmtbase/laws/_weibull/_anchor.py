@@ -24,8 +24,6 @@ _DOUBLE_DIGITS = 15  # up to this number the floats come from double-precision p
 
 
 class Decimals(NamedTuple):
-    """Anchor as decimal strings."""
-
     shape: str
     scale: str
     r_squared: str
@@ -67,8 +65,8 @@ def weibull_anchor(
 ) -> WeibullAnchor:
     """Return shape, scale and R² of the least-squares line on the Weibull plot of a parent law.
 
-    Y = ln(−ln(1−F)) is regressed on X = ln x(F), with x(F) the quantile function of |w|, over F uniform on [t, 1−t]:
-    k₀ = Cov(X, Y)/Var(X), λ₀ = exp(mean X − mean Y/k₀), R² = Cov(X, Y)²/(Var(X) Var(Y)).
+    Y = ln(−ln(1−F)) is regressed on X = ln x(F), with x(F) the quantile function of |w|, over F uniform on [t, 1−t]: k₀
+    = Cov(X, Y)/Var(X), λ₀ = exp(mean X − mean Y/k₀), R² = Cov(X, Y)²/(Var(X) Var(Y)).
 
     Args:
         trim: t, 0 ≤ t < 1/2; 0.1 keeps the "middle 80 %". A float is taken as a decimal: 0.1 means 1/10.
@@ -76,10 +74,9 @@ def weibull_anchor(
             "truncated_normal" (at 2 σ), "laplace" or "logistic", each at σ = 1.
         digits: significant digits of :attr:`WeibullAnchor.decimals`, 1000 at most.
 
-    Returns:
-        The anchor. Numerical: up to 15 digits the floats come from double-precision panels, with relative errors within
-        1e-14 (1e-10 for trims near 1/2 and at the ends of the ranges of the parameters of a parent); for more digits
-        they are rounded from the values of mpmath.
+    Numerical: up to 15 digits the floats come from double-precision panels, with relative errors within 1e-14 (1e-10
+    for trims near 1/2 and at the ends of the ranges of the parameters of a parent); for more they are rounded from
+    mpmath's.
 
     Raises:
         ParameterError: for a trim outside [0, 1/2), an unknown distribution, or digits < 1.

@@ -54,16 +54,16 @@ def weibull_closure(trim: float | Fraction = 0.1, distribution: str | Parent = "
 @lru_cache(maxsize=64)
 def _closure(trim: Fraction, parent: Parent) -> WeibullClosure:
     plot = weibull_plot(parent, trim)
-    whole = WeibullPlot(plot.grid, 0.0, (0.0, math.inf))
+    untrimmed = WeibullPlot(plot.grid, 0.0, (0.0, math.inf))
     order = parent.moment_order()
 
     def compare(window: WeibullPlot) -> list[LargeSampleLaw]:
-        fitted, found = _fitted_moments(plot, window), _moments(window)
-        pairs = [*zip(fitted, found, strict=True), (fitted[2], found[1])]
+        fitted, moments = _fitted_moments(plot, window), _moments(window)
+        pairs = [*zip(fitted, moments, strict=True), (fitted[2], moments[1])]
         return [LargeSampleLaw.from_expansion(first / second) for first, second in pairs]
 
     with np.errstate(over="ignore", invalid="ignore"):  # moments that do not exist are replaced below
-        ratios = compare(whole)
+        ratios = compare(untrimmed)
     for index, power in enumerate((1, 2, 2, 2)):
         if order <= 2 * power:
             ratios[index] = LargeSampleLaw(ratios[index].limit if order > power else 0.0, math.nan)
@@ -71,10 +71,10 @@ def _closure(trim: Fraction, parent: Parent) -> WeibullClosure:
 
 
 def std_closure(parent: Parent) -> Expansion:
-    """Return the expansion of :attr:`WeibullClosure.std` − 1 of a sample, at a trim of 0.1."""
+    """Return the expansion of the closure of the standard deviation, minus 1, of a sample at a trim of 0.1."""
     plot = weibull_plot(parent, Fraction(1, 10))
-    whole = WeibullPlot(plot.grid, 0.0, (0.0, math.inf))
-    return _fitted_moments(plot, whole)[2] / _moments(whole)[2] + -1.0
+    untrimmed = WeibullPlot(plot.grid, 0.0, (0.0, math.inf))
+    return _fitted_moments(plot, untrimmed)[2] / _moments(untrimmed)[2] + -1.0
 
 
 def _moments(window: WeibullPlot) -> list[Expansion]:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import NamedTuple, Protocol, Unpack
+from typing import NamedTuple, Unpack
 
 import numpy as np
 from jaxtyping import Float
@@ -30,21 +30,6 @@ _METHOD = (
 )
 
 
-class WeibullFit(Protocol):
-    """Protocol for a fit to weights, such as :class:`rmtbase.statistics.WeibullFit`."""
-
-    @property
-    def shape(self) -> float: ...
-    @property
-    def scale(self) -> float: ...
-    @property
-    def r_squared(self) -> float: ...
-    @property
-    def rms(self) -> float: ...
-    @property
-    def number(self) -> int: ...
-
-
 @dataclass(frozen=True)
 class LargeSampleLaw:
     """Mean ``limit`` + ``drift``/N and standard deviation ``spread``/√N; both neglect terms of order N^(-3/2).
@@ -61,16 +46,13 @@ class LargeSampleLaw:
 
     @classmethod
     def from_expansion(cls, statistic: Expansion) -> LargeSampleLaw:
-        """Return the law of a statistic of independent weights."""
         return cls(statistic.value, math.sqrt(statistic.variance), statistic.drift)
 
     def mean(self, n: int) -> float:
-        """Return the mean over samples of n weights."""
         n = require_positive_integer("n", n)
         return self.limit + (0.0 if math.isnan(self.drift) else self.drift / n)
 
     def std(self, n: int) -> float:
-        """Return the standard deviation over samples of n weights."""
         return self.spread / math.sqrt(require_positive_integer("n", n))
 
     def z_score(self, observed: ArrayLike, n: int) -> FloatArray:
@@ -80,15 +62,6 @@ class LargeSampleLaw:
     def p_value(self, observed: ArrayLike, n: int) -> FloatArray:
         """Two-sided P(|Z| ≥ |z|), same shape as ``observed``."""
         return 2.0 * ndtr(-np.abs(self.z_score(observed, n)))
-
-
-class WeibullScore(NamedTuple):
-    """z-scores of one fit; the fields are those of :class:`WeibullNull`."""
-
-    shape: float
-    scale: float
-    r_squared: float
-    scale_to_rms: float
 
 
 @in_one_line
@@ -115,27 +88,19 @@ class WeibullNull:
     scale_to_rms: LargeSampleLaw
     covariance: Float[np.ndarray, "3 3"] = field(compare=False)
 
-    def z_scores(self, fit: WeibullFit) -> WeibullScore:
-        """z-scores (observed − mean)/std of a fit with the same trim, at the N of the fit."""
-        observed = (fit.shape, fit.scale, fit.r_squared, fit.scale / fit.rms)
-        laws = (self.shape, self.scale, self.r_squared, self.scale_to_rms)
-        return WeibullScore(*(float(law.z_score(x, fit.number)) for law, x in zip(laws, observed, strict=True)))
-
     @property
     def correlation(self) -> float:
         return float(self.covariance[0, 1] / math.sqrt(self.covariance[0, 0] * self.covariance[1, 1]))
 
 
 def weibull_null(trim: float | Fraction = 0.1, distribution: str | Parent = "normal") -> WeibullNull:
-    """Return the large-sample law of :func:`rmtbase.statistics.weibull_fit` for weights from a parent law.
+    """Return the large-sample law of :func:`rmtbase.statistics.weibull_fit` for independent weights from a parent law.
 
     k̂, λ̂ and R² are smooth functionals of the empirical law (:class:`Expansion`). Their covariances are E[IF IF']/N,
     and their biases of order 1/N are those for plotting positions (i − 1/2)/N. At t = 0 the bias is of order ln N/N and
-    is left out.
-
-    The weights must be independent (the elements of one product matrix are not). The law is asymptotic: standard
-    deviations are right to a relative O(1/N), means to O(N^(-3/2)) where Nt is an integer and to O(1/N) where the trim
-    is rounded. The constants are numerical, to 1e-11. Arguments and errors as for :func:`weibull_anchor`.
+    is left out. Standard deviations are right to a relative O(1/N), means to O(N^(-3/2)) where Nt is an integer and to
+    O(1/N) where the trim is rounded. The constants are numerical, to 1e-11. Arguments and errors as for
+    :func:`weibull_anchor`.
     """
     return _null(require_trim(trim), require_parent(distribution))
 
@@ -169,11 +134,7 @@ def weibull_body_tail_gap(
 
     The weights are independent. The "body–tail gap" k(80 %) − k(100 %) is a property of the fit and the parent before
     any training: 0.0543677 for normal weights. Its spread comes from the joint influence of a weight on both fits.
-
-    ``distribution`` is as in :func:`weibull_anchor`; ``body`` is the larger trim and ``full`` the smaller one.
-
-    Raises:
-        ParameterError: for a trim outside [0, 1/2), body ≤ full, or an unknown distribution.
+    Arguments and errors as for :func:`weibull_anchor`; ``body`` must exceed ``full``.
     """
     inner, outer, parent = require_trim(body, "body"), require_trim(full, "full"), require_parent(distribution)
     if inner <= outer:

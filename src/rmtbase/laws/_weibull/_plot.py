@@ -1,4 +1,4 @@
-"""Weibull plot of a parent law in double precision: its line, the line of a sample, and the noise along it."""
+"""Weibull plot of a parent law in double precision: its line, that of a sample, and its noise; maximum likelihood."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq
 
 from rmtbase.laws._distribution import FloatArray
 from rmtbase.laws._element._arithmetic import FLOAT, GUARD, decimal
@@ -19,13 +20,14 @@ from rmtbase.laws._element.parents import Parent, require_parent
 from rmtbase.parameters import require_positive_integer, require_real_numbers
 from rmtbase.shown import in_one_line
 
+_SHAPES = (1e-3, 1e3)  # of the Weibull law of maximum likelihood
+
 
 @dataclass(frozen=True)
 class WeibullPlot:
     """Y = ln(−ln(1−F)) against X = ln x(F) over F uniform on [t, 1−t], and its least-squares line Y = k (X − ln λ).
 
-    ``shape``, ``scale`` and ``r_squared`` are those of the parent. The expansions are those of a sample with plotting
-    positions (i − 1/2)/N; at t = 0, where the bias is of order ln N/N, their drift is nan.
+    The expansions are those of a sample with plotting positions (i − 1/2)/N; at t = 0 their drift is nan.
     """
 
     grid: Panels  # panels over the whole law, with ends at both trims
@@ -131,18 +133,15 @@ class WeibullPlot:
 
     @cached_property
     def sample_shape(self) -> Expansion:
-        """k̂ of a sample."""
         square = self.trimmed_mean(lambda x: (x - self.x_mean) ** 2, lambda x: 2.0 * (x - self.x_mean))
         return self._sample_covariance / (square - self._sample_mean * self._sample_mean)
 
     @cached_property
     def sample_log_scale(self) -> Expansion:
-        """ln λ̂ of a sample."""
         return self._sample_mean + self.x_mean - self.y_mean * self.sample_shape.power(-1.0)
 
     @cached_property
     def sample_r_squared(self) -> Expansion:
-        """R² of a sample."""
         return self.sample_shape * self._sample_covariance / self.y_variance
 
 
@@ -208,3 +207,41 @@ def weibull_noise_optimum(digits: int = 15) -> NoiseOptimum:
         p = 1 + mp.lambertw(-2 * mp.exp(-2)).real / 2
         noise = 1 / (4 * p * (1 - p))
         return NoiseOptimum(float(p), float(noise), (decimal(p, digits), decimal(noise, digits)))
+
+
+@in_one_line
+@dataclass(frozen=True)
+class WeibullProjection:
+    """Member of the Weibull family that a criterion assigns to a parent law."""
+
+    shape: float  # k
+    scale: float  # λ, in the units of the parent's σ
+
+
+def weibull_maximum_likelihood(distribution: str | Parent = "normal") -> WeibullProjection:
+    """Return the Weibull law nearest to a parent in D_KL(parent ‖ Weibull), the limit of maximum likelihood.
+
+    k solves E[|w|^k ln|w|]/E[|w|^k] − 1/k = E[ln|w|], whose left side grows with k; λ = E[|w|^k]^(1/k).
+
+    Numerical, with a relative error of 1e-13. ``distribution`` as in :func:`weibull_anchor`.
+    """
+    grid = panels(require_parent(distribution))
+    probability, log_x = grid.probability, grid.log_x
+    log_mean = float(probability @ log_x)
+
+    def weights(shape: float) -> tuple[np.ndarray, float]:
+        """Return the contributions of the nodes to E[|w|^k], as fractions of it, and ln E[|w|^k]."""
+        powers = shape * log_x
+        with np.errstate(divide="ignore"):
+            logs = powers + np.log(probability)
+        top = logs.max()
+        shares = np.exp(logs - top)
+        return shares / shares.sum(), top + math.log(shares.sum())
+
+    def score(log_shape: float) -> float:
+        shape = math.exp(log_shape)
+        return float(weights(shape)[0] @ log_x) - 1 / shape - log_mean
+
+    low, high = _SHAPES[0], min(_SHAPES[1], grid.parent.moment_order())
+    shape = math.exp(float(brentq(score, math.log(low), math.log(high), xtol=1e-15)))  # type: ignore[arg-type]
+    return WeibullProjection(shape, math.exp(weights(shape)[1] / shape))
