@@ -43,7 +43,7 @@ _LITERAL = re.compile(r"(``.*?``|:\w+:`.*?`)")
 def public_modules() -> dict[str, ModuleType]:
     """``rmtbase`` and every module in it that is public, by its dotted name."""
     below = [f"rmtbase.{module.name}" for module in pkgutil.iter_modules(rmtbase.__path__) if module.name[0] != "_"]
-    below += [f"rmtbase.drawing.{name}" for name in ("theme", "figure", "color_scales", "null_curves")]
+    below += [f"rmtbase.drawing.{name}" for name in ("theme", "figure", "color_scales")]
     for package in map(import_module, ("rmtbase.heads", "rmtbase.tables", "rmtbase.results")):
         found = pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
         below += [

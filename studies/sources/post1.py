@@ -133,7 +133,7 @@ def _map(tree: xr.DataTree, component: str) -> Drawing:
     """Draw the density of the elements of every head, in both units."""
     number = of_elements(tree, "sigma", component).value.size
     figure, ((left, right),) = canvas(1, 2, 10.0, float(np.clip(1.6 + _ROW * number, 3.4, 9.0)))
-    head_density_heatmap(tree, component, "weight", ax=left, colorbar=False)
+    head_density_heatmap(tree, component, "weight", ax=left, legend=False)
     head_density_heatmap(tree, component, "spread", ax=right)
     return figure
 
@@ -142,7 +142,7 @@ def _pair(tree: xr.DataTree, statistic: str) -> Drawing:
     """Draw one statistic against σ, for W_Q and for W_QK."""
     figure, (axes,) = canvas(1, 2, 10.0, 3.8, sharey=statistic != "entropy")
     for ax, component in zip(axes, BOTH, strict=True):
-        statistic_scatter(tree, "sigma", statistic, "elements", component, ax=ax, legend=False)
+        statistic_scatter(tree, "sigma", statistic, component, ax=ax, legend=False)
     if statistic != "entropy":
         axes[1].set_ylabel("")
     else:

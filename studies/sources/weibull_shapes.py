@@ -10,13 +10,12 @@ import xarray as xr
 from matplotlib.axes import Axes
 
 from rmtbase.drawing.theme import LIGHT
-from rmtbase.laws import parents, weibull_anchor, weibull_body_tail_gap, weibull_null
+from rmtbase.laws import parents, weibull_anchor, weibull_body_tail_gap, weibull_null, weibull_quantile_noise
 from rmtbase.results.comparison import SELECTION
 from rmtbase.results.comparison._classes import FUSED
 from rmtbase.results.figures import figures
 from rmtbase.results.scores.figures._element_histograms import magnitude_heatmap
 from rmtbase.results.scores.figures._statistic_by_layer import PUBLISHED_BAND
-from rmtbase.results.scores.figures._weibull_plot import trim_noise
 from rmtbase.results.trajectory.schema import scores_at
 from studies.sources.course import TRIMS, Member, Transmission, body_edges
 from studies.sources.drawing import canvas, legend_below, looks, titled
@@ -46,7 +45,19 @@ def figure_of(number: int, drawn: object, caption: str) -> Figure:
 def noise() -> Figure:
     """Figure 2: how noisy one point of the plot is, and how noisy the slope is."""
     figure, ((left, right),) = canvas(1, 2, width=10.0, height=3.9)
-    trim_noise(ax=left, legend=False)
+    p = np.linspace(0.0, 1.0, 801)[1:-1]
+    # To first order, of an order statistic at share p: least at p = 0.797 (arXiv:2605.18898, Figure 2).
+    transform = p / ((1.0 - p) * np.log1p(-p) ** 2)
+    magnitude = weibull_quantile_noise(p, parents.Normal())
+    for k, ends in enumerate(((0.0, 0.1), (0.9, 1.0))):
+        label = "" if k else "left out, 10 % at either end"
+        left.axvspan(*ends, color=LIGHT.null, alpha=0.28, linewidth=0, label=label)
+    left.plot(p, transform / transform.min(), color=LIGHT.observed, linewidth=1.6, label=r"$\ln(-\ln(1 - F))$")
+    left.plot(p, magnitude / magnitude.min(), color=LIGHT.free_law, linewidth=1.4, linestyle="--",
+              label=r"$\ln |w|$ of random entries")  # fmt: skip
+    left.set_yscale("log")
+    left.set_ylim(0.9, 100.0)
+    left.set_xlim(0.0, 1.0)
     titled(left, "one point of the plot: the paper's curve", "share $p$ of weights below", "variance over its least")
     left.legend(frameon=False, fontsize=8)
     trims = np.linspace(0.002, 0.25, 60)
@@ -336,7 +347,7 @@ def _maps(rows: Sequence[Sequence[_Map]]) -> object:
     figure, grid = canvas(len(rows), columns, 2.9 * max(columns, 2), 2.7 if len(rows) <= 3 else 2.1, sharey=True)
     for axes, row in zip(grid, rows, strict=True):
         for ax, one in zip(axes, row, strict=False):
-            magnitude_heatmap(one.scores, one.component, ax=ax, colorbar=ax is axes[len(row) - 1])
+            magnitude_heatmap(one.scores, one.component, ax=ax, legend=ax is axes[len(row) - 1])
             whose = f"{one.model}\n" if one.model else ""
             titled(ax, one.title, "", rf"{whose}$\log_{{10}}|w|$" if ax is axes[0] else "")
         for ax in axes[len(row) :]:

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from matplotlib.collections import QuadMesh
 
-from rmtbase.errors import ParameterError
 from rmtbase.models import open_model
 from rmtbase.results.diff import diff
 from rmtbase.results.diff.figures import change_heatmap
@@ -72,18 +71,3 @@ def test_the_first_figure_shows_the_change_of_w_qk_and_w_ov_of_each_head(product
     for ax, name in zip(figures(products, names=[first])[first].axes, ("qk", "ov"), strict=False):
         np.testing.assert_array_equal(cells(ax), np.log(products["heads"][f"relative_change_{name}"]))
         assert ax.get_ylim()[0] > ax.get_ylim()[1], "layer 0 on top"
-
-
-def test_what_is_not_there_is_refused(tree):
-    for circuit in ("qk", "ov"):
-        with pytest.raises(ParameterError, match=f"quantity = '{circuit}'"):
-            change_heatmap(tree, circuit)
-    for bad in (None, tree["matrices"].to_dataset()):
-        with pytest.raises(ParameterError, match="changes"):
-            change_heatmap(bad)
-    with pytest.raises(ParameterError, match="quantity = 'share'"):
-        change_heatmap(tree, "share")
-    with pytest.raises(ParameterError, match="quantity = 'up'"):
-        change_heatmap(tree, "up")
-    with pytest.raises(ParameterError, match="component = 'mlp_in'"):
-        change_heatmap(tree, component="mlp_in")

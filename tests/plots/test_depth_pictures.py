@@ -2,11 +2,9 @@
 
 import numpy as np
 import pytest
-import xarray as xr
 from scored_model import write_checkpoint
 
 from rmtbase.drawing.theme import LIGHT
-from rmtbase.errors import ParameterError
 from rmtbase.laws import ResidualPath
 from rmtbase.results.depth import depth
 from rmtbase.results.depth.figures import depth_profile, depth_spectrum
@@ -37,24 +35,13 @@ def test_a_matrix_that_cannot_be_tested_fits_no_depth_and_says_why(plot, table):
         changed[name].values[0, 0] = np.nan
     changed["reason"] = changed["reason"].astype(object)
     changed["reason"].values[0, 0] = "all zeros"
-    ax = plot(changed, layer=0, component="attention_query")
+    ax = plot(changed.isel(layer=[0]), "attention_query")
     assert "not testable: all zeros" in ax.get_title()
     assert [one.get_label() for one in ax.lines] == ["not testable"]
 
 
-@pytest.mark.parametrize("plot", [depth_profile, depth_spectrum])
-def test_what_is_no_table_of_depths_is_refused(plot, table):
-    for bad in (xr.Dataset({"temperature": ("day", [1.0])}), xr.DataTree(), None):
-        with pytest.raises(ParameterError, match=r"results\.depth\.depth"):
-            plot(bad)
-    with pytest.raises(ParameterError, match="layer = 3"):
-        plot(table, layer=3)
-    with pytest.raises(ParameterError, match="component = 'mlp_out'"):
-        plot(table, component="mlp_out")
-
-
 def test_the_profile_marks_the_nearest_depth(table):
-    ax = depth_profile(with_fits(table, 0.0), 1, "mlp_in")
+    ax = depth_profile(with_fits(table, 0.0), "mlp_in")
     row = table.sel(layer=1, component="mlp_in")
     np.testing.assert_array_equal(line(ax, "each depth").get_ydata(), row["distance_profile"])
     mark = line(ax, "nearest")
@@ -64,14 +51,14 @@ def test_the_profile_marks_the_nearest_depth(table):
 
 
 def test_a_fit_fills_the_mark(table):
-    mark = line(depth_profile(with_fits(table, 1.0)), "nearest")
+    mark = line(depth_profile(with_fits(table, 1.0), "attention_query"), "nearest")
     assert "\nfits" in mark.get_label()
     assert mark.get_markerfacecolor() == LIGHT.observed
 
 
 def test_the_spectrum_is_a_density_beside_laws_at_their_scale(table):
-    ax = depth_spectrum(table, 2, "attention_query", depths=[1, 10])
-    row = table.sel(layer=2, component="attention_query")
+    ax = depth_spectrum(table, "attention_query")
+    row = table.sel(layer=1, component="attention_query")
     (bars,) = ax.patches
     density, edges, _ = bars.get_data()
     assert (density * np.diff(edges)).sum() == pytest.approx(1.0)
@@ -84,19 +71,19 @@ def test_the_spectrum_is_a_density_beside_laws_at_their_scale(table):
 
 
 def test_all_matrices_share_the_axes(table):
-    first, second = (depth_spectrum(table, 0, name) for name in table["component"].values)
+    first, second = (depth_spectrum(table, name) for name in table["component"].values)
     assert first.get_xlim() == second.get_xlim()
     assert first.get_ylim() == second.get_ylim()
-    first, second = (depth_profile(table, layer) for layer in (0, 2))
+    first, second = (depth_profile(table, name) for name in table["component"].values)
     assert first.get_ylim() == second.get_ylim()
 
 
 def test_a_matrix_that_was_not_fitted_leaves_an_empty_picture(table):
     empty = table.copy(deep=True)
     for name in set(table.data_vars) - {"n_rows", "n_columns"}:
-        empty[name].loc[{"layer": 2, "component": "attention_query"}] = np.nan
+        empty[name].loc[{"layer": 1, "component": "attention_query"}] = np.nan
     for plot in (depth_profile, depth_spectrum):
-        plot(empty, 2, "attention_query").get_figure().draw_without_rendering()
+        plot(empty, "attention_query").get_figure().draw_without_rendering()
 
 
 def test_the_standard_figure_has_a_row_for_each_matrix(table):

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from exhaustive import mostly_exhaustive
-from rmtbase.errors import ParameterError
 from rmtbase.montecarlo import make_plan, run_in_memory
 from rmtbase.results.baseline.figures._baseline import ensemble_spectrum
 from rmtbase.results.figures import figures
@@ -70,8 +69,3 @@ def test_long_names_are_broken_into_lines():
     lines = ensemble_spectrum(table).get_title().split("\n")
     assert len(lines) > 1
     assert max(map(len, lines)) <= 44
-
-
-def test_another_kind_of_table_is_refused(chains):
-    with pytest.raises(ParameterError, match="a table of spectra"):
-        ensemble_spectrum(chains.drop_vars("density_law"))

@@ -14,25 +14,18 @@ from matplotlib.transforms import Bbox
 
 import rmtbase
 from exhaustive import mostly_exhaustive
-from rmtbase.drawing.axes import add_density, new_axes, new_figure
+from rmtbase.drawing.axes import new_axes, new_figure
 from rmtbase.drawing.color_scales import Z_LEVELS
 from rmtbase.drawing.fitting import fit_figure
-from rmtbase.drawing.null_curves import null_spectrum
+from rmtbase.drawing.null_curves import Histogram, add_density, null_spectrum
 from rmtbase.drawing.theme import DARK, LIGHT, PRINT
 from rmtbase.errors import ParameterError
 from rmtbase.results.figures import figure_names, figures, plot
-from rmtbase.results.scores.figures._eigenvalues import ordered_eigenvalues
-from rmtbase.results.scores.figures._flagged_by_statistic import flagged_by_statistic
-from rmtbase.results.scores.figures._heatmaps import omnibus_heatmap, z_heatmap
-from rmtbase.results.scores.figures._side_by_side import compare
-from rmtbase.results.scores.figures._statistic_by_layer import statistic_by_layer
 
 
 def test_what_is_no_table_is_refused():
     with pytest.raises(ParameterError, match="baseline table"):
         figures(xr.Dataset({"x": ("day", [1.0])}))
-    with pytest.raises(ParameterError, match="at least one"):
-        compare(z_heatmap, {})
 
 
 def test_a_baseline_has_two_figures_for_each_shape_whatever_the_sigmas_and_one_of_all(baseline):
@@ -64,39 +57,6 @@ def test_scores_have_their_standard_figures(learned):
     tree = learned.copy()
     del tree["matrices"]
     assert "matrix-z-heat-map" not in figures(tree)
-
-
-def test_compared_panels_share_their_limits(scores):
-    figure = compare(statistic_by_layer, scores, statistic="stable_rank")
-    assert [ax.get_title() for ax in figure.axes] == ["random", "learned"]
-    assert len({(*ax.get_xlim(), *ax.get_ylim()) for ax in figure.axes}) == 1
-    assert len(figure.legends) == 1
-    assert not any(ax.get_legend() for ax in figure.axes)
-
-
-def test_compared_heat_maps_have_one_colour_bar(scores):
-    figure = compare(z_heatmap, scores)
-    assert len(figure.axes) == 3
-    assert [ax.get_title().split("\n")[0] for ax in figure.axes[:2]] == ["random", "learned"]
-
-
-def test_ten_compared_tables_take_several_rows(learned):
-    figure = compare(statistic_by_layer, {f"step {k}": learned for k in range(10)}, statistic="stable_rank")
-    rows = {round(ax.get_position().y0, 6) for ax in figure.axes}
-    assert (len(figure.axes), len(rows)) == (10, 3)
-    assert figure.get_figwidth() < 20
-
-
-def test_compared_omnibus_maps_have_one_scale_of_q(learned):
-    figure = compare(omnibus_heatmap, {"one": learned, "other": learned})
-    *maps, scale = figure.axes
-    assert [ax.get_title().split("\n")[0] for ax in maps] == ["one", "other"]
-    assert [label.get_text() for label in scale.get_yticklabels()] == ["0.05", "0.01", "0.001", "0.0001"]
-
-
-def test_bars_in_an_order_of_their_own_are_not_compared(scores):
-    with pytest.raises(ParameterError, match="plot = 'flagged_by_statistic'"):
-        compare(flagged_by_statistic, scores)
 
 
 @pytest.mark.parametrize("wide", mostly_exhaustive([3.4, 7.0], always={3.4}))
@@ -202,14 +162,6 @@ def test_titles_name_the_model_and_its_revision(learned):
     for figure in figures(named).values():
         assert figure.get_suptitle() == r"a \$model, revision step 7"
     assert null_spectrum(named).get_figure().get_suptitle() == r"a \$model, revision step 7"
-
-
-def test_compared_panels_that_show_different_things_have_their_own_legends(scores, baseline):
-    figure = compare(ordered_eigenvalues, scores)
-    figure.draw_without_rendering()
-    for ax in figure.axes:
-        assert ax.get_legend().get_window_extent().y1 < ax.get_window_extent().y0
-    assert len(compare(null_spectrum, {"a table": baseline}).axes) == 1
 
 
 @pytest.mark.parametrize("which", mostly_exhaustive(["baseline", "learned"], always=1))
@@ -342,7 +294,7 @@ def test_nulls_of_the_heads_own_have_figures_of_what_they_do_not_hold_fixed(resa
 def test_errors_of_a_density_end_where_its_bars_do():
     ax = Figure().add_subplot()
     density, error = np.array([1.0, 1e-6, 0.5, 0.0]), np.full(4, 0.1)
-    add_density(ax, np.arange(5.0), np.arange(4) + 0.5, density, error, LIGHT, lowest=1e-3)
+    add_density(ax, LIGHT, Histogram(np.arange(5.0), density, error), np.arange(4) + 0.5, lowest=1e-3)
     (errors,) = ax.containers
     (bars,) = errors[2]
     assert [segment[0, 0] for segment in bars.get_segments()] == [0.5, 2.5]

@@ -11,9 +11,9 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
 from exhaustive import mostly_exhaustive
-from rmtbase.drawing.axes import rounded
 from rmtbase.drawing.figure import save
 from rmtbase.drawing.null_curves import null_spectrum
+from rmtbase.drawing.texts import rounded
 from rmtbase.drawing.theme import LIGHT
 from rmtbase.errors import MissingFileError, OutputError, ParameterError, RmtbaseWarning
 from rmtbase.results.figures import figures

@@ -8,7 +8,6 @@ import xarray as xr
 from matplotlib.collections import LineCollection, QuadMesh
 from scipy import stats
 
-from rmtbase.errors import ParameterError
 from rmtbase.results import open_table
 from rmtbase.results.comparison.figures import (
     component_shapes,
@@ -16,9 +15,8 @@ from rmtbase.results.comparison.figures import (
     group_measure_by_step,
     pair_heatmap,
     scale_law,
-    shape_drifts,
 )
-from rmtbase.results.figures import figure_names, figures
+from rmtbase.results.figures import figures
 
 
 @pytest.fixture(scope="module")
@@ -31,15 +29,8 @@ def line(ax, label):
     return found
 
 
-@pytest.mark.parametrize("plot", [component_shapes, pair_heatmap, scale_law, shape_drifts])
-def test_what_is_no_comparison_is_refused(plot, training):
-    for table in (training, training["heads"].to_dataset()):
-        with pytest.raises(ParameterError, match="a comparison tree"):
-            plot(table)
-
-
 def test_each_model_s_shapes_stand_before_their_null(comparison):
-    ax = component_shapes(comparison, published=True)
+    ax = component_shapes(comparison)
     table = comparison["components"].to_dataset().sel(model="b")
     np.testing.assert_array_equal(line(ax, "b").get_ydata(), table["shape"].values)
     bars = [one for one in ax.collections if isinstance(one, LineCollection)][1]
@@ -48,9 +39,7 @@ def test_each_model_s_shapes_stand_before_their_null(comparison):
     np.testing.assert_allclose(ends, np.stack([mean - spread, mean + spread], axis=1))
 
 
-def test_drifts_have_their_errors_and_pairs_their_q_values(comparison):
-    ax = shape_drifts(comparison)
-    np.testing.assert_array_equal(line(ax, "a | c").get_ydata(), comparison["drifts"]["drift"].sel(pair="a | c").values)
+def test_pairs_have_their_q_values(comparison):
     ax = pair_heatmap(comparison)
     (mesh,) = [one for one in ax.collections if isinstance(one, QuadMesh)]
     cells = np.ma.filled(mesh.get_array(), np.nan).reshape(4, 4)
@@ -68,7 +57,6 @@ def test_the_scale_s_law_is_the_line_of_the_findings(comparison):
 
 def test_a_comparison_has_its_figures(comparison):
     assert list(figures(comparison, width=3.4)) == ["pairs", "component-shapes", "scale-law", "group-measures"]
-    assert set(figure_names(comparison)) > {"shape-drifts", "component-shapes-published"}
 
 
 @pytest.fixture(scope="module")
@@ -99,8 +87,6 @@ def test_groups_are_drawn_seed_by_seed_with_their_interval(grouped):
     (bar,) = [one for one in ax.collections if isinstance(one, LineCollection)][1].get_segments()
     low, high = stats.t.interval(0.95, 2, values.mean(), stats.sem(values))
     np.testing.assert_allclose(bar[:, 1], [low, high])
-    with pytest.raises(ParameterError, match="one of heads_departed, trace"):
-        group_measure(grouped, "npr")
 
 
 def test_groups_are_drawn_along_steps_with_where_they_differ(grouped):

@@ -25,7 +25,7 @@ def tree():
 def test_a_map_has_a_cell_for_each_head_scored_and_a_hatched_one_for_that_of_zeros(tree, circuit):
     scores = circuit_scores(tree, circuit)
     heads = scores["heads"].to_dataset()
-    ax = omnibus_heatmap(scores, colorbar=False)
+    ax = omnibus_heatmap(scores, legend=False)
     cells = ax.collections[0].get_array()
     scored = heads["omnibus_p_value"].notnull().values
     np.testing.assert_array_equal(~np.ma.getmaskarray(cells).reshape(scored.shape), scored)
@@ -36,7 +36,7 @@ def test_a_map_has_a_cell_for_each_head_scored_and_a_hatched_one_for_that_of_zer
 
 
 def test_stacks_are_named_at_their_first_layer_and_set_apart(tree):
-    ax = omnibus_heatmap(tree, colorbar=False)
+    ax = omnibus_heatmap(tree, legend=False)
     assert [label.get_text() for label in ax.get_yticklabels()] == ["encoder 0", "decoder 0", "1", "cross 0", "1"]
     across = statistic_by_layer(tree)
     assert [label.get_text() for label in across.get_xticklabels()][:2] == ["0\nencoder", "0\ndecoder"]

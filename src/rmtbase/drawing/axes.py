@@ -1,28 +1,25 @@
-"""Axes without global state, and the labels that all figures share."""
+"""Axes without global state: what surrounds a drawing, axes of layers and rows, legends, and labels."""
 
 from __future__ import annotations
 
 import math
-import re
-import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import wraps
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 from jaxtyping import Float
 from matplotlib.axes import Axes
-from matplotlib.cbook import is_math_text
-from matplotlib.font_manager import FontProperties
-from matplotlib.textpath import text_to_path
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from matplotlib.transforms import ScaledTranslation
 
+from rmtbase.drawing.color_scales import ColorScale
 from rmtbase.drawing.figure import ThemedAxes, ThemedFigure
+from rmtbase.drawing.texts import literal, text_width
 from rmtbase.drawing.theme import Theme, as_theme
-from rmtbase.shown import shown
 from rmtbase.statistics import ELEMENT_STATISTICS, SPECTRAL_STATISTICS
 from rmtbase.tables import circuit_of, layer_numbers, layer_stacks
 
@@ -31,6 +28,9 @@ LEVEL = 0.05
 
 NORMAL_95 = 1.96
 """Number of standard deviations on either side of the mean that hold 95 % of a normal law."""
+
+NOT_TESTABLE = "not testable"
+"""Name of the mark of what cannot be tested."""
 
 MARKERS = ("o", "s", "^", "D", "v")
 """Marker shapes, so that series do not differ only in hue."""
@@ -60,10 +60,8 @@ _FACTS = {
     "histogram_kl": "divergence from a normal law (nats)",
 }
 _LINE = 0.165  # height of a legend's line, in inches at 10 pt
-_NOTHING = 1e-300  # a density below any that is shown
 _LONGEST_TICK = 20  # characters of a tick label
 _STEPS, _MOST_TICKS = (1, 2, 4, 5, 10, 20, 25, 50, 100, 10**9), 12  # layers between ticks; ticks of all stacks
-_LONGEST_LINE, _MOST_LINES = 44, 6  # characters in a line of a title, and lines
 
 
 def new_figure(theme: Theme, width: float = 6.4, height: float = 4.2, title: str = "") -> ThemedFigure:
@@ -79,22 +77,84 @@ def new_axes(figure: ThemedFigure, theme: Theme) -> Axes:
     return styled(figure.add_subplot(axes_class=ThemedAxes), theme)
 
 
-def themed_axes(ax: Axes | None, theme: Theme | str, table: object = None) -> tuple[Axes, Theme]:
-    """Return the given axes unchanged, or new ones titled with the name of the table's model; and the theme."""
-    theme = as_theme(theme)
-    return new_axes(new_figure(theme, title=model_title(table)), theme) if ax is None else ax, theme
+@dataclass(frozen=True)
+class Around:
+    """Title, labels, and legend or colour scale around a drawing; ``layers`` is the table whose layers lie along x."""
+
+    title: str = ""
+    x: str | None = None
+    y: str | None = None
+    unit: str = ""  # unit of x
+    layers: xr.Dataset | None = None
+    legend: str | None = "below"  # place of the legend; None if there is nothing to name
+    scale: ColorScale | None = None
 
 
-def panel(draw: Callable[..., Axes]) -> Callable[..., Axes]:
-    """Decorate a function of a figure: it draws a table on ``ax``, or on new axes, in a theme or one of that name."""
+def panel(draw: Callable[..., Around]) -> Callable[..., Axes]:
+    """Decorate a drawing: it draws a table on ``ax`` or on new axes, in a theme, with its legend or colour scale."""
 
     @wraps(draw)
     def plot(
-        table: object = None, *arguments: Any, ax: Axes | None = None, theme: Theme | str = "light", **options: Any
+        table: object = None,
+        *arguments: Any,
+        ax: Axes | None = None,
+        theme: Theme | str = "light",
+        legend: bool = True,
+        **options: Any,
     ) -> Axes:
-        return draw(*themed_axes(ax, theme, table), table, *arguments, **options)
+        theme = as_theme(theme)
+        ax = new_axes(new_figure(theme, title=model_title(table)), theme) if ax is None else ax
+        around = draw(ax, theme, table, *arguments, **options)
+        if around.layers is not None:
+            layer_axis(ax, "x", around.layers, theme)
+            ax.set(xlabel="layer", xlim=(-0.6, around.layers.sizes["layer"] - 0.4))
+        for label, words in ((ax.xaxis.label, around.x), (ax.yaxis.label, around.y)):
+            if words is not None:
+                label.set(text=words, label="")
+        if around.unit:
+            ax.xaxis.label.set(text=f"{around.x} ({around.unit})", label=around.x)  # the label is kept without the unit
+        titled(ax, around.title, theme)
+        if legend and around.scale is not None:
+            around.scale.bar(ax, theme)
+        elif legend and around.legend is not None:
+            add_legend(ax, theme, around.legend)
+        return ax
 
     return plot
+
+
+class Look(NamedTuple):
+    """Appearance of one of several series."""
+
+    colour: str
+    marker: str
+    style: Any
+    fill: str
+
+    def line(self) -> dict[str, Any]:
+        """Return the options of a line with marks."""
+        return {"color": self.colour, "marker": self.marker, "linestyle": self.style, "markerfacecolor": self.fill}
+
+    def marks(self) -> dict[str, Any]:
+        """Return the options of marks without a line."""
+        return self.line() | {"linestyle": "none"}
+
+
+def looks(theme: Theme, number: int) -> Iterator[Look]:
+    """Yield the appearance of each of so many series; repeated colours have hollow marks."""
+    for k in range(number):
+        colour = theme.series[k % len(theme.series)]
+        fill = colour if k < len(theme.series) else theme.surface
+        yield Look(colour, MARKERS[k % len(MARKERS)], LINE_STYLES[k % len(LINE_STYLES)], fill)
+
+
+def cross_at_foot(ax: Axes, x: Float[np.ndarray, " place"], theme: Theme, size: float = 3.5) -> None:
+    """Mark places along x that cannot be tested with a grey cross at the lower end of the axes."""
+    if x.size:
+        ax.plot(
+            x, np.full(x.size, 0.02), transform=ax.get_xaxis_transform(), linestyle="none", marker="x",
+            markersize=size, color=theme.muted, markeredgewidth=0.9, label=NOT_TESTABLE,
+        )  # fmt: skip
 
 
 def grid_of_axes(figure: ThemedFigure, theme: Theme, rows: int, columns: int, **options: Any) -> np.ndarray:
@@ -155,14 +215,6 @@ def titled(ax: Axes, title: str, theme: Theme) -> None:
     ax.set_title(title, fontsize=theme.points("axes.titlesize"))
 
 
-def finished(ax: Axes, theme: Theme, title: str, legend: bool, loc: str = BELOW) -> Axes:
-    """Add a title, and a legend if wanted, and return the axes."""
-    titled(ax, title, theme)
-    if legend:
-        add_legend(ax, theme, loc)
-    return ax
-
-
 def panel_size(ax: Axes) -> tuple[float, float]:
     """Width and height in inches of the axes' part of the figure."""
     figure = ax.get_figure(root=True)
@@ -171,98 +223,6 @@ def panel_size(ax: Axes) -> tuple[float, float]:
     place = ax.get_subplotspec()
     rows, columns = place.get_gridspec().get_geometry() if place is not None else (1, 1)
     return width / columns, height / rows
-
-
-def text_width(text: str, size: float) -> float:
-    """Return the width of a line of text in inches."""
-    formula = is_math_text(text)
-    plain = text if formula else text.replace(r"\$", "$")
-    width, _, _ = text_to_path.get_text_width_height_descent(plain, FontProperties(size=size), formula)
-    return float(width) / 72
-
-
-def wrapped(text: str, size: float, width: float) -> str:
-    """Break text into lines of at most that many inches, within words only if they are too long, never in formulas."""
-    lines = []
-    for whole in text.split("\n"):
-        if text_width(whole, size) <= width:
-            lines.append(whole)
-            continue
-        line = ""
-        for word in re.findall(r"(?:(?<!\\)\$.*?(?<!\\)\$|[^ ])+", whole):  # keeps formulas whole
-            longer = f"{line} {word}".strip()
-            if text_width(longer, size) <= width:
-                line = longer
-                continue
-            *full, line = ([line] if line else []) + _pieces(word, size, width)
-            lines += full
-        lines.append(line)
-    return "\n".join(lines)
-
-
-def _pieces(word: str, size: float, width: float) -> list[str]:
-    """Break a word that is longer than the width into pieces."""
-    pieces = math.ceil(text_width(word, size) / width)
-    return [word] if pieces == 1 or "$" in word else textwrap.wrap(word, math.ceil(len(word) / pieces))
-
-
-def bound(words: str) -> str:
-    """Join words by no-break spaces, so that they stay on one line."""
-    return words.replace(" ", "\N{NO-BREAK SPACE}")
-
-
-def counted(number: int, noun: str) -> str:
-    """Format a number with its noun: 1 head, 2 heads."""
-    return f"{number} {noun}{'s' * (number != 1)}"
-
-
-def rounded(value: float, digits: int, beside: Iterable[float] = ()) -> str:
-    """Format a number ≥ 0 to so many digits: whole up to a million, with a power of ten far from one.
-
-    It has a power of ten, too, if one of the numbers ``beside`` it has one, so that all have one format.
-    """
-    if math.isinf(value) or not value:
-        return "∞" if value else "0"
-    if all(1e-4 <= number < 1e6 for number in (value, *beside) if number and not math.isinf(number)):
-        return f"{value:.0f}" if 10**digits <= value else f"{value:.{digits}g}"
-    mantissa, _, exponent = f"{value:.{digits - 1}e}".partition("e")
-    return rf"${float(mantissa):g} \times 10^{{{int(exponent)}}}$"
-
-
-def case_name(row: xr.Dataset) -> str:
-    """Return the name of a case's ensemble as a title, in lines of a panel's width."""
-    lines = textwrap.wrap(str(row["name"].item()).replace("_", " "), _LONGEST_LINE)
-    return "\n".join(map(literal, lines[:_MOST_LINES]))
-
-
-def add_density(
-    ax: Axes,
-    edges: Float[np.ndarray, " edge"],
-    centre: Float[np.ndarray, " bin"],
-    density: Float[np.ndarray, " bin"],
-    error: Float[np.ndarray, " bin"],
-    theme: Theme,
-    outline: float = 0.0,
-    lowest: float = _NOTHING,
-) -> None:
-    """Draw a simulated density as filled bars, with its standard error at the centres of visible bars.
-
-    Bars and errors end at ``lowest``, below everything shown, because a logarithmic axis has no zero.
-    """
-    ax.stairs(
-        np.fmax(density, lowest),
-        edges,
-        baseline=lowest,
-        fill=True,
-        facecolor=theme.null,
-        edgecolor=theme.null,
-        linewidth=outline,
-        alpha=0.35,
-        label="Monte Carlo ± standard error",
-    )
-    held = density > lowest
-    reach = [np.minimum(error, density - lowest)[held], error[held]]
-    ax.errorbar(centre[held], density[held], reach, fmt="none", ecolor=theme.null, elinewidth=1.1, capsize=0)
 
 
 def add_legend(ax: Axes, theme: Theme, loc: str = BELOW) -> None:
@@ -276,11 +236,11 @@ def add_legend(ax: Axes, theme: Theme, loc: str = BELOW) -> None:
         down = ScaledTranslation(0, -UNDER_TICKS * theme.points("axes.labelsize") / 72, figure.dpi_scale_trans)
         place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "bbox_transform": ax.transAxes + down}
         place |= {"borderaxespad": 0.0, "ncols": legend_columns(labels, size, panel_size(ax)[0] - BESIDE)}
-    added = ax.legend(
+    legend = ax.legend(
         handles, labels, **place, fontsize=size, labelcolor=theme.text, facecolor=theme.surface, edgecolor="none",
         framealpha=0.75,
     )  # fmt: skip
-    added.set_label(loc)
+    legend.set_label(loc)
 
 
 def legend_columns(labels: Sequence[str], size: float, width: float) -> int:
@@ -299,67 +259,65 @@ def legend_height(ax: Axes) -> float:
     return lines * _LINE * size / 8.5
 
 
-def literal(text: object, longest: int = 60) -> str:
-    """Make external text safe for a label or a title: printable, short, and never read as mathematics."""
-    words = shown(text)
-    return (words if len(words) <= longest else f"{words[: longest - 1]}…").replace("$", r"\$")
-
-
 def statistic_label(name: str) -> str:
     """Return a statistic in words with its symbol, for an axis or a panel's title."""
-    one = SPECTRAL_STATISTICS.get(name) or ELEMENT_STATISTICS.get(name)
-    if one is not None:
-        return f"{one.long_name} ${one.symbol}$"
-    return _FACTS[name] if name in _FACTS else literal(name.replace("_", " "))
+    statistic = SPECTRAL_STATISTICS.get(name) or ELEMENT_STATISTICS.get(name)
+    if statistic is not None:
+        return f"{statistic.long_name} ${statistic.symbol}$"
+    return _FACTS.get(name) or literal(name.replace("_", " "))
 
 
 def statistic_words(name: str) -> str:
     """Return a statistic in words, without its symbol."""
-    one = SPECTRAL_STATISTICS.get(name) or ELEMENT_STATISTICS.get(name)
-    return name.replace("_", " ") if one is None else one.long_name
+    statistic = SPECTRAL_STATISTICS.get(name) or ELEMENT_STATISTICS.get(name)
+    return name.replace("_", " ") if statistic is None else statistic.long_name
 
 
-def symbol_of(component: str) -> str:
-    """Return ``W_QK`` and the like as a formula; any other name in words."""
-    letters = component.removeprefix("W_")
-    return (
-        f"$W_{{{letters}}}$"
-        if component.startswith("W_") and letters.isalpha()
-        else literal(component.replace("_", " "))
-    )
+def symbol_of(component: str | None) -> str:
+    """Return ``W_QK`` and the like as a formula, any other component in words, and "" for none."""
+    name = component or ""
+    letters = name.removeprefix("W_")
+    if name.startswith("W_") and letters.isalpha():
+        return f"$W_{{{letters}}}$"
+    return literal(name.replace("_", " "))
 
 
-def layer_axis(ax: Axes, which: str, table: xr.Dataset, theme: Theme) -> None:
-    """Set ticks at integers that show the layers' numbers; if there are several stacks, name and separate them."""
+def symbols_in_lines(components: Iterable[str]) -> list[str]:
+    """Return :func:`symbol_of` each component, broken after the first of its words."""
+    return ["\n".join(symbol_of(part) for part in name.split("_", 1 - name.startswith("W_"))) for name in components]
+
+
+def layer_axis(ax: Axes, axis: str, table: xr.Dataset, theme: Theme) -> None:
+    """Set ticks of an axis, x or y, at integers that show the layers' numbers; name and separate several stacks."""
     numbers, stacks = layer_numbers(table), layer_stacks(table)
     begins = [k for k in range(1, len(stacks)) if stacks[k] != stacks[k - 1]]
     if not begins:
-        index_axis(ax, which, numbers)
+        index_axis(ax, axis, numbers)
         return
-    step = next(one for one in _STEPS if len(stacks) <= _MOST_TICKS * one)
+    step = next(size for size in _STEPS if len(stacks) <= _MOST_TICKS * size)
     ticks: dict[int, str] = {}
     for first, beyond in pairwise([0, *begins, len(stacks)]):
         # No tick so near the next stack that their labels would overlap.
         ends = beyond if beyond == len(stacks) else max(first + 1, beyond - step // 2)
         ticks |= {k: literal(numbers[k], _LONGEST_TICK) for k in range(first, ends, step)}
         stack = literal(stacks[first], _LONGEST_TICK)
-        ticks[first] = f"{stack} {ticks[first]}" if which == "y" else f"{ticks[first]}\n{stack}"
-    (ax.set_xticks if which == "x" else ax.set_yticks)(list(ticks), list(ticks.values()))
+        ticks[first] = f"{stack} {ticks[first]}" if axis == "y" else f"{ticks[first]}\n{stack}"
+    (ax.set_xticks if axis == "x" else ax.set_yticks)(list(ticks), list(ticks.values()))
     for place in begins:
-        (ax.axvline if which == "x" else ax.axhline)(place - 0.5, color=theme.muted, linewidth=0.8)
+        (ax.axvline if axis == "x" else ax.axhline)(place - 0.5, color=theme.muted, linewidth=0.8)
 
 
-def index_axis(ax: Axes, which: str, labels: Sequence[object]) -> None:
+def index_axis(ax: Axes, axis: str, labels: Sequence[object]) -> None:
     """Set ticks at integers 0, 1, … that show the labels at those places."""
-    names = [literal(one, _LONGEST_TICK) for one in labels]
+    names = [literal(label, _LONGEST_TICK) for label in labels]
 
     def name_at(place: float, position: int | None = None) -> str:
         k = round(place)
         return names[k] if 0 <= k < len(names) and abs(place - k) < 1e-6 else ""
 
-    axis = ax.xaxis if which == "x" else ax.yaxis
-    axis.set_major_locator(MaxNLocator(nbins=12, integer=True, steps=[1, 2, 4, 5, 10], min_n_ticks=1))
-    axis.set_major_formatter(FuncFormatter(name_at))
+    ticked = ax.xaxis if axis == "x" else ax.yaxis
+    ticked.set_major_locator(MaxNLocator(nbins=12, integer=True, steps=[1, 2, 4, 5, 10], min_n_ticks=1))
+    ticked.set_major_formatter(FuncFormatter(name_at))
 
 
 def rows_axis(ax: Axes, layers: Sequence[int], table: xr.Dataset, theme: Theme, null: bool = False) -> None:
@@ -368,11 +326,11 @@ def rows_axis(ax: Axes, layers: Sequence[int], table: xr.Dataset, theme: Theme, 
     A row for the null is placed above them, with one empty row between.
     """
     rows, numbers, stacks = np.asarray(layers), layer_numbers(table), layer_stacks(table)
-    held = np.unique(rows)
-    step = next(one for one in _STEPS if len(held) <= _MOST_TICKS * one)
+    layers_shown = np.unique(rows)
+    step = next(size for size in _STEPS if len(layers_shown) <= _MOST_TICKS * size)
     names = {
         float(np.flatnonzero(rows == k).mean()): literal(f"{stacks[k]} {numbers[k]}".lstrip(), _LONGEST_TICK)
-        for k in held[::step].tolist()
+        for k in layers_shown[::step].tolist()
     }
     names = ({-2.0: "null"} if null else {}) | names
     ax.set_yticks(list(names), list(names.values()))

@@ -12,8 +12,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colorbar import Colorbar
 from matplotlib.colors import BoundaryNorm, Colormap, ListedColormap
 
-from rmtbase.drawing.theme import Theme, as_theme
-from rmtbase.errors import ParameterError
+from rmtbase.drawing.theme import Theme
 from rmtbase.shown import in_one_line
 
 __all__ = ["Q_LEVELS", "Z_LEVELS"]
@@ -69,11 +68,9 @@ class ColorScale:
         cmap = ListedColormap(colours).with_extremes(under=colours[0], over=colours[-1], bad=(0, 0, 0, 0))
         return cmap, BoundaryNorm(self.on_scale(np.array(self.levels)).tolist(), cmap.N, extend="both")
 
-    def bar(self, axes: Axes | Sequence[Axes], theme: Theme | str = "light") -> Colorbar:
+    def bar(self, axes: Axes | Sequence[Axes], theme: Theme) -> Colorbar:
         """Draw the scale beside the given axes, once for all of them, with a tick at each level."""
-        theme, all_axes = as_theme(theme), [axes] if isinstance(axes, Axes) else list(axes)
-        if not all_axes:
-            raise ParameterError("axes", axes, "at least one")
+        all_axes = [axes] if isinstance(axes, Axes) else list(axes)
         cmap, norm = self._colors(theme)
         bar = all_axes[0].get_figure().colorbar(  # type: ignore[union-attr]  # axes always lie in a figure
             ScalarMappable(norm, cmap), ax=all_axes, spacing="uniform", ticks=norm.boundaries, extendfrac=0.07,
@@ -92,6 +89,12 @@ def _level(level: float) -> str:
     return (f"{level:g}" if 1e-4 <= abs(level) < 1e5 else rf"$10^{{{np.log10(level):.0f}}}$").replace("-", "−")
 
 
+def _sequential(
+    label: str, levels: tuple[float, ...], on_scale: Callable[[np.ndarray], np.ndarray] = np.log
+) -> ColorScale:
+    return ColorScale(label, levels, lambda theme: theme.sequential, on_scale)
+
+
 Z = ColorScale(
     "$z$ (null standard deviations)", (*(-z for z in reversed(Z_LEVELS)), *Z_LEVELS), lambda theme: theme.diverging
 )
@@ -101,39 +104,16 @@ Q = ColorScale(
     lambda theme: [theme.diverging[place] for place in _Q_COLOURS],
     lambda q: -np.log10(q),
 )
-MOVED_SHARE = ColorScale(
-    "moved share (%)", (2.0, 4.0, 8.0, 15.0, 25.0, 40.0, 55.0, 70.0), lambda theme: theme.sequential
-)
 RATIO = ColorScale(
     "value over the null's median",
     (*(round(1 / ratio, 2) for ratio in reversed(_RATIOS)), *_RATIOS),
     lambda theme: theme.diverging,
     np.log,
 )
-DENSITY = ColorScale(
-    "density of $(w - \\bar w)/s$",
-    (1e-5, 1e-4, 1e-3, 0.01, 0.05, 0.1, 0.2, 0.4),
-    lambda theme: theme.sequential,
-    np.log,
-)
-MAGNITUDE_DENSITY = ColorScale(
-    "density of $\\log_{10}|w|$", (1e-5, 1e-4, 1e-3, 0.01, 0.05, 0.2, 0.5, 0.9), lambda theme: theme.sequential, np.log
-)
-LOG_DENSITY = ColorScale(
-    r"density per unit of $\ln\lambda$",
-    (0.03, 0.06, 0.1, 0.2, 0.3, 0.5, 0.8, 1.2),
-    lambda theme: theme.sequential,
-    np.log,
-)
-CHANGE = ColorScale(
-    "norm of the change over the earlier norm",
-    (3e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0),
-    lambda theme: theme.sequential,
-    np.log,
-)
-SHARE = ColorScale(
-    "eigenvalue over the model's mean",
-    (1e-4, 1e-3, 0.01, 0.1, 0.3, 1.0, 3.0, 10.0),
-    lambda theme: theme.sequential,
-    np.log,
-)
+MOVED_SHARE = _sequential("moved share (%)", (2.0, 4.0, 8.0, 15.0, 25.0, 40.0, 55.0, 70.0), np.asarray)
+COMPOSING_SHARE = _sequential("pairs that compose (%)", (0.1, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 70.0), np.asarray)
+DENSITY = _sequential("density of $(w - \\bar w)/s$", (1e-5, 1e-4, 1e-3, 0.01, 0.05, 0.1, 0.2, 0.4))
+MAGNITUDE_DENSITY = _sequential("density of $\\log_{10}|w|$", (1e-5, 1e-4, 1e-3, 0.01, 0.05, 0.2, 0.5, 0.9))
+LOG_DENSITY = _sequential(r"density per unit of $\ln\lambda$", (0.03, 0.06, 0.1, 0.2, 0.3, 0.5, 0.8, 1.2))
+CHANGE = _sequential("norm of the change over the earlier norm", (3e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0))
+SHARE = _sequential("eigenvalue over the model's mean", (1e-4, 1e-3, 0.01, 0.1, 0.3, 1.0, 3.0, 10.0))

@@ -33,7 +33,20 @@ _UNDATED: dict[str, dict[str, Any]] = {
 }
 
 
-class ThemedFigure(Figure):
+class _Displayed:
+    """Display of a figure, or of the figure that axes lie in, in a notebook."""
+
+    def _repr_png_(self) -> bytes:
+        return content({"": _figure_of(self)}, "png", _SHOWN_DPI)
+
+    def _repr_html_(self) -> str:
+        return _image("figure", _figure_of(self))
+
+    def _mime_(self) -> tuple[str, str]:
+        return "text/html", self._repr_html_()
+
+
+class ThemedFigure(_Displayed, Figure):
     """Figure in a theme, which a notebook displays.
 
     Attributes:
@@ -57,27 +70,9 @@ class ThemedFigure(Figure):
         with matplotlib.rc_context(self.settings):
             super().savefig(fname, **options)
 
-    def _repr_png_(self) -> bytes:
-        return content({"": self}, "png", _SHOWN_DPI)
 
-    def _repr_html_(self) -> str:
-        return f'<img alt="{escape(type(self).__name__)}" style="max-width: 100%" src="{_data_url(self)}">'
-
-    def _mime_(self) -> tuple[str, str]:
-        return "text/html", self._repr_html_()
-
-
-class ThemedAxes(Axes):
+class ThemedAxes(_Displayed, Axes):
     """Axes that a notebook displays with their whole figure."""
-
-    def _repr_png_(self) -> bytes:
-        return content({"": _figure_of(self)}, "png", _SHOWN_DPI)
-
-    def _repr_html_(self) -> str:
-        return f'<img alt="Axes" style="max-width: 100%" src="{_data_url(_figure_of(self))}">'
-
-    def _mime_(self) -> tuple[str, str]:
-        return "text/html", self._repr_html_()
 
 
 class FiguresByName(dict[str, Figure]):
@@ -85,8 +80,7 @@ class FiguresByName(dict[str, Figure]):
 
     def _repr_html_(self) -> str:
         return "".join(
-            f'<figure style="margin: 0 0 1em"><figcaption>{escape(name)}</figcaption>'
-            f'<img alt="{escape(name)}" style="max-width: 100%" src="{_data_url(figure)}"></figure>'
+            f'<figure style="margin: 0 0 1em"><figcaption>{escape(name)}</figcaption>{_image(name, figure)}</figure>'
             for name, figure in self.items()
         )
 
@@ -121,10 +115,8 @@ def require_one_file(names: Collection[str], format: str) -> None:
     if format not in FORMATS:
         raise ParameterError("format", format, ", ".join(FORMATS))
     if len(names) != 1 and (format != "pdf" or not names):
-        held = ", ".join(names) or "none"
-        raise ParameterError(
-            "figures", held, f"one figure for a file of format {format}; pick one (--only), or write a PDF"
-        )
+        expected = f"one figure for a file of format {format}; pick one (--only), or write a PDF"
+        raise ParameterError("figures", ", ".join(names) or "none", expected)
 
 
 def require_dpi(dpi: float, longest: float = 1.0) -> None:
@@ -142,7 +134,7 @@ def require_target(
     The format, and whether the path is a folder of one file for each figure.
     """
     suffix = path.suffix.lower().removeprefix(".")
-    if path.name in [f".{one}" for one in FORMATS]:  # such a name has no suffix
+    if path.name in [f".{suffix}" for suffix in FORMATS]:  # such a name has no suffix
         raise ParameterError("output", str(path), "a name before the suffix, or a folder with another name")
     if format is not None and format not in FORMATS:
         raise ParameterError("format", format, ", ".join(FORMATS))
@@ -156,7 +148,7 @@ def require_target(
             raise OutputError(path, error.reason) from error
         return format or "png", True
     if suffix not in FORMATS:
-        endings = ", ".join(f".{one}" for one in FORMATS)
+        endings = ", ".join(f".{name}" for name in FORMATS)
         raise ParameterError("output", str(path), f"a name that ends in {endings}, or a folder's, without a suffix")
     if format not in (None, suffix):
         raise ParameterError("format", format, f"{suffix}, as {path.name} ends, or another name")
@@ -198,7 +190,7 @@ def save(
             SVG or PNG.
         OutputError: a path cannot be written, or another kind of file exists there.
     """
-    path, named = Path(path), _named(figures)
+    path, named = Path(path), figures if isinstance(figures, Mapping) else {"": _figure_of(figures)}
     kind, in_folder = require_target(named, path, format, overwrite, inputs)
     targets = {path: named}
     if in_folder:
@@ -210,20 +202,15 @@ def save(
     for target in targets:
         require_writable(target)
         require_replaceable(target, kind, overwrite, inputs)
-    return [write_bytes(content(held, kind, dpi), target) for target, held in targets.items()]
+    return [write_bytes(content(figures, kind, dpi), target) for target, figures in targets.items()]
 
 
-def _named(figures: Figure | Axes | Mapping[str, Figure]) -> Mapping[str, Figure]:
-    if isinstance(figures, Axes):
-        figures = _figure_of(figures)
-    return {"": figures} if isinstance(figures, Figure) else figures
-
-
-def _figure_of(ax: Axes) -> Figure:
-    figure = ax.get_figure(root=True)
+def _figure_of(drawn: object) -> Figure:
+    figure = drawn.get_figure(root=True) if isinstance(drawn, Axes) else drawn
     assert isinstance(figure, Figure)  # axes always lie in one
     return figure
 
 
-def _data_url(figure: Figure) -> str:
-    return "data:image/png;base64," + base64.b64encode(content({"": figure}, "png", _SHOWN_DPI)).decode()
+def _image(name: str, figure: Figure) -> str:
+    picture = base64.b64encode(content({"": figure}, "png", _SHOWN_DPI)).decode()
+    return f'<img alt="{escape(name)}" style="max-width: 100%" src="data:image/png;base64,{picture}">'

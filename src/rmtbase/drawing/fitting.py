@@ -11,8 +11,9 @@ from matplotlib.text import Text
 from matplotlib.ticker import AutoLocator, FixedLocator, FuncFormatter, MaxNLocator, ScalarFormatter
 from matplotlib.transforms import ScaledTranslation
 
-from rmtbase.drawing.axes import BELOW, BESIDE, UNDER_TICKS, bound, legend_height, panel_size, text_width, wrapped
+from rmtbase.drawing.axes import BELOW, BESIDE, UNDER_TICKS, legend_height, panel_size
 from rmtbase.drawing.figure import ThemedFigure
+from rmtbase.drawing.texts import bound, text_width, wrapped
 
 _NARROW = 4.0  # inches; narrower panels have few ticks
 _FEW_TICKS = 5
@@ -21,7 +22,6 @@ _LONGEST_NUMBER = 5  # characters of a tick label that writes out another one
 _TURNED = 45.0  # degrees
 _BETWEEN = 0.06  # inches between names along an axis
 _POWERS = 0.15  # inches by which powers of ten along an axis are wider than other numbers
-_NO_UNIT = "(dimensionless)"
 _LEADING = 1.3  # of lines of a label
 _COLOURBAR = 0.6  # inches for the colour bar of panels that share one
 
@@ -47,12 +47,12 @@ def fit_axes(ax: Axes, beside: float = BESIDE) -> None:
             _thin_out(axis)
         _name_power(axis)
     _turn_names(ax, width - beside)
-    whole = {text: text.get_text() for text in (ax.title, ax.xaxis.label)}
-    for text in whole:
+    unbroken = {text: text.get_text() for text in (ax.title, ax.xaxis.label)}
+    for text in unbroken:
         _wrap(text, width - beside)
-    height -= _height_below(ax) + sum(map(_text_height, whole))
+    height -= _height_below(ax) + sum(map(_text_height, unbroken))
     _wrap(ax.yaxis.label, max(height - 0.5 * BESIDE, 1.0))
-    for text, words in whole.items():  # the label of y leaves them less room if it has several lines
+    for text, words in unbroken.items():  # the label of y leaves them less room if it has several lines
         text.set_text(words)
         _wrap(text, width - beside - _further_lines(ax.yaxis.label))
     _lower_legend(ax)
@@ -73,12 +73,12 @@ def _lower_legend(ax: Axes) -> None:
     """Move a legend below the axes under turned names and the last line of the x axis's label."""
     if _height_below(ax):
         size = float(ax.xaxis.label.get_fontsize()) / 72
-        turned = [one for one in ax.get_xticklabels() if one.get_rotation()]
-        names = max((text_width(one.get_text(), float(one.get_fontsize())) for one in turned), default=0.0)
-        more = _further_lines(ax.xaxis.label) + names * math.sin(math.radians(_TURNED))
+        turned = [label for label in ax.get_xticklabels() if label.get_rotation()]
+        names = max((text_width(label.get_text(), float(label.get_fontsize())) for label in turned), default=0.0)
+        lowered = _further_lines(ax.xaxis.label) + names * math.sin(math.radians(_TURNED))
         legend, figure = ax.get_legend(), ax.get_figure(root=True)
         assert legend is not None and figure is not None  # the legend has a height, and axes always lie in a figure
-        down = ScaledTranslation(0, -UNDER_TICKS * size - more, figure.dpi_scale_trans)
+        down = ScaledTranslation(0, -UNDER_TICKS * size - lowered, figure.dpi_scale_trans)
         legend.set_bbox_to_anchor((0.5, 0.0), ax.transAxes + down)
 
 
@@ -107,10 +107,9 @@ def _name_power(axis: Axis) -> None:
         if power not in _PLAIN_POWERS and longest > _LONGEST_NUMBER:
             axis.set_major_formatter(_PowerOfTen(power))
     formatter = axis.get_major_formatter()  # axes that share ticks share it
-    label = axis.get_label_text()
-    if isinstance(formatter, _PowerOfTen) and label and formatter.unit not in label:
-        said = f"({formatter.unit})"
-        axis.set_label_text(label.replace(_NO_UNIT, said) if _NO_UNIT in label else f"{label} {said}")
+    if isinstance(formatter, _PowerOfTen) and axis.get_label_text():
+        # The power takes the place of the unit, without which the label of the text is kept.
+        axis.set_label_text(f"{axis.label.get_label() or axis.get_label_text()} ({formatter.unit})")
 
 
 def _thin_out(axis: Axis) -> None:
@@ -127,10 +126,10 @@ def _turn_names(ax: Axes, width: float) -> None:
     """Turn the names along an x axis if they would touch."""
     if not isinstance(ax.xaxis.get_major_locator(), FixedLocator):
         return
-    labels = {float(one.get_position()[0]): one for one in ax.get_xticklabels() if one.get_text()}
+    labels = {float(label.get_position()[0]): label for label in ax.get_xticklabels() if label.get_text()}
     half = [
-        max(text_width(line, float(one.get_fontsize())) for line in one.get_text().split("\n")) / 2
-        for one in labels.values()
+        max(text_width(line, float(label.get_fontsize())) for line in label.get_text().split("\n")) / 2
+        for label in labels.values()
     ]
     inch = abs(float(np.diff(ax.get_xlim())[0])) / width
     gaps = np.abs(np.diff(list(labels))) / inch

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from rmtbase.drawing.axes import (
     panel_size,
     sized,
 )
+from rmtbase.drawing.color_scales import ColorScale
 from rmtbase.drawing.figure import FiguresByName, ThemedFigure
 from rmtbase.drawing.fitting import fit_axes, fit_figure
 from rmtbase.drawing.theme import Theme, as_theme
@@ -30,7 +31,6 @@ NARROWEST = 2.6
 """Least width of a panel, in inches."""
 
 _HIGHEST_LEGEND = 0.25  # share of the height of a panel on a caller's figure
-_PANEL = 4.8  # default width of a panel, in inches
 _LEAST = 0.62  # least width of a panel relative to its default, if that is less than NARROWEST
 _SMALL_PRINT = 5.0  # inches; narrower figures have smaller letters
 _SMALLER = {"font.size": 8.5}
@@ -44,32 +44,6 @@ class FigureStyle(NamedTuple):
     width: float | None
 
 
-class FigureRecipe(NamedTuple):
-    """Function that draws one figure of a table, and whether the figure is drawn by default."""
-
-    draw: Callable[[], ThemedFigure]
-    standard: bool = True
-
-
-def draw_figures(
-    recipes: Mapping[str, FigureRecipe], names: Collection[str] | None = None, titles: bool = True
-) -> FiguresByName:
-    """Draw the standard figures, or those whose names match; ``*`` stands for any characters and ``?`` for one.
-
-    ``titles`` is whether figures keep the title above their panels.
-    """
-    named = {
-        name: recipe.draw()
-        for name, recipe in recipes.items()
-        if (recipe.standard if names is None else any(fnmatchcase(name, pattern) for pattern in names))
-    }
-    for figure in named.values():
-        if not titles:
-            figure.suptitle("")
-        fit_figure(figure)
-    return FiguresByName(named)
-
-
 def figure_style(theme: Theme | str, width: float | None) -> FigureStyle:
     """Return the common settings of figures with that theme and width."""
     theme = as_theme(theme)
@@ -81,41 +55,38 @@ def figure_style(theme: Theme | str, width: float | None) -> FigureStyle:
     return FigureStyle(theme, width)
 
 
+@dataclass(frozen=True)
+class Custom:
+    """Recipe of a figure that lays out its own axes."""
+
+    draw: Callable[[FigureStyle], ThemedFigure]
+    standard: bool = True
+
+    def __call__(self, style: FigureStyle) -> ThemedFigure:
+        """Draw a new figure."""
+        return self.draw(style)
+
+
+@dataclass(frozen=True)
 class Single:
-    """Figure with a single pair of axes: a call draws a new figure, :meth:`on` draws on given axes.
+    """Recipe of a figure with a single pair of axes, width × height in inches without the legend."""
 
-    Args:
-        plot: function that draws a table on axes.
-        style: theme and width.
-        table: the table to draw.
-        width: width of the figure in inches, unless ``style`` has one.
-        height: height of the figure in inches, without the legend; chosen by the width if None.
-        options: options of ``plot``.
-    """
+    plot: Callable[..., Axes]
+    table: xr.Dataset | xr.DataTree
+    options: Mapping[str, Any] = field(default_factory=dict)
+    width: float = 7.0
+    height: float | None = None
+    standard: bool = True
 
-    def __init__(
-        self,
-        plot: Callable[..., Axes],
-        style: FigureStyle,
-        table: xr.Dataset | xr.DataTree,
-        width: float = 7.0,
-        height: float | None = None,
-        **options: Any,
-    ) -> None:
-        self._plot, self._style, self._table, self._options = plot, style, table, options
-        self._width = style.width or width
-        self._height = height or 0.9 + 0.48 * self._width
-
-    def on(self, ax: Axes) -> Axes:
+    def on(self, ax: Axes, style: FigureStyle) -> Axes:
         """Draw on given axes, whose figure leaves room for their labels unless it has a layout of its own.
 
         A legend that would take more than a quarter of its panel's height is left to ``ax.legend()``.
         """
-        theme = self._style.theme
-        drawn = self._plot(self._table, ax=ax, theme=theme, **self._options)
+        drawn = self.plot(self.table, ax=ax, theme=style.theme, **self.options)
         width, height = panel_size(drawn)
         if width < _SMALL_PRINT:
-            sized(drawn, theme)
+            sized(drawn, style.theme)
         if legend_height(drawn) > _HIGHEST_LEGEND * height:
             drawn.get_legend().remove()  # type: ignore[union-attr]  # it has a height
         figure = drawn.get_figure(root=True)
@@ -124,57 +95,100 @@ class Single:
         fit_axes(drawn)
         return drawn
 
-    def __call__(self) -> ThemedFigure:
+    def __call__(self, style: FigureStyle) -> ThemedFigure:
         """Draw a new figure."""
-        figure = new_figure(self._style.theme, self._width, self._height, model_title(self._table))
-        ax = self._plot(self._table, ax=new_axes(figure, self._style.theme), theme=self._style.theme, **self._options)
+        width = style.width or self.width
+        figure = new_figure(style.theme, width, self.height or 0.9 + 0.48 * width, model_title(self.table))
+        ax = self.plot(self.table, ax=new_axes(figure, style.theme), theme=style.theme, **self.options)
         figure.set_figheight(figure.get_figheight() + legend_height(ax))
         return figure
 
 
-def panels(
-    plot: Callable[..., Axes],
-    options_of: Mapping[str, dict[str, Any]],
-    style: FigureStyle,
-    columns: int,
-    share_y: bool,
-    height: float = 3.2,
-    title: str = "",
-    share_x: bool = True,
-    panel: float = _PANEL,
-) -> ThemedFigure:
-    """Draw a grid of panels; the label of a shared x axis is only below the lowest panel of each column."""
-    columns = min(columns, len(options_of))
-    if style.width is not None:
-        columns = min(columns, max(1, int(style.width / min(NARROWEST, _LEAST * panel))))
-    width = style.width or max(6.4, panel * columns)
-    height *= min(1.0, max(0.72, width / columns / panel))
-    rows = -(-len(options_of) // columns)
-    figure = new_figure(style.theme, width, height * rows, title)
-    grid = grid_of_axes(figure, style.theme, rows, columns, sharex=share_x, sharey=share_y)
-    for place, (ax, options) in enumerate(zip(grid.flat, options_of.values(), strict=False)):
-        options = dict(options)
-        plot(options.pop("table"), ax=ax, theme=style.theme, **options)
-        label = ax.get_xlabel()
-        if share_y:
-            ax.label_outer()
-        is_lowest = place + columns >= len(options_of)
-        ax.set_xlabel(label if is_lowest or not share_x else "")
-        if is_lowest:
-            ax.tick_params(axis="x", labelbottom=True)
-    for ax in list(grid.flat)[len(options_of) :]:
-        ax.remove()
-    return figure
+@dataclass(frozen=True)
+class Panels:
+    """Recipe of a grid of panels, one for each set of options, with one colour scale or one legend for all.
+
+    ``height`` and ``panel`` are the height and default width of a panel in inches. The label of a shared x axis is only
+    below the lowest panel of each column. With ``join``, equal names in legends mean the same in all panels.
+    """
+
+    plot: Callable[..., Axes]
+    table: xr.Dataset | xr.DataTree
+    options: Sequence[Mapping[str, Any]]
+    columns: int
+    share_x: bool = True
+    share_y: bool = False
+    height: float = 3.2
+    panel: float = 4.8
+    scale: ColorScale | None = None
+    join: bool = False
+    title: str | None = None
+    standard: bool = True
+
+    def __call__(self, style: FigureStyle) -> ThemedFigure:
+        """Draw a new figure."""
+        figure = self.draw(style)
+        if self.scale is not None:
+            self.scale.bar(figure.axes, style.theme)
+        else:
+            legend_of_all(figure, style.theme, self.join)
+        return figure
+
+    def draw(self, style: FigureStyle) -> ThemedFigure:
+        """Draw the panels, without legend or colour scale."""
+        number, columns = len(self.options), min(self.columns, len(self.options))
+        if style.width is not None:
+            columns = min(columns, max(1, int(style.width / min(NARROWEST, _LEAST * self.panel))))
+        width = style.width or max(6.4, self.panel * columns)
+        height = self.height * min(1.0, max(0.72, width / columns / self.panel))
+        rows = -(-number // columns)
+        title = model_title(self.table) if self.title is None else self.title
+        figure = new_figure(style.theme, width, height * rows, title)
+        grid = grid_of_axes(figure, style.theme, rows, columns, sharex=self.share_x, sharey=self.share_y)
+        for place, (ax, options) in enumerate(zip(grid.flat, self.options, strict=False)):
+            self.plot(self.table, ax=ax, theme=style.theme, legend=False, **options)
+            label = ax.get_xlabel()
+            if self.share_y:
+                ax.label_outer()
+            is_lowest = place + columns >= number
+            ax.set_xlabel(label if is_lowest or not self.share_x else "")
+            if is_lowest:
+                ax.tick_params(axis="x", labelbottom=True)
+        for ax in list(grid.flat)[number:]:
+            ax.remove()
+        return figure
 
 
-def legend_of_all(figure: ThemedFigure, theme: Theme, same: bool = False) -> None:
+FigureRecipe = Custom | Single | Panels
+
+
+def draw_figures(
+    recipes: Mapping[str, FigureRecipe], style: FigureStyle, names: Collection[str] | None = None, titles: bool = True
+) -> FiguresByName:
+    """Draw the standard figures, or those whose names match; ``*`` stands for any characters and ``?`` for one.
+
+    ``titles`` is whether figures keep the title above their panels.
+    """
+    figures = {
+        name: recipe(style)
+        for name, recipe in recipes.items()
+        if (recipe.standard if names is None else any(fnmatchcase(name, pattern) for pattern in names))
+    }
+    for figure in figures.values():
+        if not titles:
+            figure.suptitle("")
+        fit_figure(figure)
+    return FiguresByName(figures)
+
+
+def legend_of_all(figure: ThemedFigure, theme: Theme, join: bool = False) -> None:
     """Add one legend below all panels if one panel has all entries, or one legend to each panel otherwise.
 
-    If equal names mean the ``same`` in all panels, one legend joins their entries.
+    If equal names mean the same in all panels, one legend can ``join`` their entries.
     """
     fullest = max(figure.axes, key=lambda ax: len(ax.get_legend_handles_labels()[1]))
     named: dict[str, Any] = {}
-    for ax in (fullest, *figure.axes) if same else (fullest,):
+    for ax in (fullest, *figure.axes) if join else (fullest,):
         handles, labels = ax.get_legend_handles_labels()
         named = dict(zip(labels, handles, strict=True)) | named
     handles, labels = list(named.values()), list(named)

@@ -16,14 +16,14 @@ _LINE = 1.5  # least distance of two tick labels, in heights of a label
 
 def prefer_log(*values: np.ndarray) -> bool:
     """Return True if values are positive and span so much that a linear axis would hide the small ones."""
-    finite = np.concatenate([np.ravel(one)[np.isfinite(np.ravel(one))] for one in values])
+    finite = np.concatenate([np.ravel(array)[np.isfinite(np.ravel(array))] for array in values])
     return finite.size > 0 and finite.min() > 0 and bool(finite.max() > _LOG_FROM * finite.min())
 
 
-def log_axis(ax: Axes, which: str = "y") -> None:
+def log_axis(ax: Axes, direction: str = "y") -> None:
     """Make an axis logarithmic, with enough labels to be readable even if it spans little more than a decade."""
-    (ax.set_xscale if which == "x" else ax.set_yscale)("log")
-    axis = ax.xaxis if which == "x" else ax.yaxis
+    (ax.set_xscale if direction == "x" else ax.set_yscale)("log")
+    axis = ax.xaxis if direction == "x" else ax.yaxis
     low, high = axis.get_view_interval()
     if high < low * 10**_DECADES:
         subs = (1.0, 2.0, 5.0) if high > 6.0 * low else (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0)
@@ -50,12 +50,12 @@ class _ApartSymmetricalLog(SymmetricalLogLocator):
         low, high = axes.yaxis.get_transform().transform([vmin, vmax])
         least = _LINE * axes.yaxis.get_major_ticks(1)[0].label1.get_fontsize() / height * abs(high - low)
         between = ~np.isclose(np.log10(np.fmax(np.abs(values), 1e-300)) % 1.0, [[0.0], [1.0]]).any(axis=0)
-        kept: list[tuple[float, float]] = []
+        ticks: dict[float, float] = {}
         for value in values[np.lexsort((-np.abs(values), between, values != 0))].tolist():
             place = float(axes.yaxis.get_transform().transform([value])[0])
-            if all(abs(place - other) >= least for _, other in kept):
-                kept.append((value, place))
-        return np.sort([value for value, _ in kept])
+            if all(abs(place - neighbour) >= least for neighbour in ticks.values()):
+                ticks[value] = place
+        return np.sort(list(ticks))
 
 
 def reach_all(ax: Axes, limits: Sequence[tuple[float, ...]], scales: Sequence[tuple[str, str]]) -> None:
@@ -65,13 +65,13 @@ def reach_all(ax: Axes, limits: Sequence[tuple[float, ...]], scales: Sequence[tu
     and linear otherwise.
     """
     left, right, low, high = (np.array(ends) for ends in zip(*limits, strict=True))
-    x_scales, y_scales = zip(*scales, strict=True)
-    for which, asked, least, largest in (("x", set(x_scales), left, right), ("y", set(y_scales), low, high)):
-        set_scale, set_limits = (ax.set_xscale, ax.set_xlim) if which == "x" else (ax.set_yscale, ax.set_ylim)
-        mixed, positive = len(asked) > 1, bool((least > 0).all())
-        if mixed and "symlog" not in asked:
-            set_scale("log" if positive else "linear")
-        upright = bool((least <= largest).all())
-        set_limits(*((least.min(), largest.max()) if upright else (least.max(), largest.min())))
-        if mixed and positive and "symlog" not in asked:
-            log_axis(ax, which)
+    for direction, kinds, first, last in zip("xy", zip(*scales, strict=True), (left, low), (right, high), strict=True):
+        is_x = direction == "x"
+        mixed, positive = len(set(kinds)) > 1 and "symlog" not in kinds, bool((first > 0).all())
+        if mixed:
+            (ax.set_xscale if is_x else ax.set_yscale)("log" if positive else "linear")
+        upright = bool((first <= last).all())
+        ends = (first.min(), last.max()) if upright else (first.max(), last.min())
+        (ax.set_xlim if is_x else ax.set_ylim)(*ends)
+        if mixed and positive:
+            log_axis(ax, direction)

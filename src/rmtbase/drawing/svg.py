@@ -17,7 +17,7 @@ import matplotlib
 from markupsafe import Markup, escape
 from matplotlib.figure import Figure
 
-from rmtbase.drawing.layout import FigureRecipe, FigureStyle, draw_figures, figure_style
+from rmtbase.drawing.layout import FigureRecipe, draw_figures, figure_style
 from rmtbase.drawing.theme import Theme
 
 _ATTRIBUTE = re.compile(r'\b(d|x|y)="([^"]*)"')
@@ -39,9 +39,7 @@ def css_values(theme: Theme) -> str:
 
 
 def inline_figures(
-    recipes: Callable[[FigureStyle], Mapping[str, FigureRecipe]],
-    describe: Callable[[str], str],
-    names: Collection[str] | None = None,
+    recipes: Mapping[str, FigureRecipe], describe: Callable[[str], str], names: Collection[str] | None = None
 ) -> dict[str, Markup]:
     """Draw the figures of a page, each wide and, for telephones, narrow with its panels in one column.
 
@@ -53,7 +51,7 @@ def inline_figures(
     with _page_settings() as theme:
         small = replace(theme, settings={"font.size": _LETTERS})
         for look, style in (("wide", figure_style(theme, None)), ("narrow", figure_style(small, _NARROW))):
-            for place, (name, figure) in enumerate(draw_figures(recipes(style), names, titles=False).items()):
+            for place, (name, figure) in enumerate(draw_figures(recipes, style, names, titles=False).items()):
                 svg = _inline_svg(figure, f"{look[0]}{place}", look, describe(name))
                 drawn[name] = drawn.get(name, "") + svg
     return {name: Markup(svgs) for name, svgs in drawn.items()}
@@ -106,7 +104,7 @@ def _corners(match: re.Match[str]) -> str:
 
 def _with_short_identifiers(svg: str, name: str) -> str:
     """Remove unused identifiers, and make the others short and unique on the page."""
-    short = {one: f"{name}-{k}" for k, one in enumerate(dict.fromkeys(_REFERENCE.findall(svg)))}
+    short = {identifier: f"{name}-{k}" for k, identifier in enumerate(dict.fromkeys(_REFERENCE.findall(svg)))}
     svg = _ID.sub(lambda match: f' id="{short[match.group(1)]}"' if match.group(1) in short else "", svg)
     return _REFERENCE.sub(lambda match: short[match.group()], svg)
 

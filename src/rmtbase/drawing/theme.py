@@ -38,7 +38,6 @@ _SIZES = {
     "axes.labelsize": 0.95,
     "xtick.labelsize": 0.85,
     "legend.fontsize": 0.85,
-    "figure.titlesize": 1.1,
 }
 """Text sizes relative to ``font.size``, by the name of Matplotlib's setting."""
 
@@ -54,7 +53,7 @@ _ROLES = {
 _CYCLED = (("free_law", "observed"), ("naive", "flagged"))  # roles of the first and second colour of a cycle
 _MATH_FONTS = ("rm", "it", "bf", "bfit", "sf", "tt", "cal")
 _GENERIC = ("serif", "sans-serif", "sans", "monospace", "cursive", "fantasy")
-_FONTS = ("font.family", *(f"font.{one}" for one in _GENERIC), *(f"mathtext.{one}" for one in _MATH_FONTS))
+_FONTS = ("font.family", *(f"font.{name}" for name in _GENERIC), *(f"mathtext.{name}" for name in _MATH_FONTS))
 _TEX = ("text.usetex", "text.latex.")
 _NO_STYLE = ("backend", "interactive", "toolbar", "savefig.directory", "tk.", "webagg.", "keymap.", "date.epoch")
 

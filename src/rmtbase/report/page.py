@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from importlib.resources import files
 from typing import Any
 
@@ -20,7 +19,7 @@ import xarray as xr
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from rmtbase.drawing.layout import FigureRecipe, FigureStyle
+from rmtbase.drawing.layout import FigureRecipe
 from rmtbase.drawing.svg import css_values, inline_figures
 from rmtbase.drawing.theme import DARK, LIGHT
 from rmtbase.errors import ParameterError
@@ -34,7 +33,7 @@ _LONGEST = 100_000  # largest number of characters in one text
 def render_page(
     table: xr.Dataset | xr.DataTree,
     items: Iterable[Item],
-    recipes: Callable[[Any, FigureStyle], Mapping[str, FigureRecipe]] | None = None,
+    recipes: Callable[[Any], Mapping[str, FigureRecipe]] | None = None,
     *,
     date: datetime.date | None = None,
 ) -> str:
@@ -46,7 +45,7 @@ def render_page(
     answer, details = rest[:end], rest[end + 1 :] if end else rest
     lead = next((item for item in rest if type(item) is str), "")
     answer, details = ([_block(item) for item in items if item is not lead] for items in (answer, details))
-    svgs = {} if recipes is None else inline_figures(partial(recipes, table), _in_words)
+    svgs = {} if recipes is None else inline_figures(recipes(table), _in_words)
     return (
         environment()
         .get_template("report.html")

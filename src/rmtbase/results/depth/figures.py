@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+import json
 from itertools import cycle, product
 
 import numpy as np
@@ -11,43 +10,36 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from rmtbase.drawing.axes import finished, grid_of_axes, literal, model_title, new_figure, panel
+from rmtbase.drawing.axes import NOT_TESTABLE, Around, cross_at_foot, grid_of_axes, model_title, new_figure, panel
 from rmtbase.drawing.figure import ThemedFigure
-from rmtbase.drawing.layout import NARROWEST, FigureRecipe, FigureStyle
-from rmtbase.drawing.not_testable import NOT_TESTABLE, cross_at_foot
+from rmtbase.drawing.layout import NARROWEST, Custom, FigureRecipe, FigureStyle
+from rmtbase.drawing.texts import literal
 from rmtbase.drawing.theme import Theme
-from rmtbase.errors import ParameterError
 from rmtbase.laws import ResidualPath, ResidualUpdate
+
+__all__ = ["figure_recipes"]
 
 _DEPTHS_SHOWN = (1, 4, 10, 20)
 """Depths whose laws are drawn in addition to the nearest one."""
 
+_DISTANCES = {"wasserstein": "Wasserstein", "kolmogorov_smirnov": "Kolmogorov–Smirnov"}
 _LAWS = {"path": ResidualPath, "update": ResidualUpdate}
 _BINS = 48
 _STYLES = ("--", ":", "-.", (0, (6, 2, 1, 2, 1, 2)), (0, (1, 1)))
 
 
 @panel
-def depth_profile(
-    ax: Axes,
-    theme: Theme,
-    table: xr.Dataset,
-    layer: int | None = None,
-    component: str | None = None,
-    *,
-    legend: bool = True,
-) -> Axes:
+def depth_profile(ax: Axes, theme: Theme, table: xr.Dataset, component: str) -> Around:
     """Draw the distance between a matrix's singular values and the law of each candidate depth; the nearest is marked.
 
-    The axes: depth against distance. The mark is filled where the depth fits. A matrix that cannot be tested has a
-    grey cross and its reason in the title.
+    The mark is filled if the depth fits. A matrix that cannot be tested has a grey cross and its reason in the title.
     """
-    matrix = _matrix(table, layer, component)
+    matrix = _matrix(table, component)
     nearest = float(matrix["effective_depth"])
     if not np.isfinite(nearest):
         ax.set_xlim(float(matrix["depth"].min()), float(matrix["depth"].max()) + 1.0)
         cross_at_foot(ax, np.array([float(matrix["depth"].mean())]), theme)
-        return finished(ax, theme, f"{_title(matrix)}\n{NOT_TESTABLE}{_reason(matrix)}", legend, "lower right")
+        return Around(_untestable_title(matrix), legend="lower right")
     ax.plot(
         matrix["depth"], matrix["distance_profile"], color=theme.null, linewidth=1.2, marker="o", markersize=2.6,
         label="law of each depth",
@@ -61,76 +53,55 @@ def depth_profile(
     )  # fmt: skip
     ax.set_ylim(0.0, 1.05 * float(np.nanmax(table["distance_profile"])))
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
-    name = literal(table.attrs["distance"].partition(":")[0].replace("_", "–").title())
-    ax.set(xlabel="depth of the residual path", ylabel=f"distance ({name})")
-    return finished(ax, theme, _title(matrix), legend, "lower right")
+    y = f"distance ({_DISTANCES[json.loads(table.attrs['provenance'])['call']['distance']]})"
+    return Around(_title(matrix), "depth of the residual path", y, legend="lower right")
 
 
 @panel
-def depth_spectrum(
-    ax: Axes,
-    theme: Theme,
-    table: xr.Dataset,
-    layer: int | None = None,
-    component: str | None = None,
-    depths: Sequence[int] = _DEPTHS_SHOWN,
-    *,
-    legend: bool = True,
-) -> Axes:
+def depth_spectrum(ax: Axes, theme: Theme, table: xr.Dataset, component: str) -> Around:
     """Draw the density of a matrix's singular values with the laws of several depths, each at its nearest scale.
 
     The axes are the same for all matrices of a table, so that figures can be compared.
-
-    The axes: singular value over its root mean square against the density, on a logarithmic scale.
     """
-    matrix = _matrix(table, layer, component)
+    matrix = _matrix(table, component)
     units, widest, rank = _units(table)
     unit = float(units.sel(layer=matrix["layer"], component=matrix["component"]))
     values = matrix["singular_value"].values
     values = values[np.isfinite(values)] / unit
-    edges = np.linspace(0.0, widest, _BINS + 1)
-    density = np.histogram(values, edges)[0] / (max(values.size, 1) * np.diff(edges))
+    ax.set_xlim(0.0, widest)
     if not values.size:
-        ax.set_xlim(0.0, widest)
         cross_at_foot(ax, np.array([0.5 * widest]), theme)
-        return finished(ax, theme, f"{_title(matrix)}\n{NOT_TESTABLE}{_reason(matrix)}", legend, "upper right")
+        return Around(_untestable_title(matrix), legend="upper right")
+    edges = np.linspace(0.0, widest, _BINS + 1)
+    density = np.histogram(values, edges)[0] / (values.size * np.diff(edges))
     ax.stairs(density, edges, fill=True, color=theme.observed, alpha=0.3, label="singular values")
     x = np.geomspace(1e-3 * widest, widest, 800)
     nearest = matrix["effective_depth"].item()
-    drawn = [
+    lines = [
         (depth, colour, style, 1.2)
-        for depth, colour, style in zip(depths, cycle(theme.series[1:]), cycle(_STYLES), strict=False)
+        for depth, colour, style in zip(_DEPTHS_SHOWN, cycle(theme.series[1:]), cycle(_STYLES), strict=False)
         if depth in matrix["depth"] and depth != nearest
     ]
     if np.isfinite(nearest):
-        drawn.append((int(nearest), theme.text, "-", 1.8))
-    for depth, colour, style, width in sorted(drawn, key=lambda line: line[0]):
-        at = matrix.sel(depth=depth)
-        scale = float(at["scale_profile"]) / unit
+        lines.append((int(nearest), theme.text, "-", 1.8))
+    for depth, colour, style, width in sorted(lines, key=lambda line: line[0]):
+        row = matrix.sel(depth=depth)
+        scale = float(row["scale_profile"]) / unit
         if scale > 0.0:
-            law = _LAWS[table.attrs["part"]](depth, float(at["sigma_profile"]))
+            law = _LAWS[table.attrs["part"]](depth, float(row["sigma_profile"]))
             label = f"law of depth {depth}" + (", the nearest" if depth == nearest else "")
             ax.plot(x, law.pdf_singular_values(x / scale) / scale, color=colour, linestyle=style, lw=width, label=label)
     ax.set_xlim(0.0, widest)
     ax.set_ylim(0.4 * _BINS / (max(rank, 1) * widest), 30.0)
     ax.set_yscale("log")
-    ax.set(xlabel="singular value / root mean square", ylabel="density of singular values")
-    return finished(ax, theme, _title(matrix), legend, "upper right")
+    x_label, y_label = "singular value / root mean square", "density of singular values"
+    return Around(_title(matrix), x_label, y_label, legend="upper right")
 
 
-def _matrix(table: xr.Dataset, layer: int | None, component: str | None) -> xr.Dataset:
-    """Select a matrix's row; by default the first component, in the middle one of the layers that have it."""
-    if not isinstance(table, xr.Dataset) or "distance_profile" not in table:
-        raise ParameterError("table", type(table).__name__, "the dataset of rmtbase.results.depth.depth")
-    components = table["component"].values.tolist()
-    component = components[0] if component is None else component
-    if component not in components:
-        raise ParameterError("component", component, f"one of {', '.join(components)}")
-    held = table["layer"].values[table["n_rows"].sel(component=component).notnull().values].tolist()
-    layer = held[len(held) // 2] if layer is None else layer
-    if layer not in held:
-        raise ParameterError("layer", layer, f"one of {held}")
-    return table.sel(layer=layer, component=component)
+def _matrix(table: xr.Dataset, component: str) -> xr.Dataset:
+    """Select a component's row in the middle one of the layers that have it."""
+    layers = table["layer"].values[table["n_rows"].sel(component=component).notnull().values]
+    return table.sel(layer=layers[len(layers) // 2], component=component)
 
 
 def _units(table: xr.Dataset) -> tuple[xr.DataArray, float, int]:
@@ -143,12 +114,6 @@ def _units(table: xr.Dataset) -> tuple[xr.DataArray, float, int]:
     return unit, 1.05 * largest if np.isfinite(largest) else 1.0, values.sizes["index"]
 
 
-def _reason(matrix: xr.Dataset) -> str:
-    """Write the reason why a matrix was not compared with any law, as the end of a title."""
-    reason = str(matrix["reason"].item()) if "reason" in matrix else ""
-    return f": {literal(reason, 120)}" if reason else ""
-
-
 def _title(matrix: xr.Dataset) -> str:
     stack, number = ("stack", "stack_layer") if "stack_layer" in matrix.coords else ("", "layer")
     layer = f"{matrix[stack].item() if stack else ''} layer {matrix[number].item()}".lstrip()
@@ -156,22 +121,28 @@ def _title(matrix: xr.Dataset) -> str:
     return f"{words} ({int(matrix['n_rows'])} × {int(matrix['n_columns'])})"
 
 
-def figure_recipes(table: xr.Dataset, style: FigureStyle) -> dict[str, FigureRecipe]:
+def _untestable_title(matrix: xr.Dataset) -> str:
+    """Return the title of a matrix that was not compared with any law, with the reason."""
+    reason = str(matrix["reason"].item()) if "reason" in matrix else ""
+    return f"{_title(matrix)}\n{NOT_TESTABLE}" + (f": {literal(reason, 120)}" if reason else "")
+
+
+def figure_recipes(table: xr.Dataset) -> dict[str, FigureRecipe]:
     """Name the figure of effective depths."""
-    return {"effective-depth": FigureRecipe(partial(_every_component, table, style))}
 
+    def draw(style: FigureStyle) -> ThemedFigure:
+        """Draw a row for each component on shared axes: one scale for all distances, one for all spectra."""
+        components = table["component"].values.tolist()
+        width = style.width or 10.5
+        columns = 2 if width >= 2 * NARROWEST else 1
+        rows = len(components) * 2 // columns
+        figure = new_figure(style.theme, width, 2.9 * rows, model_title(table))
+        grid = grid_of_axes(figure, style.theme, rows, columns, sharex="col" if columns == 2 else False)
+        places = product(components, (depth_profile, depth_spectrum))
+        for ax, (component, plot) in zip(grid.flat, places, strict=True):
+            plot(table, component, ax=ax, theme=style.theme)
+            if columns == 2 and component != components[-1]:
+                ax.set_xlabel("")
+        return figure
 
-def _every_component(table: xr.Dataset, style: FigureStyle) -> ThemedFigure:
-    """Draw a row for each component on shared axes: one scale for all distances, one for all spectra."""
-    components = table["component"].values.tolist()
-    width = style.width or 10.5
-    columns = 2 if width >= 2 * NARROWEST else 1
-    rows = len(components) * 2 // columns
-    figure = new_figure(style.theme, width, 2.9 * rows, model_title(table))
-    grid = grid_of_axes(figure, style.theme, rows, columns, sharex="col" if columns == 2 else False)
-    places = product(components, (depth_profile, depth_spectrum))
-    for ax, (component, plot) in zip(grid.flat, places, strict=True):
-        plot(table, component=component, ax=ax, theme=style.theme)
-        if columns == 2 and component != components[-1]:
-            ax.set_xlabel("")
-    return figure
+    return {"effective-depth": Custom(draw)}

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator
 
-from rmtbase.drawing.axes import add_density, case_name, finished, panel
+from rmtbase.drawing.axes import Around, panel, statistic_label
 from rmtbase.drawing.figure import ThemedFigure
-from rmtbase.drawing.groups import require_case
-from rmtbase.drawing.layout import FigureRecipe, FigureStyle, Single, legend_of_all, panels
-from rmtbase.drawing.null_curves import null_spectrum
+from rmtbase.drawing.layout import Custom, FigureRecipe, FigureStyle, Panels, Single, legend_of_all
+from rmtbase.drawing.null_curves import Histogram, add_density, case_name, null_spectrum
+from rmtbase.drawing.scales import prefer_log
 from rmtbase.drawing.theme import Theme
 from rmtbase.errors import ParameterError
 from rmtbase.results.baseline.figures._baseline_panels import baseline_panels
-from rmtbase.results.baseline.figures._element_tables import (
-    density_limits,
-    element_density,
-    element_property,
-    held_properties,
-)
 from rmtbase.results.scores.figures._eigenvalues import ordered_eigenvalues
 
 _UNSEEN = 1e-3  # share of the smallest eigenvalues that is left out of the figure
@@ -33,23 +28,18 @@ _FLAT = 8.0  # ratio of heights above which panels share a logarithmic axis
 
 
 @panel
-def ensemble_spectrum(ax: Axes, theme: Theme, table: xr.Dataset, case: int = 0, *, legend: bool = True) -> Axes:
+def ensemble_spectrum(ax: Axes, theme: Theme, table: xr.Dataset, case: int = 0) -> Around:
     """Draw the density of ln λ for a case of a table of spectra: Monte Carlo with its standard error, and the law.
 
-    Eigenvalues are in units of their mean, so that ensembles of any scale can be compared, and on a logarithmic axis,
-    which shows spectra over many powers of ten: equal areas are equal shares of the eigenvalues. The smallest 0.1 % of
-    the eigenvalues lie outside the figure. The dotted lines are the edges of the law.
-
-    The axes: λ over its mean (dimensionless, logarithmic) against density per unit of ln λ.
+    Eigenvalues are in units of their mean, on a logarithmic axis: equal areas are equal shares of the eigenvalues. The
+    smallest 0.1 % of the eigenvalues lie outside the figure. The dotted lines are the edges of the law.
     """
-    if "density_law" not in table:
-        raise ParameterError("table", table.attrs.get("kind"), "a table of spectra")
-    row = require_case(table, case)
-    unit, edges, density, error, law = _curves(row)
+    row = table.isel(case=case)
+    unit, histogram, law = _curves(row)
     left, right, top = spectrum_limits(row)
-    centre = np.sqrt(edges[1:] * edges[:-1])
+    centre = np.sqrt(histogram.edges[1:] * histogram.edges[:-1])
     # The outline shows a spectrum that is narrower than a pixel, such as that of an orthogonal matrix.
-    add_density(ax, edges, centre, density, error, theme, outline=1.0)
+    add_density(ax, theme, histogram, centre, outline=1.0)
     if np.isfinite(law).any():
         ax.plot(centre, law, color=theme.free_law, linewidth=1.6, label="limiting law")
         for edge in (float(row["edge_lower"]), float(row["edge_upper"])):
@@ -59,24 +49,21 @@ def ensemble_spectrum(ax: Axes, theme: Theme, table: xr.Dataset, case: int = 0, 
     ax.xaxis.set_major_locator(LogLocator(numticks=7))
     ax.set_xlim(left, right)
     ax.set_ylim(0.0, top)
-    ax.set(
-        xlabel=r"eigenvalue over their mean, $\lambda/\langle\lambda\rangle$",
-        ylabel=r"density per unit of $\ln\lambda$",
-    )
-    return finished(ax, theme, case_name(row), legend)
+    x_label = r"eigenvalue over their mean, $\lambda/\langle\lambda\rangle$"
+    return Around(case_name(row), x_label, r"density per unit of $\ln\lambda$")
 
 
 def spectrum_limits(row: xr.Dataset) -> tuple[float, float, float]:
     """Return the axis limits of :func:`ensemble_spectrum` for one case: left, right and top."""
-    _, edges, density, _, law = _curves(row)
+    _, (edges, density, _), law = _curves(row)
     below = np.cumsum(density * np.diff(np.log(edges)))
     shown = np.flatnonzero((below >= _UNSEEN * below[-1]) & (density > 0))
     top = 1.05 * float(np.nanmax(np.fmax(density, law)))
     return float(edges[shown[0]]) / _MARGIN, float(edges[shown[-1] + 1]) * _MARGIN, top
 
 
-def _curves(row: xr.Dataset) -> tuple[float, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the mean eigenvalue, bin edges in its units, and densities of ln λ: simulated, standard error, law.
+def _curves(row: xr.Dataset) -> tuple[float, Histogram, np.ndarray]:
+    """Return the mean eigenvalue, the histogram of ln λ in its units, and the law's density.
 
     If the trace has no mean, its median divided by the rank takes the place of the mean eigenvalue.
     """
@@ -86,95 +73,137 @@ def _curves(row: xr.Dataset) -> tuple[float, np.ndarray, np.ndarray, np.ndarray,
     edges = row["bin_edge"].values
     per_log = np.diff(edges) / np.diff(np.log(edges))
     density, error, law = (row[name].values * per_log for name in ("density", "density_standard_error", "density_law"))
-    return unit, edges / unit, density, error, law
+    return unit, Histogram(edges / unit, density, error), law
 
 
-def figure_recipes(table: xr.Dataset, style: FigureStyle) -> dict[str, FigureRecipe]:
+_DENSITY_MARGIN = 2.0  # margin of the axis of densities, as a factor
+_PROPERTIES = ("std", "histogram_entropy", "histogram_kl")
+
+
+@panel
+def element_density(ax: Axes, theme: Theme, table: xr.Dataset, case: int = 0) -> Around:
+    """Draw the density of the elements for a case of a table of elements: Monte Carlo, its standard error, the law.
+
+    Elements are in units of their standard deviation. The axis of the density is logarithmic to show the tails.
+    """
+    row = table.isel(case=case)
+    unit = _unit(row)
+    edges = row["bin_edge"].values / unit
+    density, error, law = (row[name].values * unit for name in ("density", "density_standard_error", "density_law"))
+    centre = 0.5 * (edges[1:] + edges[:-1])
+    add_density(ax, theme, Histogram(edges, density, error), centre)
+    if np.isfinite(law).any():
+        ax.plot(centre, np.where(law > 0, law, np.nan), color=theme.free_law, linewidth=1.6, label="law of one element")
+    ax.set_yscale("log")
+    ax.yaxis.set_major_locator(LogLocator(numticks=7))
+    ax.set_xlim(edges[0], edges[-1])
+    ax.set_ylim(density_limits(row))
+    x_label = r"element over its standard deviation, $w/\sigma_w$"
+    return Around(case_name(row), x_label, r"density of $w/\sigma_w$")
+
+
+def density_limits(row: xr.Dataset) -> tuple[float, float]:
+    """Return the limits of the density axis of :func:`element_density`, beyond all nonzero densities of a case."""
+    unit = _unit(row)
+    simulated, law = (row[name].values[row[name].values > 0] * unit for name in ("density", "density_law"))
+    if not simulated.size:
+        return 1 / _DENSITY_MARGIN, _DENSITY_MARGIN
+    highest = max(simulated.max(), law.max(initial=0.0))
+    return float(simulated.min()) / _DENSITY_MARGIN, float(highest) * _DENSITY_MARGIN
+
+
+def _unit(row: xr.Dataset) -> float:
+    """Return the mean standard deviation of a matrix's elements; 1 if the table lacks it."""
+    spread = row["mean"].where(row["statistic"] == "std", drop=True).values
+    return float(spread[0]) if spread.size and np.isfinite(spread[0]) and spread[0] > 0 else 1.0
+
+
+@panel
+def element_property(ax: Axes, theme: Theme, table: xr.Dataset, statistic: str) -> Around:
+    """Draw one statistic of the elements of random matrices against d_head: Monte Carlo, and the analytic value."""
+    size = table["d_head"].values.astype(float)
+    order = np.argsort(size)
+    row = table.isel(case=order).sel(statistic=statistic)
+    analytic = row["analytic_mean"].values
+    if np.isfinite(analytic).any():
+        ax.plot(size[order], analytic, color=theme.free_law, linestyle="--", linewidth=1.4, label="analytic")
+    ax.errorbar(
+        size[order], row["mean"].values, row["standard_error"].values, color=theme.observed, linestyle="none",
+        marker="o", markersize=4, label="Monte Carlo ± standard error",
+    )  # fmt: skip
+    ax.set_xscale("log")
+    if prefer_log(row["mean"].values):
+        ax.set_yscale("log")
+    return Around("", statistic_label("d_head"), statistic_label(statistic))
+
+
+def properties_of(table: xr.Dataset) -> tuple[str, ...]:
+    """Return the properties that a figure of a table of elements shows; none unless its cases differ in d_head."""
+    if "d_head" not in table or np.unique(table["d_head"].values[np.isfinite(table["d_head"].values)]).size < 2:
+        return ()
+    return tuple(name for name in _PROPERTIES if name in table["statistic"].values)
+
+
+def figure_recipes(table: xr.Dataset) -> dict[str, FigureRecipe]:
     """Name the figures of a dataset."""
     if "case" not in table.dims:
         raise ParameterError("table", sorted(map(str, table.dims)), "a baseline table (dim case) or a scores tree")
     if "density_law" in table:
-        return _of_elements(table, style) if "share_outside" in table else _of_spectra(table, style)
+        return _of_elements(table) if "share_outside" in table else _of_cases(table, _spectra, "spectra")
     if "bin_edge" not in table:
         raise ParameterError("table", table.attrs.get("kind"), "a baseline table: an atlas has no pictures of its own")
     first: dict[tuple[int, int], int] = {}
     for case, shape in enumerate(zip(table["d_model"].values.tolist(), table["d_head"].values.tolist(), strict=True)):
         first.setdefault(shape, case)
-    named, more = {}, {}
+    recipes: dict[str, FigureRecipe] = {}
+    singular: dict[str, FigureRecipe] = {}
     for (d_model, d_head), case in first.items():
-        for name, plot in (("null-spectrum", null_spectrum), ("ordered-eigenvalues", ordered_eigenvalues)):
-            named[f"{name}-{d_model}x{d_head}"] = FigureRecipe(Single(plot, style, table, case=case))
-        of_s = Single(null_spectrum, style, table, case=case, singular_values=True)
-        more[f"null-singular-values-{d_model}x{d_head}"] = FigureRecipe(of_s, standard=False)
-    full_rank = FigureRecipe(partial(baseline_panels, table, style, with_full_rank=True), standard=False)
-    return {
-        **named,
-        "baseline": FigureRecipe(partial(baseline_panels, table, style)),
-        "baseline-full-rank": full_rank,
-        **more,
-    }
+        recipes[f"null-spectrum-{d_model}x{d_head}"] = Single(null_spectrum, table, {"case": case})
+        recipes[f"ordered-eigenvalues-{d_model}x{d_head}"] = Single(ordered_eigenvalues, table, {"case": case})
+        options = {"case": case, "singular_values": True}
+        singular[f"null-singular-values-{d_model}x{d_head}"] = Single(null_spectrum, table, options, standard=False)
+    recipes["baseline"] = Custom(partial(baseline_panels, table))
+    recipes["baseline-full-rank"] = Custom(partial(baseline_panels, table, with_full_rank=True), standard=False)
+    return recipes | singular
 
 
-def _of_spectra(table: xr.Dataset, style: FigureStyle) -> dict[str, FigureRecipe]:
-    def share_limits(axes: Sequence[Axes], rows: Sequence[xr.Dataset]) -> None:
-        # All panels share one range of x and one of y; y is logarithmic if the lowest would look flat otherwise.
-        left, right, top = zip(*map(spectrum_limits, rows), strict=True)
-        for ax in axes:
-            ax.set_xlim(min(left), max(right))
-            if max(top) > _FLAT * min(top):
-                ax.set_yscale("log")
-                ax.set_ylim(min(top) / 1e3, 1.5 * max(top))
-            else:
-                ax.set_ylim(0.0, max(top))
-
-    return _pages(ensemble_spectrum, table, "spectra", style, share_limits)
-
-
-def _of_elements(table: xr.Dataset, style: FigureStyle) -> dict[str, FigureRecipe]:
-    def share_limits(axes: Sequence[Axes], rows: Sequence[xr.Dataset]) -> None:
-        low, high = zip(*map(density_limits, rows), strict=True)
-        axes[0].set_ylim(min(low), max(high))
-
-    recipes = _pages(element_density, table, "elements", style, share_limits)
-    if properties := held_properties(table):
-        options = {name: {"table": table, "statistic": name} for name in properties}
-        recipes["element-properties"] = FigureRecipe(partial(_properties, options, style), standard=False)
+def _of_elements(table: xr.Dataset) -> dict[str, FigureRecipe]:
+    recipes = _of_cases(table, _densities, "elements")
+    if options := [{"statistic": name} for name in properties_of(table)]:
+        recipes["element-properties"] = Panels(
+            element_property, table, options, len(options), panel=4.0, title="", standard=False
+        )
     return recipes
 
 
-def _properties(options: Mapping[str, dict], style: FigureStyle) -> ThemedFigure:
-    figure = panels(partial(element_property, legend=False), options, style, len(options), share_y=False, panel=4.0)
-    legend_of_all(figure, style.theme)
-    return figure
-
-
-def _pages(
-    plot: Callable[..., Axes],
-    table: xr.Dataset,
-    name: str,
-    style: FigureStyle,
-    share_limits: Callable[[Sequence[Axes], Sequence[xr.Dataset]], None],
-) -> dict[str, FigureRecipe]:
+def _of_cases(table: xr.Dataset, draw: Any, name: str) -> dict[str, FigureRecipe]:
     """Make figures with a panel for each case; panels of a figure share their axes."""
     cases = range(table.sizes["case"])
     pages = [cases[first : first + _PANELS] for first in range(0, len(cases), _PANELS)]
     return {
-        name if len(pages) == 1 else f"{name}-{number}": FigureRecipe(
-            partial(_page, plot, table, page, style, share_limits)
-        )
+        name if len(pages) == 1 else f"{name}-{number}": Custom(partial(draw, table, page))
         for number, page in enumerate(pages, 1)
     }
 
 
-def _page(
-    plot: Callable[..., Axes],
-    table: xr.Dataset,
-    cases: Sequence[int],
-    style: FigureStyle,
-    share_limits: Callable[[Sequence[Axes], Sequence[xr.Dataset]], None],
-) -> ThemedFigure:
-    options = {str(case): {"table": table, "case": case} for case in cases}
-    figure = panels(partial(plot, legend=False), options, style, 3, share_y=True)
-    share_limits(figure.axes, [table.isel(case=case) for case in cases])
+def _spectra(table: xr.Dataset, cases: Sequence[int], style: FigureStyle) -> ThemedFigure:
+    """Draw spectra on one range of x and one of y, which is logarithmic if the lowest would look flat otherwise."""
+    figure = Panels(ensemble_spectrum, table, [{"case": case} for case in cases], 3, share_y=True, title="").draw(style)
+    left, right, top = zip(*(spectrum_limits(table.isel(case=case)) for case in cases), strict=True)
+    for ax in figure.axes:
+        ax.set_xlim(min(left), max(right))
+        if max(top) > _FLAT * min(top):
+            ax.set_yscale("log")
+            ax.set_ylim(min(top) / 1e3, 1.5 * max(top))
+        else:
+            ax.set_ylim(0.0, max(top))
     legend_of_all(figure, style.theme)  # a case without a law has fewer lines
+    return figure
+
+
+def _densities(table: xr.Dataset, cases: Sequence[int], style: FigureStyle) -> ThemedFigure:
+    figure = Panels(element_density, table, [{"case": case} for case in cases], 3, share_y=True, title="").draw(style)
+    low, high = zip(*(density_limits(table.isel(case=case)) for case in cases), strict=True)
+    figure.axes[0].set_ylim(min(low), max(high))
+    legend_of_all(figure, style.theme)
     return figure

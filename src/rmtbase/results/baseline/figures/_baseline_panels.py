@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import cycle, product
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,13 +12,12 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 from scipy import stats
 
-from rmtbase.drawing.axes import LINE_STYLES, finished, grid_of_axes, new_figure, panel, titled
+from rmtbase.drawing.axes import Around, grid_of_axes, looks, new_figure, panel
 from rmtbase.drawing.figure import ThemedFigure
 from rmtbase.drawing.layout import FigureStyle, legend_of_all
-from rmtbase.drawing.null_curves import eigenvalue_label
+from rmtbase.drawing.null_curves import DIMENSIONLESS, eigenvalue_label
 from rmtbase.drawing.scales import log_axis, prefer_log
 from rmtbase.drawing.theme import Theme
-from rmtbase.errors import ParameterError
 from rmtbase.laws import GaussianChain, low_rank_product, product_element
 
 _MOST = 10  # cases on one pair of axes
@@ -51,11 +50,8 @@ class _Case(NamedTuple):
 
 
 @panel
-def element_laws(ax: Axes, theme: Theme, table: xr.Dataset, full_rank: bool = False, *, legend: bool = True) -> Axes:
-    """Draw the exact law of one element of W_QK for every case of a baseline table.
-
-    The axes: element w (dimensionless) against its density.
-    """
+def element_laws(ax: Axes, theme: Theme, table: xr.Dataset, full_rank: bool = False, heading: str = "") -> Around:
+    """Draw the exact law of one element of W_QK for every case of a baseline table."""
     cases = list(_cases(table, theme))
     laws: list[Any] = [
         stats.norm(scale=case.spread) if full_rank else product_element(**case.keywords) for case in cases
@@ -67,21 +63,18 @@ def element_laws(ax: Axes, theme: Theme, table: xr.Dataset, full_rank: bool = Fa
     ax.set_xlim(x[0], x[-1])
     ax.set_ylim(bottom=0.0)
     over = r" / \sqrt{d}" if table.attrs["normalization"] == "sqrt_d" else ""
-    ax.set(
-        xlabel=rf"element of ${'W' if full_rank else 'W_{QK}'}{over}$ (dimensionless)", ylabel="density of the element"
-    )
-    return finished(ax, theme, "elements", legend)
+    matrix = "W" if full_rank else "W_{QK}"
+    label = rf"element of ${matrix}{over}$"
+    return Around(f"{heading}elements", label, "density of the element", unit=DIMENSIONLESS)
 
 
 @panel
 def eigenvalues_by_rank(
-    ax: Axes, theme: Theme, table: xr.Dataset, full_rank: bool = False, *, legend: bool = True
-) -> Axes:
-    """Draw the mean and the central 95 % of each ordered eigenvalue; arguments as in :func:`element_laws`.
+    ax: Axes, theme: Theme, table: xr.Dataset, full_rank: bool = False, heading: str = ""
+) -> Around:
+    """Draw the mean and the central 95 % of each ordered eigenvalue up to d_head, beyond which all are zero.
 
     For the matrix of full rank the quantiles (k − ½)/d of the Marchenko–Pastur law are drawn.
-
-    The axes: rank k of the eigenvalue, up to d_model, against λ_k. Beyond d_head all eigenvalues are zero.
     """
     cases = list(_cases(table, theme))
     probability = table["probability"].values
@@ -108,20 +101,13 @@ def eigenvalues_by_rank(
         ax.set_ylim(bottom=0.0)
     ax.set_xlim(1 - 0.02 * largest, 1.02 * largest)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-    ax.set(xlabel="rank $k$ of the eigenvalue, largest first", ylabel=r"eigenvalue $\lambda_k$")
-    return finished(ax, theme, "eigenvalues, by the law" if full_rank else "eigenvalues, mean and 95 %", legend)
+    title = "eigenvalues, by the law" if full_rank else "eigenvalues, mean and 95 %"
+    return Around(f"{heading}{title}", "rank $k$ of the eigenvalue, largest first", r"eigenvalue $\lambda_k$")
 
 
 @panel
-def spectral_densities(
-    ax: Axes, theme: Theme, table: xr.Dataset, full_rank: bool = False, *, legend: bool = True
-) -> Axes:
-    """Draw the density of the eigenvalues: the simulation as bars, the free-product law as a line.
-
-    Arguments are those of :func:`element_laws`.
-
-    The axes: eigenvalue λ against its density; logarithmic if the spectra have very different scales.
-    """
+def spectral_densities(ax: Axes, theme: Theme, table: xr.Dataset, full_rank: bool = False, heading: str = "") -> Around:
+    """Draw the density of the eigenvalues, simulated and by its law, on a logarithmic axis if far apart."""
     cases = list(_cases(table, theme))
     laws = [case.square() if full_rank else low_rank_product(**case.keywords) for case in cases]
     ends = np.array([law.support for law in laws])
@@ -147,11 +133,10 @@ def spectral_densities(
     else:
         ax.set_xlim(left=0.0)
     ax.set_ylim(bottom=0.0)
-    matrix = {"matrix": "W"} if full_rank else {}
-    ax.set(xlabel=eigenvalue_label(str(table.attrs["normalization"]), **matrix))
-    ax.set_ylabel(r"density per unit of $\ln\lambda$" if far_apart else r"density of $\lambda$")
     title = "spectral density: the law" if full_rank else "spectral density: simulated (filled), law (line)"
-    return finished(ax, theme, title, legend)
+    label = eigenvalue_label(str(table.attrs["normalization"]), **({"matrix": "W"} if full_rank else {}))
+    density = r"density per unit of $\ln\lambda$" if far_apart else r"density of $\lambda$"
+    return Around(f"{heading}{title}", label, density, unit=DIMENSIONLESS)
 
 
 def baseline_panels(table: xr.Dataset, style: FigureStyle, with_full_rank: bool = False) -> ThemedFigure:
@@ -167,10 +152,8 @@ def baseline_panels(table: xr.Dataset, style: FigureStyle, with_full_rank: bool 
     grid = grid_of_axes(figure, style.theme, rows, columns)
     plots = product(kinds, (element_laws, eigenvalues_by_rank, spectral_densities))
     for ax, (full_rank, plot) in zip(grid.flat, plots, strict=True):
-        plot(table, full_rank, ax=ax, theme=style.theme, legend=False)
-        if with_full_rank:
-            what = "$W$ of full rank" if full_rank else "$W_{QK}$"
-            titled(ax, f"{what}: {ax.get_title()}", style.theme)
+        heading = ("$W$ of full rank: " if full_rank else "$W_{QK}$: ") if with_full_rank else ""
+        plot(table, full_rank, heading, ax=ax, theme=style.theme, legend=False)
     legend_of_all(figure, style.theme)
     return figure
 
@@ -178,8 +161,6 @@ def baseline_panels(table: xr.Dataset, style: FigureStyle, with_full_rank: bool 
 def _cases(table: xr.Dataset, theme: Theme) -> Iterator[_Case]:
     """Yield each case, labelled by the values in which the cases differ."""
     names = ("d_model", "d_head", "sigma_q", "sigma_k")
-    if "case" not in table.dims or not {*names, "bin_edge", "eigenvalue_mean"} <= set(table.variables):
-        raise ParameterError("table", table.attrs.get("kind"), "a baseline table")
     columns = {name: table[name].values[:_MOST].tolist() for name in names}
     if columns["sigma_q"] == columns["sigma_k"]:
         columns = {"d_model": columns["d_model"], "d_head": columns["d_head"], "sigma": columns["sigma_q"]}
@@ -191,9 +172,8 @@ def _cases(table: xr.Dataset, theme: Theme) -> Iterator[_Case]:
         "sigma_q": r"$\sigma_Q$",
         "sigma_k": r"$\sigma_K$",
     }
-    styles = zip(cycle(theme.series), cycle(LINE_STYLES), strict=False)
-    for case, (colour, style) in zip(range(len(columns["d_model"])), styles, strict=False):
+    for case, look in enumerate(looks(theme, len(columns["d_model"]))):
         row = table.isel(case=case)
         label = ", ".join(f"{words[name]} {values[case]:g}" for name, values in telling.items())
         keywords = {name: row[name].item() for name in names} | {"normalization": str(table.attrs["normalization"])}
-        yield _Case(row, keywords, {"color": colour, "linestyle": style, "linewidth": 1.5, "label": label})
+        yield _Case(row, keywords, {"color": look.colour, "linestyle": look.style, "linewidth": 1.5, "label": label})

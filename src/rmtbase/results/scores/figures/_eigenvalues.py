@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import cycle
 from typing import Literal
 
 import numpy as np
@@ -12,12 +11,12 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from rmtbase.drawing.axes import MARKERS, finished, literal, noun_of, panel, rows_axis
+from rmtbase.drawing.axes import Around, looks, noun_of, panel, rows_axis
 from rmtbase.drawing.color_scales import LOG_DENSITY, RATIO, SHARE
-from rmtbase.drawing.groups import heads_of, null_of, require_case
-from rmtbase.drawing.heatmaps import finished_map
+from rmtbase.drawing.groups import heads_of, null_of
 from rmtbase.drawing.null_curves import case_title, chain_title
 from rmtbase.drawing.scales import log_axis, prefer_log
+from rmtbase.drawing.texts import literal
 from rmtbase.drawing.theme import Theme
 from rmtbase.errors import ParameterError
 from rmtbase.results.scores._distance import farthest_distance
@@ -26,74 +25,63 @@ from rmtbase.tables import circuit_of, heads_present, layer_names, shapes_of
 BANDS = ((0.01, 0.99, 0.22), (0.16, 0.84, 0.4))
 """Lower and upper probability of each null band, with its opacity."""
 
+_RANK = "rank $k$ of the eigenvalue, largest first"
+
 
 @panel
 def ordered_eigenvalues(
     ax: Axes,
     theme: Theme,
     table: xr.Dataset | xr.DataTree,
-    heads: Sequence[tuple[int, int]] | None = None,
     case: int = 0,
-    *,
-    legend: bool = True,
-) -> Axes:
+    heads: Sequence[tuple[int, int]] | None = None,
+) -> Around:
     """Draw the null's ordered eigenvalues with quantile bands (1-99 % and 16-84 %), and heads of a model on top.
 
-    Each eigenvalue is divided by the null's median at its rank, so that all ranks are equally visible, and each rank
-    has its own band, which a head can leave at any rank. The null has the scale of the head's own σ̂_Q² σ̂_K². Heads
-    with their own nulls, or with several shapes, are drawn over their own bands (1-99 %).
-
-    The axes: rank k of the eigenvalue against λ_k over its median under the null (dimensionless).
+    Each eigenvalue is divided by the null's median at its rank. The null has the scale of the head's own σ̂_Q² σ̂_K².
+    Heads with their own nulls are drawn over their own bands (1-99 %).
     """
     lines: dict[str, Float[np.ndarray, " index"]] = {}
     own_nulls = False
     if isinstance(table, xr.DataTree):
-        null, held = null_of(table), heads_of(table)
-        rank, probability = held.sizes["index"], null["probability"].values
-        picked = _picked(held, heads, noun_of(table))
-        circuit, shapes = circuit_of(table.attrs), shapes_of(table)
-        scale, own_nulls = null_scales(table, held), null["eigenvalue_quantile"].ndim > 2
+        null, table_heads = null_of(table), heads_of(table)
+        rank, probability = table_heads.sizes["index"], null["probability"].values
+        picked = _picked(table_heads, heads, noun_of(table))
+        shapes, title = shapes_of(table), "Ordered eigenvalues"
+        title = chain_title(title, circuit_of(table.attrs), shapes[0]) if len(shapes) == 1 else title
+        scale, own_nulls = null_scales(table, table_heads), null["eigenvalue_quantile"].ndim > 2
         bands = [null_quantiles(table, *place) for place in picked] if own_nulls else [null_quantiles(table, 0, 0)]
         for k, (place, name) in enumerate(picked.items()):
-            own = bands[k if own_nulls else 0]
-            lines[name] = _over(held["eigenvalue"].values[place] / scale[place], _at(own, probability, 0.5))
-        title = chain_title("Ordered eigenvalues", circuit, shapes[0]) if len(shapes) == 1 else "Ordered eigenvalues"
+            median = _at(bands[k if own_nulls else 0], probability, 0.5)
+            lines[name] = _over(table_heads["eigenvalue"].values[place] / scale[place], median)
     else:
-        if heads is not None:
-            raise ParameterError("heads", heads, "None for a baseline table, which holds no heads")
-        row = require_case(table, case)
+        row = table.isel(case=case)
         rank = int(row["d_head"])
         bands, probability = [row["eigenvalue_quantile"].values[:rank]], row["probability"].values
         title = case_title(int(row["d_model"]), rank, float(row["sigma_q"]), float(row["sigma_k"]))
     bands = [_over(band, _at(band, probability, 0.5)[:, None]) for band in bands]
     k = np.arange(1, rank + 1)
     across = k if rank > 1 else np.array([0.6, 1.4])  # gives the bands of a single rank some width
+    whose, colours, levels = "null", [theme.null], BANDS
     if own_nulls:
-        lower, upper, alpha = BANDS[0]
-        names = [f"the {noun_of(table)}'s null, {lower * 100:g}–{upper * 100:g} %", *[None] * len(bands)]
-        for band, colour, name in zip(bands, cycle(theme.series), names, strict=False):
-            low, high = _at(band, probability, lower), _at(band, probability, upper)
-            ax.fill_between(across, low, high, color=colour, alpha=alpha, linewidth=0, label=name)
-    else:
-        for lower, upper, alpha in BANDS:
-            ax.fill_between(
-                across, _at(bands[0], probability, lower), _at(bands[0], probability, upper), color=theme.null,
-                alpha=alpha, linewidth=0, label=f"null, {lower * 100:g}–{upper * 100:g} %",
-            )  # fmt: skip
+        whose, levels = f"the {noun_of(table)}'s null", BANDS[:1]
+        colours = [look.colour for look in looks(theme, len(bands))]
+    for place, (band, colour) in enumerate(zip(bands, colours, strict=True)):
+        for lower, upper, alpha in levels:
+            label = "" if place else f"{whose}, {lower * 100:g}–{upper * 100:g} %"
+            ends = _at(band, probability, lower), _at(band, probability, upper)
+            ax.fill_between(across, *ends, color=colour, alpha=alpha, linewidth=0, label=label)
+    if not own_nulls:
         median = np.broadcast_to(_at(bands[0], probability, 0.5), across.shape)
         ax.plot(across, median, color=theme.null, linewidth=1.2, label="null, median")
-    for (name, values), colour, marker in zip(lines.items(), cycle(theme.series), cycle(MARKERS), strict=False):
-        ax.plot(
-            k, values, color=colour, marker=marker, markersize=3.2 if k.size <= 32 else 1.8, linewidth=1.1, label=name
-        )
+    size = 3.2 if k.size <= 32 else 1.8
+    for (name, values), look in zip(lines.items(), looks(theme, len(lines)), strict=True):
+        ax.plot(k, values, color=look.colour, marker=look.marker, markersize=size, linewidth=1.1, label=name)
     if prefer_log(*bands, *lines.values()):
         log_axis(ax)
     ax.set_xlim(across[0] - 0.02 * rank, across[-1] + 0.02 * rank)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-    ax.set(
-        xlabel="rank $k$ of the eigenvalue, largest first", ylabel=r"eigenvalue $\lambda_k$ / its median under the null"
-    )
-    return finished(ax, theme, title, legend)
+    return Around(title, _RANK, r"eigenvalue $\lambda_k$ / its median under the null")
 
 
 def _over(values: Float[np.ndarray, "index ..."], median: Float[np.ndarray, "index ..."]) -> np.ndarray:
@@ -109,18 +97,10 @@ def _at(
 
 def _picked(heads: xr.Dataset, chosen: Sequence[tuple[int, int]] | None, noun: str) -> dict[tuple[int, int], str]:
     """Return the places and labels of the heads to draw."""
-    layers, places = heads["layer"].values.tolist(), heads["head"].values.tolist()
-    names, there = layer_names(heads), heads_present(heads)
-    if chosen is None:
-        named = farthest_middle_nearest(heads)
-    else:
-        if not 1 <= len(chosen) <= len(MARKERS):
-            raise ParameterError("heads", chosen, f"1 to {len(MARKERS)} pairs (layer, head)")
-        for layer, head in chosen:
-            if layer not in layers or head not in places or not there[layers.index(layer), places.index(head)]:
-                raise ParameterError(
-                    "heads", (layer, head), f"a layer from {layers[0]} to {layers[-1]}, a head from 0 to {places[-1]}"
-                )
+    names, places = layer_names(heads), heads["head"].values.tolist()
+    named = farthest_middle_nearest(heads)
+    if chosen is not None:
+        layers = heads["layer"].values.tolist()
         named = {(layers.index(layer), places.index(head)): "" for layer, head in chosen}
     return {(i, j): f"{literal(names[i])} {noun} {literal(places[j])}{words}" for (i, j), words in named.items()}
 
@@ -142,68 +122,58 @@ EIGENVALUE_SCALES = {"null": RATIO, "mean": SHARE}
 
 
 @panel
-def eigenvalue_heatmap(
-    ax: Axes, theme: Theme, scores: xr.DataTree, over: Literal["null", "mean"] = "null", *, colorbar: bool = True
-) -> Axes:
-    """Draw every eigenvalue λ_k of every head, one row per head, with layer 0 on top.
-
-    The axes: rank k of the eigenvalue against head. Colours change at the same ratios in every figure.
-    """
-    if over not in EIGENVALUE_SCALES:
-        raise ParameterError("over", over, "'null' or 'mean'")
+def eigenvalue_heatmap(ax: Axes, theme: Theme, scores: xr.DataTree, over: Literal["null", "mean"] = "null") -> Around:
+    """Draw every eigenvalue λ_k of every head, one row per head, with layer 0 on top."""
     heads = heads_of(scores).transpose("layer", "head", ...)
     layer, head = np.nonzero(heads_present(heads))
     values = heads["eigenvalue"].values[layer, head]
     medians = null_medians(scores, heads)[layer, head]
-    scale = EIGENVALUE_SCALES[over]
+    scale, above = EIGENVALUE_SCALES[over], 0
     if over == "null":
         low, high = (null_medians(scores, heads, end)[layer, head] for end in _BAND)
-        cells = np.where((low <= values) & (values <= high), 1.0, values / np.where(medians > 0, medians, np.nan))
+        cells = np.where((low <= values) & (values <= high), 1.0, _over(values, medians))
+        words = "its median under the null,\nthe palest within 1–99 % of the null"
     else:
         null = np.nanmedian(medians, axis=0)
-        cells = np.vstack([null, np.full_like(null, np.nan), values]) / np.nanmean(values)
-    above = len(cells) - len(values)
+        cells, above = np.vstack([null, np.full_like(null, np.nan), values]) / np.nanmean(values), 2
+        words = "the mean of all"
     ranks, rows = np.arange(cells.shape[1] + 1) + 0.5, np.arange(len(cells) + 1) - 0.5 - above
     scale.fill(ax, ranks, rows, cells, theme)
     rows_axis(ax, layer.tolist(), heads, theme, null=bool(above))
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-    ax.set(xlabel="rank $k$ of the eigenvalue, largest first", xlim=(0.5, ranks[-1]))
-    ax.set_ylabel(f"layer, a row for each {noun_of(scores)}")
-    of = "its median under the null,\nthe palest within 1–99 % of the null" if over == "null" else "the mean of all"
-    return finished_map(ax, theme, rf"eigenvalues of ${circuit_of(scores.attrs).latex}$ over {of}", scale, colorbar)
+    ax.set_xlim(0.5, ranks[-1])
+    title = rf"eigenvalues of ${circuit_of(scores.attrs).latex}$ over {words}"
+    return Around(title, _RANK, f"layer, a row for each {noun_of(scores)}", scale=scale)
 
 
 @panel
-def eigenvalue_density_heatmap(ax: Axes, theme: Theme, scores: xr.DataTree, *, colorbar: bool = True) -> Axes:
+def eigenvalue_density_heatmap(ax: Axes, theme: Theme, scores: xr.DataTree) -> Around:
     """Draw the density of ln λ of every head, one row per head, with the median head of the null on top.
 
-    Eigenvalues are divided by the mean of all heads, so that widths and gaps can be compared. Each row is the share of
-    the head's nonzero eigenvalues in a bin, divided by the bin's width in ln λ. The row of the null uses the medians of
-    its ordered eigenvalues, at the heads' median scale.
-
-    The axes: eigenvalue (logarithmic) against head. Colours change at the same densities in every figure.
+    Eigenvalues are divided by the mean of all heads. Each row is the share of the head's nonzero eigenvalues in a bin,
+    divided by the bin's width in ln λ. The row of the null uses the medians of its ordered eigenvalues, at the heads'
+    median scale.
     """
     heads = heads_of(scores).transpose("layer", "head", ...)
     layer, head = np.nonzero(heads_present(heads))
     values = heads["eigenvalue"].values[layer, head]
     mean = float(np.nanmean(values))
     null = np.nanmedian(null_medians(scores, heads)[layer, head], axis=0)
-    logs = [np.log(one[one > 0] / mean) for one in (null, np.zeros(0), *values)]
-    held = np.concatenate(logs) if mean > 0 else np.zeros(0)
-    if not held.size:
+    logs = [np.log(row[row > 0] / mean) for row in (null, np.zeros(0), *values)]
+    pooled = np.concatenate(logs) if mean > 0 else np.zeros(0)
+    if not pooled.size:
         raise ParameterError("scores", "no eigenvalue above zero", "heads that are not all zeros")
-    low, high = np.floor(10 * held.min()) / 10, np.ceil(10 * held.max() + 1e-9) / 10
+    low, high = np.floor(10 * pooled.min()) / 10, np.ceil(10 * pooled.max() + 1e-9) / 10
     edges = np.linspace(low, high, int(np.clip(6 * values.shape[1] ** 0.5, 12, 96)) + 1)
-    cells = np.array([np.histogram(one, edges)[0] / max(one.size, 1) for one in logs]) / np.diff(edges)
+    cells = np.array([np.histogram(row, edges)[0] / max(row.size, 1) for row in logs]) / np.diff(edges)
     rows = np.arange(len(cells) + 1) - 2.5
     LOG_DENSITY.fill(ax, np.exp(edges), rows, np.where(cells > 0, cells, np.nan), theme)
     rows_axis(ax, layer.tolist(), heads, theme, null=True)
     ax.set_xlim(np.exp(edges[0]), np.exp(edges[-1]))
     log_axis(ax, "x")
-    ax.set(xlabel="eigenvalue over the mean of all")
-    ax.set_ylabel(f"layer, a row for each {noun_of(scores)}")
     title = rf"density of the eigenvalues of ${circuit_of(scores.attrs).latex}$"
-    return finished_map(ax, theme, title, LOG_DENSITY, colorbar)
+    y_label = f"layer, a row for each {noun_of(scores)}"
+    return Around(title, "eigenvalue over the mean of all", y_label, scale=LOG_DENSITY)
 
 
 def null_quantiles(tree: xr.DataTree, layer: int, head: int) -> Float[np.ndarray, "index probability"]:
@@ -222,13 +192,11 @@ def null_scales(tree: xr.DataTree, heads: xr.Dataset) -> Float[np.ndarray, "laye
     return np.prod([heads[factor.sigma].values for factor in circuit_of(tree.attrs).factors], axis=0) ** 2
 
 
-def null_medians(tree: xr.DataTree, heads: xr.Dataset, at: float = 0.5) -> Float[np.ndarray, "layer head index"]:
+def null_medians(tree: xr.DataTree, heads: xr.Dataset, level: float = 0.5) -> Float[np.ndarray, "layer head index"]:
     """Return the median, or another quantile, of each ordered eigenvalue under each head's null, at its own σ̂."""
     scales, probability = null_scales(tree, heads), null_of(tree)["probability"].values
-    middle = int(np.argmin(np.abs(probability - at)))
-    n_index = heads.sizes["index"]
-    medians = np.full((*scales.shape, n_index), np.nan)
+    medians = np.full((*scales.shape, heads.sizes["index"]), np.nan)
     for place in np.ndindex(scales.shape):
-        own = null_quantiles(tree, *place)[:n_index, middle]
-        medians[place][: own.size] = own * scales[place]
+        quantile = _at(null_quantiles(tree, *place)[: heads.sizes["index"]], probability, level)
+        medians[place][: quantile.size] = quantile * scales[place]
     return medians

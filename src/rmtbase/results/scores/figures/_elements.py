@@ -2,201 +2,129 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from rmtbase.drawing.axes import grid_of_axes, model_title, new_figure, symbol_of, titled
+from rmtbase.drawing.axes import model_title, symbol_of
 from rmtbase.drawing.color_scales import DENSITY, MAGNITUDE_DENSITY
 from rmtbase.drawing.figure import ThemedFigure
 from rmtbase.drawing.groups import elements_of, matrices_of
-from rmtbase.drawing.layout import NARROWEST, FigureRecipe, FigureStyle, Single, legend_of_all, panels
+from rmtbase.drawing.layout import Custom, FigureRecipe, FigureStyle, Panels, Single, legend_of_all
 from rmtbase.results.scores.figures._element_histograms import head_density, head_density_heatmap, magnitude_heatmap
 from rmtbase.results.scores.figures._statistic_by_layer import matrix_statistic_by_layer, statistic_by_layer
 from rmtbase.results.scores.figures._statistic_scatter import moment_corner, statistic_scatter
-from rmtbase.results.scores.figures._weibull_plane import body_and_tail, weibull_plane
-from rmtbase.results.scores.figures._weibull_plot import tail_counts, trim_noise, weibull_plot, weibull_residuals
+from rmtbase.results.scores.figures._weibull_plot import tail_counts, weibull_and_residuals, weibull_plane
 from rmtbase.results.scores.figures._width_by_layer import width_by_layer
+from rmtbase.tables import layer_numbers
 
 _ROW = 0.055  # inches per row of a head
 _BY_LAYER = ("sigma", "kl_matched_normal", "entropy_residual", "weibull_shape")
 _WIDTHS = (
-    ("width-and-entropy", ("entropy_residual",), "entropy"),
-    ("width-and-divergence", ("core_sigma", "kl_matched_normal"), "kl_matched_normal"),
+    ("width-and-entropy", {"entropy_residual", "sigma"}, "entropy"),
+    ("width-and-divergence", {"core_sigma", "kl_matched_normal", "sigma"}, "kl_matched_normal"),
 )
+_PAIRS = (
+    ("skewness", "excess_kurtosis", {"skewness", "excess_kurtosis"}),
+    ("sigma", "entropy_residual", {"sigma", "entropy_residual"}),
+    ("sigma", "kl_matched_normal", {"sigma", "kl_matched_normal"}),
+    ("sigma", "core_sigma", {"sigma", "core_sigma"}),
+    ("sigma", "entropy", {"sigma", "entropy_residual"}),
+)
+"""Statistics of scatter plots, x and y, with what they need."""
+
 _LAWS = ("weibull_shape", "weibull_scale")
+_GRIDS = (("", "log"), ("-linear", "linear"), ("-weights", "weights"))
+"""Variants of the figures of a layer's heads: ending of the name, and scale."""
 
 
-_GRIDS = (("", "log", "spread"), ("-linear", "linear", "spread"), ("-weights", "linear", "weight"))
-"""Variants of the figures of a layer's heads: ending of the name, scale of densities, unit of the elements."""
+def recipes_of_elements(tree: xr.DataTree) -> dict[str, FigureRecipe]:
+    """Return a recipe of each figure of elements, by name; empty if the file has no such groups."""
+    recipes = _of_matrices(tree) if "matrices" in tree.children else {}
+    return recipes | (_of_heads(tree) if "elements" in tree["heads"].children else {})
 
 
-def recipes_of_elements(tree: xr.DataTree, style: FigureStyle) -> dict[str, FigureRecipe]:
-    """Return a drawing for each figure of elements, by name; empty if the file has no such groups."""
-    recipes: dict[str, FigureRecipe] = {}
-    if "matrices" in tree.children:
-        recipes |= _of_matrices(tree, style)
-    if "elements" in tree["heads"].children:
-        recipes |= _of_heads(tree, style)
-    return recipes
-
-
-def _of_matrices(tree: xr.DataTree, style: FigureStyle) -> dict[str, FigureRecipe]:
-    matrices, recipes = matrices_of(tree), {}
-    held = matrices["statistic"].values.tolist()
-    if not set(_LAWS) <= set(held):
+def _of_matrices(tree: xr.DataTree) -> dict[str, FigureRecipe]:
+    matrices = matrices_of(tree)
+    if not set(_LAWS) <= set(matrices["statistic"].values):
         return {}
-    recipes["weibull-by-layer"] = FigureRecipe(partial(_weibull_by_layer, tree, style, False))
-    recipes["weibull-by-layer-published"] = FigureRecipe(partial(_weibull_by_layer, tree, style, True), standard=False)
-    recipes["weibull-plane"] = FigureRecipe(Single(weibull_plane, style, tree), standard=False)
-    recipes["trim-noise"] = FigureRecipe(Single(trim_noise, style, tree), standard=False)
-    if "body_tail_gap" in held:
-        recipes["body-and-tail"] = FigureRecipe(Single(body_and_tail, style, tree, 8.0), standard=False)
+    shape, scale = ({"statistic": name} for name in _LAWS)
+    layout = {"columns": 2, "height": 3.8}
+    published = [shape | {"published": True}, scale]
+    recipes: dict[str, FigureRecipe] = {
+        "weibull-by-layer": Panels(matrix_statistic_by_layer, tree, [shape, scale], **layout),
+        "weibull-by-layer-published": Panels(matrix_statistic_by_layer, tree, published, **layout, standard=False),
+        "weibull-plane": Single(weibull_plane, tree, standard=False),
+    }
     if "log_magnitude_histogram" not in matrices:
         return recipes
-    components = [str(one) for one in matrices["component"].values]
-    recipes["magnitude-map"] = FigureRecipe(partial(_magnitude_maps, tree, components, style), standard=False)
+    components = matrices["component"].values.tolist()
+    maps = {"columns": 4, "share_y": True, "height": 2.7, "panel": 3.4, "scale": MAGNITUDE_DENSITY}
+    options = [{"component": name} for name in components]
+    recipes["magnitude-map"] = Panels(magnitude_heatmap, tree, options, **maps, standard=False)
     for component in components:
         fits = matrices["observed"].sel(component=component, statistic=list(_LAWS)).notnull().all("statistic")
-        layers = matrices["layer"].values[fits.values].tolist()
-        for layer in layers:
-            draw = partial(_weibull_plots, tree, layer, component, style)
-            recipes[f"weibull-plot-{component}-{layer}"] = FigureRecipe(draw, standard=False)
-            tail = Single(tail_counts, style, tree, layer=layer, component=component)
-            recipes[f"tail-{component}-{layer}"] = FigureRecipe(tail, standard=False)
+        for layer in matrices["layer"].values[fits.values].tolist():
+            place = {"layer": layer, "component": component}
+            plot = Custom(partial(weibull_and_residuals, tree, **place), standard=False)
+            recipes[f"weibull-plot-{component}-{layer}"] = plot
+            recipes[f"tail-{component}-{layer}"] = Single(tail_counts, tree, place, standard=False)
     return recipes
 
 
-def _of_heads(tree: xr.DataTree, style: FigureStyle) -> dict[str, FigureRecipe]:
+def _of_heads(tree: xr.DataTree) -> dict[str, FigureRecipe]:
     elements = elements_of(tree)
-    components = [str(one) for one in elements["component"].values]
-    held = elements["statistic"].values.tolist()
+    components = elements["component"].values.tolist()
+    statistics = {*elements["statistic"].values.tolist(), *(["sigma"] if "sigma" in elements else [])}
+    options = [{"component": name} for name in components]
     recipes: dict[str, FigureRecipe] = {}
-    for name, unit in (("head-density-map", "spread"), ("head-density-map-weights", "weight")):
-        if "histogram" in elements and (unit == "spread" or "sigma" in elements):
-            recipes[name] = FigureRecipe(partial(_density_maps, tree, components, unit, style), standard=False)
-    shown = [name for name in _BY_LAYER if name in held or name in elements]
-    for component in components if shown else ():
-        draw = partial(_by_layer, tree, component, shown, style)
-        recipes[f"elements-by-layer-{component}"] = FigureRecipe(draw, standard=False)
-    for name, needed, beside in _WIDTHS:
-        for component in components if set(needed) <= set(held) and "sigma" in elements else ():
-            draw = partial(_widths, tree, beside, component, style)
-            recipes[f"{name}-{component}"] = FigureRecipe(draw, standard=False)
-    if "W_QK" in components and {"mean", "skewness", "excess_kurtosis"} <= set(held):
-        theme, width = style
-        recipes["moment-corner"] = FigureRecipe(partial(moment_corner, tree, theme=theme, width=width), standard=False)
-    pairs = [("skewness", "excess_kurtosis"), ("sigma", "entropy_residual"), ("sigma", "kl_matched_normal")]
-    pairs += [("sigma", "core_sigma")]
-    pairs += [("sigma", "entropy")] if "entropy_residual" in held else []
-    for x, y in pairs:
-        if (y in held or y == "entropy") and (x in held or x in elements):
-            name = f"scatter-{x}-{y}".replace("_", "-")
-            recipes[name] = FigureRecipe(partial(_scatters, tree, x, y, components, style), standard=False)
     if "histogram" in elements:
-        for component in components:
-            there = elements["histogram"].sel(component=component).notnull().any("bin")
-            for layer in elements["layer"].values[there.any("head").values].tolist():
-                heads = there["head"].values[there.sel(layer=layer).values].tolist()
-                for ending, scale, unit in _GRIDS:
-                    if unit == "weight" and not ("sigma" in elements and "mean" in held):
-                        continue
-                    of = {"scale": scale, "unit": unit}
-                    draw = partial(_density_grid, tree, component, layer, heads, of, style)
-                    recipes[f"head-densities-{component}-{layer}{ending}"] = FigureRecipe(draw, standard=False)
+        rows = int(elements["histogram"].isel(bin=0, component=0).notnull().sum())
+        maps = {"columns": 3, "height": min(max(2.6, 1.2 + _ROW * rows), 8.0), "panel": 3.6, "scale": DENSITY}
+        for ending, unit in (("", "spread"), ("-weights", "weight")):
+            if unit == "spread" or "sigma" in statistics:
+                panels = [of_one | {"unit": unit} for of_one in options]
+                recipes[f"head-density-map{ending}"] = Panels(
+                    head_density_heatmap, tree, panels, **maps, standard=False
+                )
+    shown = [name for name in _BY_LAYER if name in statistics]
+    for component in components if shown else ():
+        panels = [{"statistic": name, "group": "elements", "component": component} for name in shown]
+        title = "\n".join(filter(None, [model_title(tree), f"elements of {symbol_of(component)} of each head"]))
+        recipes[f"elements-by-layer-{component}"] = Panels(
+            statistic_by_layer, tree, panels, 2, height=4.4, join=True, title=title, standard=False
+        )
+    for name, needed, beside in _WIDTHS:
+        for component in components if needed <= statistics else ():
+            draw = partial(_width, tree, {"beside": beside, "component": component, "legend": False})
+            recipes[f"{name}-{component}"] = Custom(draw, standard=False)
+    if "W_QK" in components and {"mean", "skewness", "excess_kurtosis"} <= statistics:
+        recipes["moment-corner"] = Custom(partial(moment_corner, tree), standard=False)
+    for x, y, needed in _PAIRS:
+        if needed <= statistics:
+            panels = [{"x": x, "y": y, "component": name} for name in components]
+            scatter = Panels(statistic_scatter, tree, panels, 3, share_x=False, panel=3.6, standard=False)
+            recipes[f"scatter-{x}-{y}".replace("_", "-")] = scatter
+    for component in components if "histogram" in elements else ():
+        present = elements["histogram"].sel(component=component).notnull().any("bin").transpose("layer", "head")
+        for place in np.flatnonzero(present.any("head").values).tolist():
+            layer, heads = int(elements["layer"][place]), elements["head"].values[present.values[place]].tolist()
+            title = f"{symbol_of(component)}, layer {layer_numbers(elements)[place]}"
+            for ending, scale in _GRIDS:
+                if scale == "weights" and not {"sigma", "mean"} <= statistics:
+                    continue
+                shared = {"layer": layer, "component": component, "scale": scale}
+                recipes[f"head-densities-{component}-{layer}{ending}"] = Panels(
+                    head_density, tree, [shared | {"head": head} for head in heads], 4, share_y=True, height=2.2,
+                    panel=2.7, title="\n".join(filter(None, [model_title(tree), title])), standard=False,
+                )  # fmt: skip
     return recipes
 
 
-def _weibull_by_layer(tree: xr.DataTree, style: FigureStyle, published: bool) -> ThemedFigure:
-    options = {
-        name: {"table": tree, "statistic": name, "published": published and name == "weibull_shape"} for name in _LAWS
-    }
-    plain = partial(matrix_statistic_by_layer, legend=False)
-    figure = panels(plain, options, style, 2, share_y=False, height=3.8, title=model_title(tree))
+def _width(tree: xr.DataTree, options: Mapping[str, Any], style: FigureStyle) -> ThemedFigure:
+    figure = Single(width_by_layer, tree, options, width=8.0)(style)
     legend_of_all(figure, style.theme)
     return figure
-
-
-def _by_layer(tree: xr.DataTree, component: str, names: Sequence[str], style: FigureStyle) -> ThemedFigure:
-    options = {name: {"table": tree, "statistic": name, "component": component} for name in names}
-    plain = partial(statistic_by_layer, group="elements", legend=False)
-    title = "\n".join(part for part in (model_title(tree), f"elements of {symbol_of(component)} of each head") if part)
-    figure = panels(plain, options, style, 2, share_y=False, height=4.4, title=title)
-    for ax in figure.axes:
-        titled(ax, "", style.theme)
-    legend_of_all(figure, style.theme, same=True)
-    return figure
-
-
-def _widths(tree: xr.DataTree, beside: str, component: str, style: FigureStyle) -> ThemedFigure:
-    figure = Single(width_by_layer, style, tree, 8.0, beside=beside, component=component, legend=False)()
-    legend_of_all(figure, style.theme)
-    return figure
-
-
-def _magnitude_maps(tree: xr.DataTree, components: Sequence[str], style: FigureStyle) -> ThemedFigure:
-    options = {name: {"table": tree, "component": name} for name in components}
-    plain = partial(magnitude_heatmap, colorbar=False)
-    figure = panels(plain, options, style, 4, share_y=True, height=2.7, title=model_title(tree), panel=3.4)
-    MAGNITUDE_DENSITY.bar(figure.axes, style.theme)
-    return figure
-
-
-def _density_maps(tree: xr.DataTree, components: Sequence[str], unit: str, style: FigureStyle) -> ThemedFigure:
-    options = {name: {"table": tree, "component": name, "unit": unit} for name in components}
-    first = elements_of(tree)["histogram"].isel(bin=0, component=0)
-    rows = int(np.isfinite(first.values).sum())
-    height = min(max(2.6, 1.2 + _ROW * rows), 8.0)
-    plain = partial(head_density_heatmap, colorbar=False)
-    figure = panels(plain, options, style, 3, share_y=False, height=height, title=model_title(tree), panel=3.6)
-    DENSITY.bar(figure.axes, style.theme)
-    return figure
-
-
-def _scatters(tree: xr.DataTree, x: str, y: str, components: Sequence[str], style: FigureStyle) -> ThemedFigure:
-    options = {name: {"table": tree, "x": x, "y": y, "component": name} for name in components}
-    plain = partial(statistic_scatter, group="elements", legend=False)
-    figure = panels(plain, options, style, 3, share_y=False, share_x=False, title=model_title(tree), panel=3.6)
-    legend_of_all(figure, style.theme)
-    return figure
-
-
-def _density_grid(
-    tree: xr.DataTree, component: str, layer: int, heads: Sequence[int], of: dict[str, Any], style: FigureStyle
-) -> ThemedFigure:
-    options = {str(head): {"table": tree, "layer": layer, "head": head, "component": component} for head in heads}
-    plain = partial(head_density, legend=False, **of)
-    figure = panels(plain, options, style, 4, share_y=True, height=2.2, title=model_title(tree), panel=2.7)
-    what, _, _ = figure.axes[0].get_title().rpartition(" head ")
-    _entitle(figure, style, model_title(tree), what)
-    for ax, head in zip(figure.axes, options, strict=True):
-        titled(ax, f"head {head}", style.theme)
-        ax.set_ylabel("density" if ax.get_ylabel() else "")
-        ax.set_xlabel(("element $w$" if of["unit"] == "weight" else r"$(w - \bar w)/s$") if ax.get_xlabel() else "")
-    legend_of_all(figure, style.theme)
-    return figure
-
-
-def _weibull_plots(tree: xr.DataTree, layer: int, component: str, style: FigureStyle) -> ThemedFigure:
-    """Draw the Weibull plot and its residuals, side by side or one below the other."""
-    width = style.width or 9.6
-    columns = 2 if width >= 2 * NARROWEST else 1
-    figure = new_figure(style.theme, width, 4.0 if columns == 2 else 6.6, model_title(tree))
-    grid = grid_of_axes(figure, style.theme, 2 // columns, columns)
-    for ax, plot in zip(grid.flat, (weibull_plot, weibull_residuals), strict=True):
-        plot(tree, layer, component, ax=ax, theme=style.theme, legend=False)
-    title, _, fit = grid.flat[0].get_title().partition("\n")
-    _entitle(figure, style, model_title(tree), title)
-    titled(grid.flat[0], fit, style.theme)
-    titled(grid.flat[1], "less the fit", style.theme)
-    legend_of_all(figure, style.theme)
-    return figure
-
-
-def _entitle(figure: ThemedFigure, style: FigureStyle, *parts: str) -> None:
-    """Give the figure the nonempty lines of its title."""
-    size = style.theme.points("axes.titlesize")
-    figure.suptitle("\n".join(part for part in parts if part), fontsize=size, color=style.theme.muted)

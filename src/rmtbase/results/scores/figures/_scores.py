@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
-from rmtbase.drawing.axes import model_title, noun_of, titled
+from rmtbase.drawing.axes import LEVEL, NOT_TESTABLE, Around, model_title, noun_of, panel, panel_size, statistic_words
 from rmtbase.drawing.color_scales import Z
 from rmtbase.drawing.figure import ThemedFigure
 from rmtbase.drawing.groups import heads_of, matrices_of
-from rmtbase.drawing.layout import FigureRecipe, FigureStyle, Single, legend_of_all, legend_of_each, panels
+from rmtbase.drawing.layout import Custom, FigureRecipe, FigureStyle, Panels, Single, legend_of_each
 from rmtbase.drawing.null_curves import null_spectrum
+from rmtbase.drawing.texts import literal, wrapped
+from rmtbase.drawing.theme import Theme
 from rmtbase.results.scores._heads import circuit_scores, circuits_of
 from rmtbase.results.scores.figures._eigenvalues import (
     eigenvalue_density_heatmap,
@@ -22,8 +26,7 @@ from rmtbase.results.scores.figures._eigenvalues import (
     ordered_eigenvalues,
 )
 from rmtbase.results.scores.figures._elements import recipes_of_elements
-from rmtbase.results.scores.figures._flagged_by_statistic import flagged_by_statistic
-from rmtbase.results.scores.figures._head_spectra import head_eigenvalue_density, head_eigenvalues, head_spectra
+from rmtbase.results.scores.figures._head_spectra import head_eigenvalue_density, head_eigenvalues, layer_name
 from rmtbase.results.scores.figures._heatmaps import (
     expert_z_heatmap,
     matrix_z_heatmap,
@@ -34,7 +37,7 @@ from rmtbase.results.scores.figures._heatmaps import (
 from rmtbase.results.scores.figures._p_value_qq import p_value_qq
 from rmtbase.results.scores.figures._spectrum_and_width import spectrum_and_width
 from rmtbase.results.scores.figures._statistic_by_layer import statistic_by_layer
-from rmtbase.results.scores.figures._statistic_scatter import layer_bar, statistic_scatter
+from rmtbase.results.scores.figures._statistic_scatter import layer_bar, scatter_by_layer
 from rmtbase.results.scores.summary import summarize_scores
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import heads_present, shapes_of
@@ -54,158 +57,118 @@ _SCALE, _UPRIGHT = 4.2, 0.8  # inches: least height for a colour scale of z and 
 _ROW = 0.055  # inches per row of a head
 
 
-def figure_recipes(tree: xr.DataTree, style: FigureStyle) -> dict[str, FigureRecipe]:
-    """Return a drawing for each figure of a scores tree, by name."""
+def figure_recipes(tree: xr.DataTree) -> dict[str, FigureRecipe]:
+    """Return a recipe of each figure of a scores tree, by name."""
     recipes: dict[str, FigureRecipe] = {}
     for circuit in circuits_of(tree):
-        of_heads = _of_heads(circuit_scores(tree, circuit), style)
-        recipes |= of_heads if circuit == "qk" else {f"{circuit}-{name}": draw for name, draw in of_heads.items()}
+        of_heads = _of_heads(circuit_scores(tree, circuit))
+        recipes |= of_heads if circuit == "qk" else {f"{circuit}-{name}": recipe for name, recipe in of_heads.items()}
     if "matrices" in tree.children:
         matrices = matrices_of(tree)
-        held, layers = matrices["statistic"].values.tolist(), matrices.sizes["layer"]
-        shown = [name for name in MAIN_ELEMENT_STATISTICS if name in held]
-        maps = partial(_heat_maps, matrix_z_heatmap, tree, "statistic")
-        recipes["matrix-z-heat-map"] = FigureRecipe(partial(maps, shown, style, layers))
-        if len(held) > len(shown):
-            recipes["matrix-z-heat-map-all"] = FigureRecipe(partial(maps, held, style, layers), standard=False)
+        statistics, layers = matrices["statistic"].values.tolist(), matrices.sizes["layer"]
+        shown = [name for name in MAIN_ELEMENT_STATISTICS if name in statistics]
+        recipes["matrix-z-heat-map"] = _heat_maps(matrix_z_heatmap, tree, "statistic", shown, layers)
     if "experts" in tree.children:
         experts = matrices_of(tree, "experts")
-        held, layers = experts["component"].values.tolist(), experts.sizes["layer"]
-        maps = partial(_heat_maps, expert_z_heatmap, tree, "component", held, style, layers)
-        recipes["expert-z-heat-map"] = FigureRecipe(maps)
-    return recipes | recipes_of_elements(tree, style)
+        components, layers = experts["component"].values.tolist(), experts.sizes["layer"]
+        recipes["expert-z-heat-map"] = _heat_maps(expert_z_heatmap, tree, "component", components, layers)
+    return recipes | recipes_of_elements(tree)
 
 
-def _of_heads(tree: xr.DataTree, style: FigureStyle) -> dict[str, FigureRecipe]:
-    """Return a drawing for each figure of the heads of one circuit, by name."""
+def _of_heads(tree: xr.DataTree) -> dict[str, FigureRecipe]:
+    """Return a recipe of each figure of the heads of one circuit, by name."""
     layers = tree["heads"].sizes.get("layer", 1)
-    rows = 1.6 + _ROW * layers * tree["heads"].sizes["head"]
-    height = min(max(3.4, rows), 9.0)
+    size: dict[str, Any] = {"width": 6.8, "height": _map_height(layers) + 0.3}
+    rows: dict[str, Any] = {
+        "width": 6.8,
+        "height": min(max(3.4, 1.6 + _ROW * layers * tree["heads"].sizes["head"]), 9.0),
+    }
     summary = summarize_scores(tree)
     unequal = len(set(summary.flagged.values())) > 1
     all_differ = 0 < summary.n_heads == len(summary.findings)  # then a map of q, or bars of equal length, show nothing
     at_floor = 2 * summary.at_floor > summary.n_heads  # then most points would lie on one line
-    map_of = Single(eigenvalue_heatmap, style, tree, 6.8, height)
-    map_over_mean = Single(eigenvalue_heatmap, style, tree, 6.8, height, over="mean")
-    density_of = Single(eigenvalue_density_heatmap, style, tree, 6.8, height)
-    recipes = {
-        "moved-share-map": FigureRecipe(
-            Single(moved_share_heatmap, style, tree, 6.8, height=_map_height(layers) + 0.3)
-        ),
-        "omnibus-map": FigureRecipe(
-            Single(omnibus_heatmap, style, tree, 6.8, height=_map_height(layers) + 0.3), standard=not all_differ
-        ),
-        "heads-by-statistic": FigureRecipe(partial(_bars, tree, style), standard=unequal),
-        "z-heat-map": FigureRecipe(
-            lambda: _heat_maps(z_heatmap, tree, "statistic", _main_statistics(tree), style, layers)
-        ),
-        "ordered-eigenvalues": FigureRecipe(Single(ordered_eigenvalues, style, tree, 8.0)),
-        "statistics-by-layer": FigureRecipe(partial(_by_layer, tree, style)),
-        "p-value-qq": FigureRecipe(Single(p_value_qq, style, tree, 8.0), standard=not at_floor),
+    main = _main_statistics(tree)
+    recipes: dict[str, FigureRecipe] = {
+        "moved-share-map": Single(moved_share_heatmap, tree, **size),
+        "omnibus-map": Single(omnibus_heatmap, tree, **size, standard=not all_differ),
+        "heads-by-statistic": Custom(partial(_bars, tree), standard=unequal),
+        "z-heat-map": _heat_maps(z_heatmap, tree, "statistic", main, layers),
+        "ordered-eigenvalues": Single(ordered_eigenvalues, tree, width=8.0),
+        "statistics-by-layer": Panels(statistic_by_layer, tree, [{"statistic": name} for name in main], 2),
+        "p-value-qq": Single(p_value_qq, tree, width=8.0, standard=not at_floor),
     }
     if str(tree.attrs["null_method"]) != "resampled":
-        recipes["null-spectrum"] = FigureRecipe(partial(_null_spectra, tree, style))
-    theme, width = style
-    widths = partial(spectrum_and_width, tree, theme=theme, width=width)
-    return (
-        recipes
-        | {
-            "eigenvalue-map": FigureRecipe(map_of, standard=False),
-            "eigenvalue-map-over-mean": FigureRecipe(map_over_mean, standard=False),
-            "eigenvalue-density-map": FigureRecipe(density_of, standard=False),
-            "head-spectra": FigureRecipe(partial(head_spectra, tree, theme=theme, width=width), standard=False),
-        }
-        | {
-            "spectrum-and-width": FigureRecipe(partial(widths, "eigenvalue"), standard=False),
-            "spectrum-and-width-singular": FigureRecipe(partial(widths, "singular value"), standard=False),
-        }
-        | _of_layers(tree, style)
-        | _of_statistics(tree, style)
-    )
+        recipes["null-spectrum"] = Custom(partial(_null_spectra, tree))
+    over_mean = {"over": "mean"}
+    recipes |= {
+        "eigenvalue-map": Single(eigenvalue_heatmap, tree, **rows, standard=False),
+        "eigenvalue-map-over-mean": Single(eigenvalue_heatmap, tree, over_mean, **rows, standard=False),
+        "eigenvalue-density-map": Single(eigenvalue_density_heatmap, tree, **rows, standard=False),
+    }
+    recipes["spectrum-and-width"] = Custom(partial(spectrum_and_width, tree, "eigenvalue"), standard=False)
+    recipes["spectrum-and-width-singular"] = Custom(partial(spectrum_and_width, tree, "singular value"), standard=False)
+    return recipes | _of_layers(tree) | _of_statistics(tree)
 
 
-def _of_layers(tree: xr.DataTree, style: FigureStyle) -> dict[str, FigureRecipe]:
+def _of_layers(tree: xr.DataTree) -> dict[str, FigureRecipe]:
     """Return, for each layer, a figure of the spectra of all its heads, with one panel per head."""
-    heads = heads_of(tree).transpose("layer", "head", ...)
-    there, recipes = heads_present(heads), {}
-    for place in np.flatnonzero(there.any(axis=1)).tolist():
-        layer, own = int(heads["layer"].values[place]), [int(head) for head in heads["head"].values[there[place]]]
+    table = heads_of(tree).transpose("layer", "head", ...)
+    present, recipes = heads_present(table), {}
+    for place in np.flatnonzero(present.any(axis=1)).tolist():
+        layer, heads = int(table["layer"].values[place]), table["head"].values[present[place]].tolist()
+        options = [{"layer": layer, "head": head, "title": f"{noun_of(tree)} {head}"} for head in heads]
+        many = len(heads) > _PANELS
+        size: dict[str, Any] = (
+            {"columns": 6, "height": 1.9, "panel": 2.2} if many else {"columns": 4, "height": 2.2, "panel": 2.7}
+        )
+        title = "\n".join(filter(None, [model_title(tree), layer_name(tree, layer)]))
         for name, plot in (
             ("head-eigenvalues", head_eigenvalues),
             ("head-eigenvalue-densities", head_eigenvalue_density),
         ):
-            recipes[f"{name}-{layer}"] = FigureRecipe(
-                partial(_head_grid, plot, tree, layer, own, style), standard=False
-            )
+            grid = Panels(plot, tree, options, share_y=True, title=title, standard=False, **size)
+            recipes[f"{name}-{layer}"] = grid
     return recipes
 
 
-def _head_grid(
-    plot: Callable[..., Axes], tree: xr.DataTree, layer: int, heads: Sequence[int], style: FigureStyle
-) -> ThemedFigure:
-    options = {str(head): {"table": tree, "layer": layer, "head": head} for head in heads}
-    many = len(options) > _PANELS
-    size = {"columns": 6, "height": 1.9, "panel": 2.2} if many else {"columns": 4, "height": 2.2, "panel": 2.7}
-    figure = panels(partial(plot, legend=False), options, style, share_y=True, **size)
-    what = figure.axes[0].get_title().rpartition(" ")[0].rpartition(" ")[0]
-    parts = [part for part in (model_title(tree), what) if part]
-    figure.suptitle("\n".join(parts), fontsize=style.theme.points("axes.titlesize"), color=style.theme.muted)
-    for ax, head in zip(figure.axes, heads, strict=True):
-        titled(ax, f"{noun_of(tree)} {head}", style.theme)
-    legend_of_all(figure, style.theme)
-    return figure
-
-
-def _of_statistics(tree: xr.DataTree, style: FigureStyle) -> dict[str, FigureRecipe]:
+def _of_statistics(tree: xr.DataTree) -> dict[str, FigureRecipe]:
     """Return a figure by layer for each statistic.
 
     Two panels compare eigenvalues with singular values, or the raw statistic with its ratio to the null, if both exist.
     """
-    held, recipes = heads_of(tree)["statistic"].values.tolist(), {}
-    for name in held:
-        if name.removesuffix(_SINGULAR) in held and name.endswith(_SINGULAR):
+    statistics = heads_of(tree)["statistic"].values.tolist()
+    recipes: dict[str, FigureRecipe] = {}
+    for name in statistics:
+        if name.endswith(_SINGULAR) and name.removesuffix(_SINGULAR) in statistics:
             continue
         options = [{"statistic": name, "over": "nothing"}]
-        if f"{name}{_SINGULAR}" in held:
+        if f"{name}{_SINGULAR}" in statistics:
             options.append({"statistic": f"{name}{_SINGULAR}"})
         elif name in SPECTRAL_STATISTICS and SPECTRAL_STATISTICS[name].scaling != 0:
             options.append({"statistic": name})
-        recipes[f"by-layer-{name.replace('_', '-')}"] = FigureRecipe(
-            partial(_side_by_side, tree, options, style), False
-        )
-    if "normalized_participation_ratio_singular" in held:
-        recipes["scatter-participation-entropy"] = FigureRecipe(partial(_shapes, tree, style), standard=False)
+        by_layer = Panels(statistic_by_layer, tree, options, 2, height=5.0, join=True, standard=False)
+        recipes[f"by-layer-{name.replace('_', '-')}"] = by_layer
+    if "normalized_participation_ratio_singular" in statistics:
+        recipes["scatter-participation-entropy"] = Custom(partial(_shapes, tree), standard=False)
     return recipes
-
-
-def _side_by_side(tree: xr.DataTree, options: Sequence[dict], style: FigureStyle) -> ThemedFigure:
-    named = {str(place): {"table": tree, **one} for place, one in enumerate(options)}
-    plain = partial(statistic_by_layer, legend=False)
-    figure = panels(plain, named, style, 2, share_y=False, height=5.0, title=model_title(tree))
-    legend_of_all(figure, style.theme, same=True)
-    return figure
 
 
 def _shapes(tree: xr.DataTree, style: FigureStyle) -> ThemedFigure:
     """Draw entropy against participation of the spectra, by λ and by s, with layers in colour."""
-    names = [f"{{}}{ending}" for ending in ("", _SINGULAR)]
-    of = {"x": "normalized_participation_ratio", "y": "spectral_entropy"}
-    options = {one: {"table": tree, **{axis: one.format(name) for axis, name in of.items()}} for one in names}
-    plain = partial(statistic_scatter, group="heads", by_layer=True, legend=False)
-    figure = panels(plain, options, style, 2, share_y=False, share_x=False, height=3.8, title=model_title(tree))
-    legend_of_all(figure, style.theme)
-    layer_bar(figure.axes, heads_of(tree), style.theme)
+    options = [
+        {"x": f"normalized_participation_ratio{ending}", "y": f"spectral_entropy{ending}"} for ending in ("", _SINGULAR)
+    ]
+    figure = Panels(scatter_by_layer, tree, options, 2, share_x=False, height=3.8)(style)
+    layer_bar(figure, heads_of(tree), style.theme)
     return figure
 
 
 def _null_spectra(tree: xr.DataTree, style: FigureStyle) -> ThemedFigure:
     """Draw the null of each shape of the heads on its own axes."""
-    shapes = shapes_of(tree)[:_PANELS]
-    if len(shapes) == 1:
-        return Single(null_spectrum, style, tree, 8.0)()
-    cases = {str(dims): {"table": tree, "case": case} for case, dims in enumerate(shapes)}
-    title = model_title(tree)
-    figure = panels(partial(null_spectrum, legend=False), cases, style, 2, share_y=False, title=title, share_x=False)
+    cases = [{"case": case} for case in range(min(len(shapes_of(tree)), _PANELS))]
+    if len(cases) == 1:
+        return Single(null_spectrum, tree, width=8.0)(style)
+    figure = Panels(null_spectrum, tree, cases, 2, share_x=False).draw(style)
     legend_of_each(figure, style.theme)
     return figure
 
@@ -214,13 +177,43 @@ def _main_statistics(tree: xr.DataTree) -> tuple[str, ...]:
     """Return :data:`MAIN_STATISTICS`, with the trace in place of a statistic that the null fixes."""
     spread = tree["heads"].to_dataset()["null_std"]
     fixed, unscored = spread == 0, spread.isnull()
-    held = spread["statistic"].values[(fixed.any(("layer", "head")) & (fixed | unscored).all(("layer", "head"))).values]
-    return tuple("trace" if name in held else name for name in MAIN_STATISTICS)
+    constant = fixed.any(("layer", "head")) & (fixed | unscored).all(("layer", "head"))
+    names = spread["statistic"].values[constant.values]
+    return tuple("trace" if name in names else name for name in MAIN_STATISTICS)
+
+
+_NAMES = 0.44  # largest share of the figure's width for the names of statistics
+
+
+@panel
+def flagged_by_statistic(ax: Axes, theme: Theme, scores: xr.DataTree | xr.Dataset) -> Around:
+    """Draw the number of heads that each statistic flags by itself, with the largest number on top."""
+    heads = heads_of(scores)
+    q = heads["q_value"].transpose("statistic", ...).values.reshape(heads.sizes["statistic"], -1)
+    known, count = np.asarray(np.isfinite(q).any(axis=1)), np.asarray((q < LEVEL).sum(axis=1))
+    order = np.lexsort((np.arange(len(count)), -count, ~known))
+    place = np.arange(len(order))
+    total = int(np.isfinite(heads["omnibus_q_value"].values).sum())
+    ax.barh(place, np.where(known, total, 0)[order], color=theme.grid, height=0.72, linewidth=0)
+    ax.barh(place, count[order], color=theme.flagged, height=0.72, linewidth=0)
+    size = theme.points("xtick.labelsize")
+    for y, (heads_flagged, is_known) in enumerate(zip(count[order].tolist(), known[order].tolist(), strict=True)):
+        words = f" {heads_flagged}" if is_known else f" {NOT_TESTABLE}"
+        ax.text(heads_flagged, y, words, va="center", ha="left", fontsize=size, color=theme.text)
+    names = [statistic_words(name) for name in heads["statistic"].values[order].tolist()]
+    ax.set_yticks(place, [wrapped(literal(name), size, _NAMES * panel_size(ax)[0]) for name in names])
+    ax.set_ylim(len(order) - 0.5, -0.5)
+    ax.set_xlim(0, max(total, 1) * 1.08)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+    ax.grid(visible=False)
+    ax.tick_params(axis="y", length=0)
+    share = f", of {total}" if total == int(heads_present(heads).sum()) else f",\nof {total} testable"
+    return Around("", f"{noun_of(scores)}s with q < {LEVEL:g}{share}", "", legend=None)
 
 
 def _bars(tree: xr.DataTree, style: FigureStyle) -> ThemedFigure:
     """Draw the bars of all statistics, far enough apart for their names."""
-    figure = Single(flagged_by_statistic, style, tree)()
+    figure = Single(flagged_by_statistic, tree)(style)
     names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     lines = 1 + max(name.count("\n") for name in names)
     figure.set_figheight(1.0 + len(names) * (0.06 + 1.3 * lines * style.theme.points("xtick.labelsize") / 72))
@@ -232,21 +225,16 @@ def _map_height(layers: int) -> float:
 
 
 def _heat_maps(
-    plot: Callable[..., Axes], tree: xr.DataTree, option: str, names: Sequence[str], style: FigureStyle, layers: int
-) -> ThemedFigure:
-    """Draw one panel for each value of one of the plot's options."""
-    options = {name: {"table": tree, option: name} for name in names}
-    plain = partial(plot, colorbar=False)
-    figure = panels(plain, options, style, 2, share_y=True, height=_map_height(layers), title=model_title(tree))
-    upright = any(label.get_rotation() for ax in figure.axes for label in ax.get_xticklabels())
-    figure.set_figheight(max(figure.get_figheight(), _SCALE) + (_UPRIGHT if upright else 0.0))
-    Z.bar(figure.axes, style.theme)
-    return figure
+    plot: Callable[..., Axes], tree: xr.DataTree, option: str, names: Sequence[str], layers: int, standard: bool = True
+) -> Custom:
+    """Return a figure with one panel for each value of one of the plot's options."""
+    panels = Panels(plot, tree, [{option: name} for name in names], 2, share_y=True, height=_map_height(layers))
 
+    def draw(style: FigureStyle) -> ThemedFigure:
+        figure = panels.draw(style)
+        upright = any(label.get_rotation() for ax in figure.axes for label in ax.get_xticklabels())
+        figure.set_figheight(max(figure.get_figheight(), _SCALE) + (_UPRIGHT if upright else 0.0))
+        Z.bar(figure.axes, style.theme)
+        return figure
 
-def _by_layer(tree: xr.DataTree, style: FigureStyle) -> ThemedFigure:
-    options = {name: {"table": tree, "statistic": name} for name in _main_statistics(tree)}
-    plain = partial(statistic_by_layer, legend=False)
-    figure = panels(plain, options, style, 2, share_y=False, title=model_title(tree))
-    legend_of_all(figure, style.theme)
-    return figure
+    return Custom(draw, standard)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Mapping, Sequence
-from functools import partial
 from importlib.resources import files
 from itertools import groupby
 from numbers import Real
@@ -15,8 +14,7 @@ import xarray as xr
 from jinja2 import Environment
 from markupsafe import Markup
 
-from rmtbase.drawing.axes import counted, statistic_words
-from rmtbase.drawing.layout import figure_style
+from rmtbase.drawing.axes import statistic_words
 from rmtbase.drawing.svg import inline_figures
 from rmtbase.errors import ParameterError
 from rmtbase.models import WeightMatrices
@@ -38,6 +36,7 @@ from rmtbase.results.scores.summary import summarize_scores
 from rmtbase.shown import shown
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import CIRCUITS, layer_stacks, shapes_of
+from rmtbase.words import counted
 
 _NUMBERS = ("n_layers", "n_heads", "n_key_heads", "d_model", "d_head", "null_draws", "edge_level")
 _TEXTS = ("model", "revision", "family", "null", "table", "rmtbase_version", "schema_version", "warnings", "provenance")
@@ -163,8 +162,8 @@ def _svgs(scores: xr.DataTree, caption: Mapping[str, Caption]) -> dict[str, Mark
     """Draw the figures as SVG elements, by name; further circuits have only their map."""
     maps = {f"{circuit}-omnibus-map": of_circuit(CIRCUITS[circuit]) for circuit in circuits_of(scores)[1:]}
     captioned = {**caption, **maps}
-    recipes = partial(figures.figure_recipes, scores)
-    informative = {name for name, recipe in recipes(figure_style("light", None)).items() if recipe.standard}
+    recipes = figures.figure_recipes(scores)
+    informative = {name for name, recipe in recipes.items() if recipe.standard}
     return inline_figures(recipes, lambda name: captioned[name].description, informative & captioned.keys())
 
 

@@ -17,18 +17,18 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
 
-from rmtbase.drawing.axes import legend_height, literal, new_axes, new_figure
-from rmtbase.drawing.figure import FEWEST_DPI, FiguresByName, ThemedFigure
+from rmtbase.drawing.axes import legend_height, new_axes, new_figure
+from rmtbase.drawing.figure import FEWEST_DPI, ThemedFigure
 from rmtbase.drawing.fitting import fit_figure
 from rmtbase.drawing.groups import heads_of, matrices_of
 from rmtbase.drawing.layout import FigureStyle, figure_style
 from rmtbase.drawing.scales import reach_all
+from rmtbase.drawing.texts import literal
 from rmtbase.drawing.theme import Theme
 from rmtbase.errors import OutputError, ParameterError
 from rmtbase.results.scores.figures._eigenvalues import farthest_middle_nearest, ordered_eigenvalues
 from rmtbase.results.scores.figures._statistic_by_layer import matrix_statistic_by_layer, statistic_by_layer
-from rmtbase.results.scores.figures._weibull_plane import weibull_plane
-from rmtbase.results.trajectory.figures._along_steps import require_trajectory
+from rmtbase.results.scores.figures._weibull_plot import weibull_plane
 from rmtbase.results.trajectory.schema import scores_at
 from rmtbase.shown import in_one_line, one_line
 from rmtbase.tables import require_replaceable, require_writable, write_bytes
@@ -63,16 +63,11 @@ class Animation:
     def frame(self, place: int) -> ThemedFigure:
         """Draw the figure of one step; its axes have the same position and limits as in all frames."""
         figure, ax = self._draw(place)
-        self._last_limits(ax)
+        reach_all(ax, *self._reach)
         figure.set_size_inches(*self._layout[0])
         figure.set_layout_engine("none")
         ax.set_position(self._layout[1])
         return figure
-
-    def stills(self) -> FiguresByName:
-        """Return every frame as a separate figure, named by its step, for print."""
-        width = len(str(max(self.steps)))
-        return FiguresByName({f"step-{step:0{width}d}": self.frame(place) for place, step in enumerate(self.steps)})
 
     def _draw(self, place: int) -> tuple[ThemedFigure, Axes]:
         theme, width = self.style.theme, self.style.width or 7.0
@@ -80,10 +75,6 @@ class Animation:
         ax = self.draws[place](ax=new_axes(figure, theme), theme=theme)
         ax.set_title("")
         return figure, ax
-
-    def _last_limits(self, ax: Axes) -> None:
-        limits, scales = self._reach
-        reach_all(ax, limits, scales)
 
     @cached_property
     def _reach(self) -> tuple[list[tuple[float, ...]], list[tuple[str, str]]]:
@@ -99,7 +90,7 @@ class Animation:
     def _layout(self) -> tuple[tuple[float, float], tuple[float, float, float, float]]:
         """Size of the figure and position of its axes, as required by the last frame."""
         figure, ax = self._draw(len(self) - 1)
-        self._last_limits(ax)
+        reach_all(ax, *self._reach)
         figure.set_figheight(figure.get_figheight() + legend_height(ax))
         fit_figure(figure)
         figure.draw_without_rendering()
@@ -111,13 +102,13 @@ def animation(
     trajectory: xr.DataTree, what: str = "spectra", *, theme: Theme | str = "light", width: float | None = None
 ) -> Animation:
     """Animate a training run, with the null in every frame."""
-    heads = require_trajectory(trajectory)
-    style, steps = figure_style(theme, width), heads["step"].values.tolist()
+    if not isinstance(trajectory, xr.DataTree) or trajectory.attrs.get("kind") != "trajectory":
+        raise ParameterError("trajectory", type(trajectory).__name__, "a trajectory; open a file of that kind")
+    steps = heads_of(trajectory)["step"].values.tolist()
     places = np.unique(np.linspace(0, len(steps) - 1, min(len(steps), _MOST_FRAMES)).round().astype(int)).tolist()
-    draws = tuple(_drawing(trajectory, what, place) for place in places)
-    return Animation(
-        tuple(int(steps[place]) for place in places), draws, literal(trajectory.attrs.get("model", "")), style
-    )
+    draws = [_drawing(trajectory, what, place) for place in places]
+    title = trajectory.attrs.get("model", "")
+    return animation_of([steps[place] for place in places], draws, title, theme=theme, width=width)
 
 
 def animation_of(
@@ -162,8 +153,8 @@ def save_animation(
     most = (_MOST_PIXELS / float(width * height)) ** 0.5
     if not FEWEST_DPI <= dpi <= most:
         raise ParameterError("dpi", dpi, f"a number from {FEWEST_DPI} to {most:.0f} for frames of this size")
-    made = _gif(moving, dpi, frames_per_second) if kind == "gif" else _mp4(moving, dpi, frames_per_second, path)
-    return write_bytes(made, path)
+    encoded = _gif(moving, dpi, frames_per_second) if kind == "gif" else _mp4(moving, dpi, frames_per_second, path)
+    return write_bytes(encoded, path)
 
 
 def _gif(moving: Animation, dpi: float, frames_per_second: float) -> bytes:
@@ -176,16 +167,8 @@ def _gif(moving: Animation, dpi: float, frames_per_second: float) -> bytes:
     ]
     durations = [round(1000 / frames_per_second)] * (len(frames) - 1) + [round(1000 * _LAST)]
     stream = io.BytesIO()
-    frames[0].save(
-        stream,
-        format="GIF",
-        save_all=True,
-        append_images=frames[1:],
-        duration=durations,
-        loop=0,
-        optimize=False,
-        comment=b"rmtbase",
-    )
+    options = {"append_images": frames[1:], "duration": durations, "loop": 0, "optimize": False, "comment": b"rmtbase"}
+    frames[0].save(stream, format="GIF", save_all=True, **options)
     return stream.getvalue()
 
 
@@ -210,29 +193,20 @@ def _mp4(moving: Animation, dpi: float, frames_per_second: float, path: Path) ->
 
 def _drawing(trajectory: xr.DataTree, what: str, place: int) -> Callable[..., Axes]:
     """Return the function that draws one frame."""
-    if what == "weibull-plane":
-        return partial(weibull_plane, _up_to(trajectory, place))
-    scores = scores_at(trajectory, int(heads_of(trajectory)["step"].values[place]))
+    matrices = matrices_of(trajectory) if "matrices" in trajectory.children else None
+    of_matrices = [] if matrices is None else matrices["statistic"].values.tolist()
+    if what == "weibull-plane" and matrices is not None and "weibull_shape" in of_matrices:
+        return partial(weibull_plane, matrices.isel(step=slice(0, place + 1)).assign_attrs(trajectory.attrs))
+    heads = heads_of(trajectory)
+    scores = scores_at(trajectory, int(heads["step"].values[place]))
     if what == "spectra":
-        return partial(ordered_eigenvalues, scores, heads=_heads_shown(trajectory))
-    of_heads = heads_of(trajectory)["statistic"].values.tolist()
+        last = heads.isel(step=-1)
+        shown = [(int(last["layer"][i]), int(last["head"][j])) for i, j in farthest_middle_nearest(last)]
+        return partial(ordered_eigenvalues, scores, heads=shown)
+    of_heads = heads["statistic"].values.tolist()
     if what in of_heads:
         return partial(statistic_by_layer, scores, statistic=what)
-    of_matrices = matrices_of(trajectory)["statistic"].values.tolist() if "matrices" in trajectory.children else []
     if what in of_matrices:
         return partial(matrix_statistic_by_layer, scores, statistic=what)
     names = ["spectra", *(["weibull-plane"] if "weibull_shape" in of_matrices else []), *of_heads, *of_matrices]
     raise ParameterError("animate", what, f"one of {', '.join(dict.fromkeys(names))}")
-
-
-def _up_to(trajectory: xr.DataTree, place: int) -> xr.Dataset:
-    """Return the matrices of a trajectory up to one step."""
-    matrices = matrices_of(trajectory)
-    return matrices.isel(step=slice(0, place + 1)).assign_attrs(trajectory.attrs)
-
-
-def _heads_shown(trajectory: xr.DataTree) -> list[tuple[int, int]]:
-    """Heads that are farthest from the null, in the middle and nearest at the last step."""
-    last = heads_of(trajectory).isel(step=-1)
-    layers, heads = last["layer"].values.tolist(), last["head"].values.tolist()
-    return [(layers[i], heads[j]) for i, j in farthest_middle_nearest(last)]
