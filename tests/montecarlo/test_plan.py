@@ -357,5 +357,5 @@ def test_chunks_hold_every_draw_once_in_order():
 
 @pytest.mark.parametrize(("d_head", "least", "most"), [(1, 2**10, 2**16), (64, 2**10, 2**16), (4096, 1, 8)])
 def test_chunks_take_a_second_or_two_whatever_the_matrix(d_head, least, most):
-    plan = make_plan("low_rank_product", [{"d_model": 8192, "d_head": d_head}], 10**9, keep_sample=False)
+    plan = make_plan("low_rank_product", [{"d_model": 8192, "d_head": d_head}], 10**6, keep_sample=False)
     assert least <= plan.cases[0].chunk <= most

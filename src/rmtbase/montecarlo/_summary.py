@@ -13,9 +13,8 @@ import numpy as np
 from jaxtyping import Float64, Shaped
 
 from rmtbase.laws import PROBABILITIES
-from rmtbase.montecarlo._chunks import Chunk
 from rmtbase.montecarlo._elements import element_edges, require_element_ensemble
-from rmtbase.montecarlo._plan import Plan
+from rmtbase.montecarlo._plan import Chunk, Plan
 from rmtbase.statistics import SPECTRAL_STATISTICS, SampleSummary, summarize_stream
 
 BLOCK = 1 << 14
@@ -55,7 +54,7 @@ class DrawSource:
             yield np.ascontiguousarray(np.concatenate(waiting, axis=1))
 
     def _parts(self, case: int, variable: str, rows: slice = slice(None)) -> Iterator[Block]:
-        return (self.read(chunk, variable, rows) for chunk in self.plan.chunks.of_case(case))
+        return (self.read(chunk, variable, rows) for chunk in self.plan.chunks_of(case))
 
 
 _ROWS = 64  # rows that are summarised in the same readings

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rmtbase.terminal.command_line import COUNT, INTEGER, count, integer, number_or_pair
 from rmtbase.terminal.completion import circuits, components, models, one_of, parts
+
+if TYPE_CHECKING:
+    from rmtbase.montecarlo import Executor
 
 ModelArgument = Annotated[
     str,
@@ -156,8 +159,10 @@ def sigma_keywords(given: float | tuple[float, float] | None) -> dict[str, float
     return dict(zip(("sigma_q", "sigma_k"), given, strict=True)) if isinstance(given, tuple) else {"sigma": given}
 
 
-def dask_keywords(workers: str | None) -> dict[str, Any]:
-    """Return the keyword arguments for a number of local processes, or for the address of a scheduler."""
+def executor_of(workers: str | None) -> Executor:
+    """Return the executor for a number of local processes, or for the address of a scheduler."""
+    from rmtbase.montecarlo import Inline, LocalProcesses, Scheduler
+
     if workers is None:
-        return {}
-    return {"scheduler": workers} if ":" in workers else {"workers": count(workers)}
+        return Inline()
+    return Scheduler(workers) if ":" in workers else LocalProcesses(count(workers))

@@ -10,7 +10,7 @@ import typer
 
 from rmtbase.terminal.command_line import COUNT, INTEGER
 from rmtbase.terminal.completion import models_and_plans
-from rmtbase.terminal.options import DIMS, SIGMA, Normalization, Workers, dask_keywords
+from rmtbase.terminal.options import DIMS, SIGMA, Normalization, Workers, executor_of
 
 if TYPE_CHECKING:
     from rmtbase.montecarlo import Plan
@@ -58,9 +58,6 @@ def baseline(
     ] = None,
     normalization: Normalization = None,
     workers: Workers = None,
-    status: Annotated[
-        bool, typer.Option("--status", help="Print what is finished, what is left and how long it will take; no draws.")
-    ] = False,
     output: Annotated[
         list[Path] | None,
         typer.Option(
@@ -78,11 +75,9 @@ def baseline(
 
     Example: rmtbase baseline sims/residual-paths.toml --workers 8
     """
-    from rmtbase.montecarlo import plan_status, run_plan
+    from rmtbase.montecarlo import run_plan
     from rmtbase.results.baseline.report import as_json, report
     from rmtbase.results.outputs import Outputs
-    from rmtbase.shown import one_line
-    from rmtbase.terminal.output import show
     from rmtbase.terminal.streams import bars
 
     options = {
@@ -97,13 +92,9 @@ def baseline(
     plan = _plan(source, {name: value for name, value in options.items() if value is not None})
     files = Outputs(output, "baseline,spectra", Path(f"{plan.name}.nc"))
     path = cast("Path", files.table)
-    if status:
-        lines = plan_status(plan, path)
-        show(lambda: lines, lambda console: print("\n".join(map(one_line, lines))))
-        return
     files.require_replaceable(*([] if source is None else [Path(source)]))
     with bars() as progress:
-        table = run_plan(plan, path, progress=progress, **dask_keywords(workers))
+        table = run_plan(plan, path, executor=executor_of(workers), progress=progress)
     files.finish(table, partial(as_json, table, path), partial(report, table), written=True)
 
 

@@ -13,7 +13,7 @@ from typing import cast
 
 import xarray as xr
 
-from rmtbase.errors import MissingFileError, OutputError, StoreError, TableError, said_what_is_kept
+from rmtbase.errors import MissingFileError, OutputError, StoreError, TableError, resumable
 from rmtbase.models import Revision
 from rmtbase.progress import Progress
 from rmtbase.results import open_table
@@ -85,7 +85,7 @@ def finished_checkpoints(output: Path, key: str) -> Iterator[Finished]:
         sweep(folder)
         for left in folder.glob(f"{FETCHED}*"):  # by a run that was killed while it scored the checkpoint
             shutil.rmtree(left, ignore_errors=True)
-        with said_what_is_kept(finished.words):
+        with resumable(finished.words):
             yield finished
 
 

@@ -22,7 +22,7 @@ from rmtbase.terminal.options import (
     Matrices,
     Seed,
     Workers,
-    dask_keywords,
+    executor_of,
 )
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def trajectory(
             components=words(components),
             elements=elements,  # type: ignore[arg-type]  # as well
             progress=progress,
-            **dask_keywords(workers),
+            executor=executor_of(workers),
         )
     failed = failures(tree)
     files.finish(tree, partial(as_json, tree, path), partial(report, tree), written=True, gated=not failed)

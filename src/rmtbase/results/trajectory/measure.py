@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -12,6 +11,7 @@ import xarray as xr
 
 from rmtbase.errors import CheckpointError, MissingFileError, OutputError, ParameterError, TableError
 from rmtbase.models import Revision, Series, find_series
+from rmtbase.montecarlo import Executor, Inline, dask_workers
 from rmtbase.nulls import Null
 from rmtbase.progress import SILENT, Progress
 from rmtbase.results import open_table
@@ -51,8 +51,7 @@ def trajectory(
     components: Sequence[str] = (LAYERS,),
     elements: ElementMode = "matrices",
     keep: bool = False,
-    workers: int | None = None,
-    scheduler: str | None = None,
+    executor: Executor = Inline(),  # noqa: B008  # frozen
     overwrite: bool = False,
     progress: Progress = SILENT,
 ) -> xr.DataTree:
@@ -84,9 +83,8 @@ def trajectory(
         components: as in :func:`rmtbase.score`.
         elements: as in :func:`rmtbase.score`.
         keep: whether to leave fetched files in the hub's cache; files that it held before stay in any case.
-        workers: number of local Dask processes to score on, each on one CPU core.
-        scheduler: address of a Dask scheduler, to score on its workers instead; these fetch checkpoints themselves, and
-            read folders under the same path.
+        executor: as in :func:`rmtbase.montecarlo.run_plan`; the workers of a scheduler fetch checkpoints themselves,
+            and read folders under the same path.
         overwrite: whether to start anew if the file exists. The existing file, of whatever kind, is replaced when the
             new one is complete.
         progress: shows the checkpoints scored, and receives the notes about them.
@@ -115,7 +113,7 @@ def trajectory(
         proof=series.proof,
     )
     scoring.reads()  # judges the options before anything is fetched
-    entering = _dask(workers, scheduler, progress)
+    entering = dask_workers(executor, progress, "scoring")
     if output is None:
         return _gone_on_with(None, None, series, scoring, entering, keep, progress)
     output = require_writable(output)
@@ -174,14 +172,6 @@ def _gone_on_with(
         name, reason = next(iter(failed.items()))
         raise CheckpointError(series.model, f"none of {len(failed)} checkpoints can be scored; {name}: {reason}")
     return joined(steps, failed, before)
-
-
-def _dask(workers: int | None, scheduler: str | None, progress: Progress) -> AbstractContextManager[DaskWorkers | None]:
-    if workers is None and scheduler is None:
-        return nullcontext()
-    from rmtbase.montecarlo import dask_workers
-
-    return dask_workers(workers, scheduler, progress, "scoring") or nullcontext()
 
 
 def _outcomes(
@@ -254,9 +244,9 @@ def _on_workers(
     Among checkpoints with the same weights, the one whose worker sees the weights first is scored.
     """
     with dask.first_come() as first_come:
-        yield from dask.each(
-            left,
+        yield from dask.map(
             score_checkpoint,
+            left,
             lambda revision: (series, revision, scoring, partial(_is_left, frozenset(known), first_come), keep),
         )
 
