@@ -6,7 +6,6 @@ If nothing is offered, the shell completes file names.
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 Completion = Callable[[str], list[str]]
 
@@ -74,21 +73,3 @@ def constants(incomplete: str) -> list[str]:
     from rmtbase.constants import groups
 
     return one_of(*(entry.name for entries in groups().values() for entry in entries))(incomplete)
-
-
-def models_and_plans(incomplete: str) -> list[str]:
-    """Complete a model known by name, or the path of a plan."""
-    return [*models(incomplete), *_plans(incomplete)]
-
-
-def _plans(incomplete: str) -> list[str]:
-    """Complete the path of a plan, or of a folder that may hold one."""
-    given = Path(incomplete)
-    folder, begun = (given, "") if incomplete.endswith("/") else (given.parent, given.name)
-    try:
-        found = sorted(path for path in folder.expanduser().iterdir() if path.name.startswith(begun))
-    except OSError:
-        return []
-    before = incomplete[: len(incomplete) - len(begun)]
-    folders = [f"{before}{path.name}/" for path in found if path.is_dir() and not path.name.startswith(".")]
-    return [f"{before}{path.name}" for path in found if path.suffix == ".toml"] + folders

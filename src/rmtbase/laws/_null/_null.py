@@ -150,7 +150,7 @@ def _null(statistic: str, case: Case) -> NullLaw:
         raise ParameterError(
             "dims",
             dims,
-            f"a rank of at least {_SMALLEST_RANK} for the {statistic}, whose null is an expansion in 1/rank",
+            f"a rank of at least {_SMALLEST_RANK}: the null is an expansion in 1/rank",
         )
     return NullLaw(statistic, dims, recipe.make(case), *known)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from rmtbase.terminal.command_line import COUNT, INTEGER
-from rmtbase.terminal.completion import models_and_plans
+from rmtbase.terminal.completion import models
 from rmtbase.terminal.options import DIMS, SIGMA, Normalization, Workers, executor_of
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def baseline(
             metavar="[MODEL|PLAN]",
             help="Take the shape from a model (a known name, a folder with config.json, or a hub id); or run a TOML "
             "plan, for any ensemble.",
-            autocompletion=models_and_plans,
+            autocompletion=models,
         ),
     ] = None,
     d_model: Annotated[
