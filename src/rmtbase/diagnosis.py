@@ -72,16 +72,16 @@ def _libraries() -> dict[str, str]:
     import scipy.linalg  # noqa: F401  # loads another BLAS
     from threadpoolctl import threadpool_info
 
-    found = {}
-    for one in threadpool_info():
-        if one["user_api"] == "blas":
-            facts = [one.get(name) for name in ("architecture", "threading_layer")] + [f"{one['num_threads']} threads"]
-            name = f"BLAS {Path(one['filepath']).parent.name.removesuffix('.libs')}"
-            found[name] = f"{one['internal_api']} {one['version']} ({', '.join(filter(None, facts))})"
-    found["HDF5, to check files"] = h5py.version.hdf5_version
-    found["HDF5, to read and write"] = netCDF4.__hdf5libversion__
-    found["netCDF-C"] = netCDF4.__netcdf4libversion__
-    return found
+    libraries = {}
+    for library in threadpool_info():
+        if library["user_api"] == "blas":
+            facts = [*map(library.get, ("architecture", "threading_layer")), f"{library['num_threads']} threads"]
+            name = f"BLAS {Path(library['filepath']).parent.name.removesuffix('.libs')}"
+            libraries[name] = f"{library['internal_api']} {library['version']} ({', '.join(filter(None, facts))})"
+    libraries["HDF5, to check files"] = h5py.version.hdf5_version
+    libraries["HDF5, to read and write"] = netCDF4.__hdf5libversion__
+    libraries["netCDF-C"] = netCDF4.__netcdf4libversion__
+    return libraries
 
 
 def _solvers() -> dict[str, str]:
@@ -93,7 +93,7 @@ def _solvers() -> dict[str, str]:
         f"draws, d_model {d_model}, d_head {d_head}": choose_solver(low_rank_product(d_model, d_head))
         for d_model, d_head in _SHAPES
     }
-    return {what: f"{choice.name} ({choice.reason})" for what, choice in chosen.items()}
+    return {case: f"{choice.name} ({choice.reason})" for case, choice in chosen.items()}
 
 
 def _devices() -> dict[str, str]:

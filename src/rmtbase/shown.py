@@ -65,9 +65,9 @@ def one_line(text: str, longest: int = _LINE) -> str:
 def json_safe(value: Any) -> Any:
     """Convert a value and all that it holds for JSON, which has neither NaN (becomes null) nor infinity (a text)."""
     if isinstance(value, dict):
-        return {name: json_safe(one) for name, one in value.items()}
+        return {name: json_safe(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [json_safe(one) for one in value]
+        return [json_safe(item) for item in value]
     value = value.item() if hasattr(value, "dtype") else value
     if not isinstance(value, float) or math.isfinite(value):
         return value
@@ -85,23 +85,23 @@ def in_one_line(kind: Kind) -> Kind:
     return kind
 
 
-def _line(one: Any) -> str:
-    if dataclasses.is_dataclass(one):
-        names = [field.name for field in dataclasses.fields(one) if field.repr]
+def _line(instance: Any) -> str:
+    if dataclasses.is_dataclass(instance):
+        names = [field.name for field in dataclasses.fields(instance) if field.repr]
     else:
-        names = getattr(one, "_fields", ())
-    kind, text = type(one).__qualname__, ""
+        names = getattr(instance, "_fields", ())
+    kind, text = type(instance).__qualname__, ""
     for name in names:
-        more = f"{', ' if text else ''}{name}={_brief(getattr(one, name))}"
-        if len(kind) + len(text) + len(more) > _OBJECT - 5:  # 5 for ", …" and the brackets
+        addition = f"{', ' if text else ''}{name}={_brief(getattr(instance, name))}"
+        if len(kind) + len(text) + len(addition) > _OBJECT - 5:  # 5 for ", …" and the brackets
             text += ", …" if text else "…"
             break
-        text += more
+        text += addition
     return f"{kind}({text})"
 
 
-def _line_in_html(one: Any) -> str:
-    return f"<code>{html.escape(repr(one))}</code>"
+def _line_in_html(instance: Any) -> str:
+    return f"<code>{html.escape(repr(instance))}</code>"
 
 
 def _brief(value: Any) -> str:
@@ -125,15 +125,15 @@ def percent(share: float) -> str:
     return f"{share:.1%}" if 0.0 < abs(share) < 0.0995 or 0.995 <= share < 1.0 else f"{share:.0%}"
 
 
-def last_place(error: float, known: float = 0.0) -> int | None:
+def last_place(error: float, other_error: float = 0.0) -> int | None:
     """Return the power of ten of the last digit of a number with an error: the second digit of that error.
 
-    None unless the error is positive and finite. ``known`` is the largest error of a number that stands beside it: if
-    positive, its second digit is the last one, unless the error's comes before.
+    None unless the error is positive and finite. ``other_error`` is the largest error of a number that stands beside
+    it: if positive, its second digit is the last one, unless the error's comes before.
     """
     if not (error > 0 and math.isfinite(error)):
         return None
-    widest = max(error, known) if known > 0 and math.isfinite(known) else error
+    widest = max(error, other_error) if other_error > 0 and math.isfinite(other_error) else error
     return math.floor(math.log10(widest)) - 1
 
 

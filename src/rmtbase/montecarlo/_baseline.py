@@ -98,7 +98,7 @@ def baseline_plan(
         if not isinstance(sigma, int | float) or sigma != 1.0:
             raise ParameterError("sigma", sigma, "none beside sigma_q or sigma_k, because it sets both factors")
         pair = {"sigma_q": 1.0 if sigma_q is None else sigma_q, "sigma_k": 1.0 if sigma_k is None else sigma_k}
-        sigma = tuple(require_positive_number(name, one) for name, one in pair.items())
+        sigma = tuple(require_positive_number(name, value) for name, value in pair.items())
     require_normalization(normalization)
     return make_plan(
         "low_rank_product",
@@ -158,7 +158,7 @@ def element_baseline(
     edges = [element_edges(ensemble, bins, range) for ensemble in ensembles]
     plan = Plan(
         ensemble="element_baseline",
-        cases=tuple(Case(one, {"name": one.name}, draws, draws) for one in ensembles),
+        cases=tuple(Case(ensemble, {"name": ensemble.name}, draws, draws) for ensemble in ensembles),
         seed=seed,
         measure="elements",
         keep_sample=keep_sample,
@@ -172,7 +172,7 @@ def element_baseline(
         "draws": draws,
         "seed": seed,
         "bins": edges[0].size - 1,
-        "range": [[float(of[0]), float(of[-1])] for of in edges],
+        "range": [[float(edge[0]), float(edge[-1])] for edge in edges],
     }
     return element_table(source, {"provenance": provenance(call, numerics=numerics_record(machine_settings()))})
 
@@ -187,4 +187,4 @@ def _element_ensembles(cases: ElementCase | Iterable[ElementCase]) -> list[Any]:
 
 
 def _is_shape(case: object) -> bool:
-    return isinstance(case, tuple) and not any(isinstance(one, tuple | ElementEnsemble) for one in case)
+    return isinstance(case, tuple) and not any(isinstance(entry, tuple | ElementEnsemble) for entry in case)

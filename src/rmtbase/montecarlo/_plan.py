@@ -34,7 +34,6 @@ from rmtbase.parameters import (
 from rmtbase.regular_files import open_regular
 from rmtbase.shown import in_one_line
 
-MEASURES = ("spectrum", "elements")
 _PRODUCTS = ("low_rank_product", "gaussian_chain", "independent_chain")
 
 DRAWS_VERSION = 2
@@ -211,7 +210,7 @@ def make_plan(
             raise ParameterError(key, text, "text")
     if not name or Path(name).name != name:
         raise ParameterError("name", name, "the name of a file, without folders")
-    for key, value, choices in (("measure", measure, MEASURES), ("precision", precision, PRECISIONS)):
+    for key, value, choices in (("measure", measure, ("spectrum", "elements")), ("precision", precision, PRECISIONS)):
         if value not in choices:
             raise ParameterError(key, value, " or ".join(map(repr, choices)))
     if not isinstance(keep_sample, bool | np.bool_):
@@ -324,9 +323,7 @@ def read_plan(path: Path | str) -> Plan:
         table = tomllib.loads(text.decode())
     except OSError as error:
         raise PlanError(path, f"cannot be read: {error.strerror}") from error
-    except RecursionError as error:
-        raise PlanError(path, "is nested too deeply; expected a plan") from error
-    except ValueError as error:  # not TOML, not UTF-8, or a number with thousands of digits
+    except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, nested, or a number of thousands of digits
         raise PlanError(path, f"is no TOML: {error}") from error
     unknown = [key for key in table if key not in _KEYS]
     if unknown:
@@ -345,9 +342,7 @@ def read_plan(path: Path | str) -> Plan:
         if not isinstance(block, dict):
             raise PlanError(path, f"case = {block!r}; expected a [[case]] table")
         count = block.pop("draws", draws)
-        expanded = _combinations(
-            path, block, unexpanded={"sigma"} if table["ensemble"] == "low_rank_product" else set()
-        )
+        expanded = _combinations(path, block, {"sigma"} if table["ensemble"] == "low_rank_product" else set())
         cases += expanded
         counts += [count] * len(expanded)
     try:
@@ -393,21 +388,16 @@ def _combinations(path: Path, block: dict[str, Any], unexpanded: set[str]) -> li
     return [dict(zip(block, values, strict=True)) for values in itertools.product(*columns)]
 
 
-def _plain(parameters: Parameters) -> Parameters:
+def _plain(value: Any) -> Any:
     """Convert NumPy numbers, arrays and tuples to plain Python numbers and lists, so that equal plans hash alike."""
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, np.generic | np.ndarray):
-            return value.tolist()
-        return [plain(entry) for entry in value] if isinstance(value, list | tuple) else value
-
-    return {key: plain(value) for key, value in parameters.items()}
+    if isinstance(value, Mapping):
+        return {key: _plain(entry) for key, entry in value.items()}
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    return [_plain(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 
 def _chunk_draws(ensemble: Ensemble, elements: bool) -> int:
     short, long = sorted(ensemble.matrix_shape)
-    if elements:
-        draws = _CHUNK_ELEMENTS // long**2
-    else:
-        draws = min(_CHUNK_WORK // (long * short**2), _CHUNK_NUMBERS // (ensemble.rank + 20))
-    return int(np.clip(draws, 1, _LARGEST_CHUNK))
+    draws = min(_CHUNK_WORK // (long * short**2), _CHUNK_NUMBERS // (ensemble.rank + 20))
+    return int(np.clip(_CHUNK_ELEMENTS // long**2 if elements else draws, 1, _LARGEST_CHUNK))

@@ -45,11 +45,11 @@ class DrawSource:
             if draws >= BLOCK:
                 joined = np.concatenate(waiting, axis=1)
                 draws %= BLOCK
-                whole = joined.shape[1] - draws
-                for first in range(0, whole, BLOCK):
+                stop = joined.shape[1] - draws
+                for first in range(0, stop, BLOCK):
                     # Always in the same memory order, because NumPy's order of summation, and rounding, depend on it.
                     yield np.ascontiguousarray(joined[:, first : first + BLOCK])
-                waiting = [joined[:, whole:]]
+                waiting = [joined[:, stop:]]
         if draws:
             yield np.ascontiguousarray(np.concatenate(waiting, axis=1))
 

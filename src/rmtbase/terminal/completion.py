@@ -25,15 +25,15 @@ def models(incomplete: str) -> list[str]:
 
     if "@" in incomplete:
         return one_of(*(f"demo@{revision}" for revision in demo_revisions()))(incomplete)
-    return one_of("demo", *(known.name for known in known_models()))(incomplete)
+    return one_of("demo", *(model.name for model in known_models()))(incomplete)
 
 
 def some_of(*words: str) -> Completion:
     """Complete a list with words that it does not hold yet."""
 
     def completion(incomplete: str) -> list[str]:
-        held, comma, begun = incomplete.rpartition(",")
-        return [f"{held}{comma}{word}" for word in one_of(*words)(begun) if word not in held.split(",")]
+        words_before, comma, begun = incomplete.rpartition(",")
+        return [f"{words_before}{comma}{word}" for word in one_of(*words)(begun) if word not in words_before.split(",")]
 
     return completion
 

@@ -152,11 +152,11 @@ Workers = Annotated[
 ]
 
 
-def sigma_keywords(given: float | tuple[float, float] | None) -> dict[str, float]:
+def sigma_keywords(sigma: float | tuple[float, float] | None) -> dict[str, float]:
     """Return the standard deviation of both factors, or those of each, as keyword arguments of a law."""
-    if given is None:
+    if sigma is None:
         return {}
-    return dict(zip(("sigma_q", "sigma_k"), given, strict=True)) if isinstance(given, tuple) else {"sigma": given}
+    return dict(zip(("sigma_q", "sigma_k"), sigma, strict=True)) if isinstance(sigma, tuple) else {"sigma": sigma}
 
 
 def executor_of(workers: str | None) -> Executor:

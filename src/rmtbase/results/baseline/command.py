@@ -105,8 +105,8 @@ def _plan(source: str | None, options: dict[str, Any]) -> Plan:
 
     if source is not None and source.endswith(".toml"):
         if options:
-            given = ", ".join(f"--{name.replace('_', '-')}" for name in options)
-            raise ParameterError("PLAN", source, f"no {given} beside it: the plan states what is drawn")
+            names = ", ".join(f"--{name.replace('_', '-')}" for name in options)
+            raise ParameterError("PLAN", source, f"no {names} beside it: the plan states what is drawn")
         return read_plan(Path(source))
     if chains := options.pop("dims", None):
         if source is not None or {"d_model", "d_head"} & set(options):
