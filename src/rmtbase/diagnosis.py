@@ -9,30 +9,9 @@ from typing import Any
 
 # Requirements of rmtbase and of its extras; a source tree that is not installed has no list of them.
 PACKAGES = (
-    "jax",
-    "jaxlib",
-    "numpy",
-    "scipy",
-    "mpmath",
-    "xarray",
-    "netCDF4",
-    "h5py",
-    "matplotlib",
-    "lazy_loader",
-    "safetensors",
-    "typer",
-    "rich",
-    "ml_dtypes",
-    "huggingface-hub",
-    "jaxtyping",
-    "threadpoolctl",
-    "filelock",
-    "jinja2",
-    "platformdirs",
-    "torch",
-    "transformers",
-    "gguf",
-    "distributed",
+    *("jax", "jaxlib", "numpy", "scipy", "mpmath", "xarray", "netCDF4", "h5py", "matplotlib", "lazy_loader"),
+    *("safetensors", "typer", "rich", "ml_dtypes", "huggingface-hub", "jaxtyping", "threadpoolctl", "filelock"),
+    *("jinja2", "platformdirs", "torch", "transformers", "gguf", "distributed"),
 )
 _SHAPES = ((768, 64), (64, 64))  # (d_model, d_head): well conditioned, as most heads are, and as badly as possible
 
@@ -47,7 +26,7 @@ def examine() -> dict[str, dict[str, Any]]:
     from rmtbase.montecarlo import cache_folder
     from rmtbase.tables import software_versions
 
-    packages = {name: found or "not installed" for name, found in software_versions(*PACKAGES).items()}
+    packages = {name: version or "not installed" for name, version in software_versions(*PACKAGES).items()}
     return {
         "software": {"rmtbase": rmtbase.__version__, "python": platform.python_version(), **packages},
         "libraries": _libraries(),

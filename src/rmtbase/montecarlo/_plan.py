@@ -297,8 +297,8 @@ def _cases(
     return tuple(cases.values())
 
 
-_LARGEST = 1 << 20  # bytes of a plan's file
-_MOST_CASES = 10_000
+_LARGEST, _MOST_CASES = 1 << 20, 10_000  # bytes of a plan's file, and cases of a block
+_REQUIRED = {"ensemble": (str, "the name of an ensemble"), "case": (list, "one or more [[case]] tables")}
 _KEYS = (*(key for key in inspect.signature(make_plan).parameters if key != "cases"), "case")
 
 
@@ -328,16 +328,12 @@ def read_plan(path: Path | str) -> Plan:
     unknown = [key for key in table if key not in _KEYS]
     if unknown:
         raise PlanError(path, f"unknown key {', '.join(unknown)}; expected some of {', '.join(_KEYS)}")
-    for key, kind, expected in (
-        ("ensemble", str, "the name of an ensemble"),
-        ("case", list, "one or more [[case]] tables"),
-    ):
+    for key, (kind, expected) in _REQUIRED.items():
         if not isinstance(table.get(key), kind) or not table[key]:
             raise PlanError(path, f"{key} = {table.get(key)!r}; expected {expected}")
     table.setdefault("name", path.stem)
     blocks, draws = table.pop("case"), table.pop("draws", _DRAWS)
-    cases: list[Parameters] = []
-    counts: list[int] = []
+    cases, counts = list[Parameters](), list[int]()
     for block in blocks:
         if not isinstance(block, dict):
             raise PlanError(path, f"case = {block!r}; expected a [[case]] table")
