@@ -6,7 +6,7 @@ from rmtbase.montecarlo._cache import CachedTable, CacheWarning, cache_folder, c
 from rmtbase.montecarlo._compiled_sampler import BatchPlan, CompiledSampler, tile_size
 from rmtbase.montecarlo._compute import compute_chunk
 from rmtbase.montecarlo._elements import draw_elements, element_edges
-from rmtbase.montecarlo._executors import Executor, Inline, LocalProcesses, Scheduler, dask_workers
+from rmtbase.montecarlo._executors import Executor, Inline, LocalProcesses, Scheduler
 from rmtbase.montecarlo._head_resamples import (
     entry_statistics,
     flip_statistics,
@@ -17,7 +17,7 @@ from rmtbase.montecarlo._keys import MAX_DRAWS, case_key, draw_keys
 from rmtbase.montecarlo._latent_attention import LatentAttentionSample
 from rmtbase.montecarlo._machine import in_order
 from rmtbase.montecarlo._plan import Case, Chunk, Plan, make_plan, read_plan
-from rmtbase.montecarlo._run import run_in_memory, run_plan
+from rmtbase.montecarlo._run import dask_workers, run_in_memory, run_plan
 from rmtbase.montecarlo._simulations import HeadSample, simulate_gaussian_matrix, simulate_heads_with_factors
 from rmtbase.montecarlo._solver_choice import choose_solver, time_solver
 from rmtbase.montecarlo._spectra import SpectrumChunk, draw_spectra

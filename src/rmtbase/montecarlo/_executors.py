@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from rmtbase.montecarlo._memory import require_workers
-from rmtbase.progress import Progress
-
-if TYPE_CHECKING:
-    from rmtbase.montecarlo._dask import DaskWorkers
 
 
 @dataclass(frozen=True)
@@ -37,14 +29,3 @@ class Scheduler:
 
 
 Executor = Inline | LocalProcesses | Scheduler
-
-
-def dask_workers(executor: Executor, progress: Progress, work: str) -> AbstractContextManager[DaskWorkers | None]:
-    """Return the workers of an executor, to be entered, or None for this process; a wrong executor is refused now."""
-    if isinstance(executor, Inline):
-        return nullcontext()
-    if isinstance(executor, LocalProcesses):
-        require_workers("workers", executor.count)
-    from rmtbase.montecarlo._dask import start_workers
-
-    return start_workers(executor, progress, work)

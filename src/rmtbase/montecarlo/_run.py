@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,8 +12,9 @@ import xarray as xr
 
 from rmtbase.errors import MissingFileError, OutputError, RmtbaseError, StoreError, resumable
 from rmtbase.montecarlo._compute import choose_solvers, compute_chunk
-from rmtbase.montecarlo._executors import Executor, Inline, dask_workers
+from rmtbase.montecarlo._executors import Executor, Inline, LocalProcesses
 from rmtbase.montecarlo._machine import machine_settings
+from rmtbase.montecarlo._memory import require_workers
 from rmtbase.montecarlo._plan import Chunk, Plan
 from rmtbase.montecarlo._preflight import require_possible, require_possible_in_memory
 from rmtbase.montecarlo._store import Store, open_store
@@ -109,6 +111,17 @@ def run_plan(
         except (StoreError, OutputError) as error:
             progress.note(f"left as it is: {error}")
     return table
+
+
+def dask_workers(executor: Executor, progress: Progress, work: str) -> AbstractContextManager[DaskWorkers | None]:
+    """Return the workers of an executor, to be entered, or None for this process; a wrong executor is refused now."""
+    if isinstance(executor, Inline):
+        return nullcontext()
+    if isinstance(executor, LocalProcesses):
+        require_workers("workers", executor.count)
+    from rmtbase.montecarlo._dask import start_workers
+
+    return start_workers(executor, progress, work)
 
 
 def store_folder(output: Path) -> Path:

@@ -99,8 +99,8 @@ def summarize_spectra(
 
     The result does not depend on the division of the draws into chunks.
     """
-    plan, one = source.plan, source.plan.cases[case]
-    rank, sizes = one.ensemble.rank, np.array(one.ensemble.factor_sizes, dtype=float)[:, None]
+    plan, ensemble = source.plan, source.plan.cases[case].ensemble
+    rank, sizes = ensemble.rank, np.array(ensemble.factor_sizes, dtype=float)[:, None]
     edges = bin_edge(next(source.blocks(case, "eigenvalue")))
 
     def own_scaled(group: slice) -> Iterator[Block]:
@@ -113,7 +113,7 @@ def summarize_spectra(
     )
     keep = plan.keep_sample
     return SpectrumSummary(
-        draws=one.draws,
+        draws=plan.cases[case].draws,
         statistic=_by_groups(partial(source.blocks, case, "statistic"), len(SPECTRAL_STATISTICS)),
         bin_edge=edges,
         density=density,
@@ -127,8 +127,8 @@ def summarize_spectra(
 
 def summarize_elements(source: DrawSource, case: int) -> ElementSummary:
     """Summarise a case whose elements were measured."""
-    plan, one = source.plan, source.plan.cases[case]
-    ensemble = require_element_ensemble(one.ensemble)
+    plan = source.plan
+    ensemble = require_element_ensemble(plan.cases[case].ensemble)
     edges, elements = element_edges(ensemble, plan.bins, plan.range), float(np.prod(ensemble.element_shape))
     density, error = _density(
         lambda: (block.astype(float) for block in source.blocks(case, "histogram")), elements, edges
@@ -137,7 +137,7 @@ def summarize_elements(source: DrawSource, case: int) -> ElementSummary:
         lambda: (elements - block.sum(axis=0, keepdims=True) for block in source.blocks(case, "histogram")), []
     )
     return ElementSummary(
-        draws=one.draws,
+        draws=plan.cases[case].draws,
         statistic=summarize_stream(lambda: source.blocks(case, "statistic"), PROBABILITIES),
         bin_edge=edges,
         density=density,
