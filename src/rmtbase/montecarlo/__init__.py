@@ -1,12 +1,12 @@
 """Monte Carlo: plans and runs, draws of one ensemble, and the resulting tables."""
 
 from rmtbase.arguments import check_public
+from rmtbase.executors import Executor, Inline, LocalProcesses, Scheduler
 from rmtbase.montecarlo._baseline import baseline, baseline_plan, element_baseline
 from rmtbase.montecarlo._cache import CachedTable, CacheWarning, cache_folder, cached_latent_attention, cached_table
 from rmtbase.montecarlo._compiled_sampler import BatchPlan, CompiledSampler, tile_size
 from rmtbase.montecarlo._compute import compute_chunk
 from rmtbase.montecarlo._elements import draw_elements, element_edges
-from rmtbase.montecarlo._executors import Executor, Inline, LocalProcesses, Scheduler
 from rmtbase.montecarlo._head_resamples import (
     entry_statistics,
     flip_statistics,

@@ -18,9 +18,9 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from rmtbase.errors import MissingDependencyError, RmtbaseError, WorkerError
+from rmtbase.executors import LocalProcesses, Scheduler
 from rmtbase.interrupts import undisturbed
 from rmtbase.linalg import single_threaded_blas
-from rmtbase.montecarlo._executors import LocalProcesses, Scheduler
 from rmtbase.montecarlo._machine import differences, machine_settings
 from rmtbase.progress import Progress
 

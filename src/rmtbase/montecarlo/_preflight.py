@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rmtbase.errors import OutputError, ParameterError
+from rmtbase.executors import Executor, LocalProcesses, Scheduler
 from rmtbase.montecarlo._compute import chunk_layout
-from rmtbase.montecarlo._executors import Executor, LocalProcesses, Scheduler
 from rmtbase.montecarlo._memory import (
     binary_size,
     elements_bytes,

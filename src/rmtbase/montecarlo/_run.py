@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import xarray as xr
 
 from rmtbase.errors import MissingFileError, OutputError, RmtbaseError, StoreError, resumable
+from rmtbase.executors import Executor, Inline, LocalProcesses
 from rmtbase.montecarlo._compute import choose_solvers, compute_chunk
-from rmtbase.montecarlo._executors import Executor, Inline, LocalProcesses
 from rmtbase.montecarlo._machine import machine_settings
 from rmtbase.montecarlo._memory import require_workers
 from rmtbase.montecarlo._plan import Chunk, Plan

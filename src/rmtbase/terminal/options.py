@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from rmtbase.executors import Executor, Inline, LocalProcesses, Scheduler
 from rmtbase.terminal.command_line import COUNT, INTEGER, count, integer, number_or_pair
 from rmtbase.terminal.completion import circuits, components, models, one_of, parts
-
-if TYPE_CHECKING:
-    from rmtbase.montecarlo import Executor
 
 ModelArgument = Annotated[
     str,
@@ -161,8 +159,6 @@ def sigma_keywords(sigma: float | tuple[float, float] | None) -> dict[str, float
 
 def executor_of(workers: str | None) -> Executor:
     """Return the executor for a number of local processes, or for the address of a scheduler."""
-    from rmtbase.montecarlo import Inline, LocalProcesses, Scheduler
-
     if workers is None:
         return Inline()
     return Scheduler(workers) if ":" in workers else LocalProcesses(count(workers))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -10,8 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 import xarray as xr
 
 from rmtbase.errors import CheckpointError, MissingFileError, OutputError, ParameterError, TableError
+from rmtbase.executors import Executor, Inline
 from rmtbase.models import Revision, Series, find_series
-from rmtbase.montecarlo import Executor, Inline, dask_workers
 from rmtbase.nulls import Null
 from rmtbase.progress import SILENT, Progress
 from rmtbase.results import open_table
@@ -113,7 +114,7 @@ def trajectory(
         proof=series.proof,
     )
     scoring.reads()  # judges the options before anything is fetched
-    entering = dask_workers(executor, progress, "scoring")
+    entering = _workers(executor, progress)
     if output is None:
         return _gone_on_with(None, None, series, scoring, entering, keep, progress)
     output = require_writable(output)
@@ -172,6 +173,14 @@ def _gone_on_with(
         name, reason = next(iter(failed.items()))
         raise CheckpointError(series.model, f"none of {len(failed)} checkpoints can be scored; {name}: {reason}")
     return joined(steps, failed, before)
+
+
+def _workers(executor: Executor, progress: Progress) -> AbstractContextManager[DaskWorkers | None]:
+    if isinstance(executor, Inline):
+        return nullcontext()
+    from rmtbase.montecarlo import dask_workers
+
+    return dask_workers(executor, progress, "scoring")
 
 
 def _outcomes(
