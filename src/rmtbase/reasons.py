@@ -88,6 +88,14 @@ class Reason:
         return "; ".join(templates()[part.code].format(**part.details) for part in self.parts)
 
 
+def words_of(text: str) -> str:
+    """Return the words of a reason's text in a file; a text of kinds of file that do not store codes yet as it is."""
+    try:
+        return Reason.read(text).words
+    except ValueError:
+        return text
+
+
 NOT_RECORDED = Reason("not_recorded")
 
 

@@ -92,11 +92,11 @@ def _line(instance: Any) -> str:
         names = getattr(instance, "_fields", ())
     kind, text = type(instance).__qualname__, ""
     for name in names:
-        addition = f"{', ' if text else ''}{name}={_brief(getattr(instance, name))}"
-        if len(kind) + len(text) + len(addition) > _OBJECT - 5:  # 5 for ", …" and the brackets
+        shown_field = f"{', ' if text else ''}{name}={_brief(getattr(instance, name))}"
+        if len(kind) + len(text) + len(shown_field) > _OBJECT - 5:  # 5 for ", …" and the brackets
             text += ", …" if text else "…"
             break
-        text += addition
+        text += shown_field
     return f"{kind}({text})"
 
 

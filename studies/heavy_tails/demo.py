@@ -14,6 +14,7 @@ from pathlib import Path
 
 from rmtbase.models import open_model
 from rmtbase.results.signal import signal, signal_rows, summarize_tails
+from rmtbase.results.signal.schema import VERDICTS
 
 HERE = Path(__file__).resolve().parent
 STEPS, LEVEL = ("step-0", "step-200", "final"), 0.05
@@ -29,7 +30,8 @@ def main() -> None:
             open_model("demo", step, proof=False), circuits=("qk",), matrices="none", level=LEVEL, heavy_tails=True
         )
         (line,) = summarize_tails(signal_rows(tree), LEVEL)
-        found[step] = line._asdict()
+        verdicts = {VERDICTS[code]: count for code, count in line.verdicts.items()}
+        found[step] = line._asdict() | {"verdicts": verdicts}
     text = json.dumps({"level": LEVEL, "steps": found}, indent=1)
     (parser.parse_args().out / "demo.json").write_text(text + "\n")
 

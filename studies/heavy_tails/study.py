@@ -22,6 +22,7 @@ from figure import CALLED, draw, shares
 from rmtbase.errors import ParameterError
 from rmtbase.laws import RankOneSpike
 from rmtbase.results.signal import heavy_tails
+from rmtbase.results.signal.schema import VERDICTS
 
 HERE = Path(__file__).resolve().parent
 SHAPES = ((90, 60), (128, 128), (256, 48, 256))
@@ -88,8 +89,8 @@ def run(case: dict[str, Any], seed: int) -> dict[str, Any]:
         except ParameterError:  # singular values that are rounding
             refused += 1
             continue
-        verdicts[found.comparison.verdict] += 1
-        standing.update(found.comparison.standing)
+        verdicts[VERDICTS[found.comparison.verdict]] += 1
+        standing.update(VERDICTS[name] for name in found.comparison.standing)
         exponents.append(found.fit.exponent)
         heavy += found.p_value <= LEVEL
         fits += found.is_power_law

@@ -11,7 +11,7 @@ import pytest
 from interrupts import BASELINE, COMMANDS, Moment, Run, Whole, interrupted
 
 from exhaustive import mostly_exhaustive
-from rmtbase.heads.read_sites import read_sites, require_circuits
+from rmtbase.heads.read_sites import HeadWork, Takers, read_sites, require_circuits
 from rmtbase.models import open_model
 from rmtbase.montecarlo import read_plan, run_in_memory
 from rmtbase.progress import SILENT
@@ -260,7 +260,8 @@ def test_interrupt_does_not_wait_for_what_other_threads_are_doing():
             released.wait(60)
 
     model, begin = open_model("demo"), time.monotonic()
-    with pytest.raises(KeyboardInterrupt), read_sites(model, require_circuits(model, "qk"), Slow(), None, SILENT):
+    sites = read_sites(model, require_circuits(model, "qk"), Takers(Slow()), HeadWork(), SILENT)
+    with pytest.raises(KeyboardInterrupt), sites:
         assert begun.wait(30)
         raise KeyboardInterrupt
     assert time.monotonic() - begin < 45

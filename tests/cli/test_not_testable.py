@@ -126,9 +126,9 @@ CASES = [
     ("score", "plain", ("--matrices", "none", "--null", "signs", "--draws", 19), 4, 4, "19 draws"),
     ("score", "one head", ("--matrices", "none", "--null", "signs", "--draws", 9), 2, 2, "(20 needed)"),
     ("signal", "adapter", (), 20, 20, SHORT),
-    ("signal", "d_head 1", ("--matrices", "none"), 48, 48, "a spectrum of 1 value is " + SHORT),
-    ("signal", "d_head 2", ("--matrices", "none", "--circuits", "qk"), 8, 8, "a spectrum of 2 values is " + SHORT),
-    ("signal", "d_head 4", ("--circuits", "qk"), 22, 8, "a spectrum of 4 values is " + SHORT),
+    ("signal", "d_head 1", ("--matrices", "none"), 48, 48, "a spectrum of length 1 is " + SHORT),
+    ("signal", "d_head 2", ("--matrices", "none", "--circuits", "qk"), 8, 8, "a spectrum of length 2 is " + SHORT),
+    ("signal", "d_head 4", ("--circuits", "qk"), 22, 8, "a spectrum of length 4 is " + SHORT),
     ("signal", "a head of zeros", ("--matrices", "none", "--circuits", "qk"), 4, 1, ZEROS),
     ("signal", "zeros", (), 38, 38, ZEROS),
     ("composition", "queries of zeros", (), 12, 8, "reads nothing"),
@@ -207,11 +207,10 @@ def test_heads_without_a_number_of_directions_say_why(made, run, tmp_path):
     without = [one for one in printed["heads"] if one["n_directions"] is None]
     places = [(one["layer"], one["what"], one["head"]) for one in without]
     assert places == [(0, "qk", 0), (0, "qk", 1), (0, "query", 0), (0, "query", 1)]
-    assert {(one["testable"], one["reason"], one["no_number"]) for one in without} == {(True, why, "too few left")}
+    assert {(one["testable"], one["reason"], one["no_number"]) for one in without} == {(True, why, "too_few_left")}
     assert {(one["reason"], one["no_number"]) for one in printed["heads"] if one not in without} == {("", "")}
     table = open_table(tmp_path / "signal.nc", "signal")["circuits/query/heads"]
-    assert table["reason"].values.tolist() == [[why, why], ["", ""]]
-    assert table["no_number"].values.tolist() == [["too few left"] * 2, [""] * 2]
+    assert table["reason"].values.tolist() == table["no_number"].values.tolist() == [["too_few_left"] * 2, [""] * 2]
     assert (np.isnan(table["n_directions"].values) == (table["no_number"].values != "")).all()
 
 
@@ -310,7 +309,7 @@ def test_a_head_that_cannot_be_tested_at_the_last_step_has_not_stayed_at_the_nul
         (("score", "d_head 1", "--matrices", "none"), "expected at least 2"),
         (("score", "d_head 4", "--null", "analytic"), "the laws need 8 or more"),
         (("composition", "one layer"), "expected two layers"),
-        (("signal", "adapter", "--format", "peft"), "4 of 4 modules cannot be tested: a spectrum of 4 values"),
+        (("signal", "adapter", "--format", "peft"), "4 of 4 modules cannot be tested: a spectrum of length 4"),
         (("depth", "plain", "--draws", 9), "fewer cannot give a p-value of 0.05"),
     ],
 )

@@ -11,57 +11,18 @@ from mutations import Mutator
 Change = Callable[[Random, Any], str | bytes]
 
 STRANGE: tuple[Any, ...] = (
-    None,
-    True,
-    False,
-    [],
-    {},
-    "",
-    "text",
-    "4",
-    -1,
-    0,
-    1,
-    0.5,
-    2**31,
-    2**63,
-    10**18,
-    10**400,
-    1e308,
-    [[[]]],
-    [1, 2, 3],
-    {"a": 1},
-    "\x1b]0;title\x07\x1b[31m[red]red[/red]\u202egnp.exe\u200b\r\n",
-    "\ud800",
-    "x" * 100_000,
-    "../../../etc/passwd",
-    "\x00",
-    "e\u0301",
-    "=cmd()",
-)
+    None, True, False, [], {}, "", "text", "4", -1, 0, 1, 0.5, 2**31, 2**63, 10**18, 10**400, 1e308, [[[]]],
+    [1, 2, 3], {"a": 1}, "\x1b]0;title\x07\x1b[31m[red]red[/red]\u202egnp.exe\u200b\r\n", "\ud800", "x" * 100_000,
+    "../../../etc/passwd", "\x00", "e\u0301", "=cmd()"
+)  # fmt: skip
 """Values that are out of place almost anywhere."""
 
 RAW = (
-    "NaN",
-    "Infinity",
-    "-Infinity",
-    "1e999",
-    "-0",
-    "9" * 5000,
-    "0." + "9" * 5000,
-    "1e-999999999",
-    "01",
-    "'x'",
-    "undefined",
-    '"\\u12"',
-    '"\x01"',
-    "[" * 100_000 + "]" * 100_000,
-    '{"a":' * 50_000 + "1" + "}" * 50_000,
-    "[" * 1_000_000,
-    "[" + "0," * 300_000 + "0]",
-    "{" + ",".join(f'"k{i}":{i}' for i in range(100_000)) + "}",
-    "/* nothing */ 1",
-)
+    "NaN", "Infinity", "-Infinity", "1e999", "-0", "9" * 5000, "0." + "9" * 5000, "1e-999999999", "01", "'x'",
+    "undefined", '"\\u12"', '"\x01"', "[" * 100_000 + "]" * 100_000, '{"a":' * 50_000 + "1" + "}" * 50_000,
+    "[" * 1_000_000, "[" + "0," * 300_000 + "0]", "{" + ",".join(f'"k{i}":{i}' for i in range(100_000)) + "}",
+    "/* nothing */ 1"
+)  # fmt: skip
 """Texts that no writer of JSON makes of a value."""
 
 _MARK = "@@mark@@"

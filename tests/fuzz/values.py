@@ -1,39 +1,31 @@
 """Nonsense in options, configurations and environment variables: every command ends with status 0 or 2.
 
     python tests/fuzz/values.py --cases 5000 --seed 1
-    python tests/fuzz/values.py --kind environment --cases 100
     python tests/fuzz/values.py --replay "config:1:17"
 
-A case is a function of its kind, the seed and its number. Commands run through the entry point of the program, in
-children that are forked in groups; one whose environment is nonsense in a child of its own, before JAX, matplotlib and
-torch are imported. Exit status 1 where a command ended otherwise, with a traceback, or took more than a minute of CPU.
+A case is a function of its kind, the seed and its number. Each command runs in a forked child of its own, one whose
+environment is nonsense before JAX, matplotlib and torch are imported. Exit status 1 where a command ended otherwise,
+with a traceback, or beyond a limit.
 """
 
 import argparse
 import contextlib
 import io
-import itertools
 import json
 import os
 import random
-import resource
 import shutil
 import sys
 import tempfile
-import time
-import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-KINDS = ("environment", "options", "config")
+from sandbox import Ended, run_forked
+
 SHARES = {"environment": 0.03, "options": 0.89, "config": 0.08}
-TOGETHER = 40  # cases of one child
-CPU = 60  # seconds that a case may take
-RIGHT = (0, 2)
-_SAID_EVERY = 250  # cases
 
 TEXTS = (
     "", " ", "nan", "NaN", "inf", "-inf", "0", "-0", "-1", "1", "2", "3", "7", "1.5", "0.5", "-0.5", "1e-320",
@@ -129,29 +121,9 @@ class Case:
     settings: dict[str, str] = field(default_factory=dict)
     config: tuple[str, tuple[str, ...], Any] | None = None
 
-    @property
-    def kind(self) -> str:
-        return self.name.partition(":")[0]
-
     def __str__(self) -> str:
-        said = " ".join(ascii(one)[1:-1][:60] for one in self.arguments)
-        more = [f"{name}={value!a}" for name, value in self.settings.items()]
-        more += [f"{self.config[0]}: {'.'.join(self.config[1])} = {self.config[2]!a}"] if self.config else []
-        return f"{self.name}: rmtbase {said} {' '.join(more)}".strip()
-
-
-@dataclass(frozen=True)
-class Ended:
-    """How a case ended: its status, the end of what it said, and seconds of CPU."""
-
-    case: Case
-    status: int
-    said: str
-    cpu: float
-
-    @property
-    def wrong(self) -> bool:
-        return self.status not in RIGHT or "Traceback" in self.said or self.cpu > CPU
+        words = " ".join(ascii(argument)[1:-1][:60] for argument in self.arguments)
+        return f"{self.name}: rmtbase {words} {self.settings or ''} {self.config or ''}".strip()
 
 
 def case_of(kind: str, seed: int, number: int, configs: dict[str, dict[str, Any]]) -> Case:
@@ -172,10 +144,10 @@ def case_of(kind: str, seed: int, number: int, configs: dict[str, dict[str, Any]
             command = IN_ANY_ENVIRONMENT[2]
         return Case(name, command, {variable: value})
     if kind == "config":
-        of = chance.choice(sorted(configs))
-        paths = list(_paths(configs[of]))
+        model = chance.choice(sorted(configs))
+        paths = list(_paths(configs[model]))
         command = chance.choice((("inspect", "model"), ("score", "model", "--null", "analytic", "-o", "made.nc")))
-        return Case(name, command, {}, (of, chance.choice(paths), chance.choice(NUMBERS)))
+        return Case(name, command, {}, (model, chance.choice(paths), chance.choice(NUMBERS)))
     command = chance.choice(sorted(COMMANDS) if chance.random() < 0.06 else CHEAP)
     return Case(name, (command, *_nonsense(command, chance)))
 
@@ -232,157 +204,73 @@ COMMON = {
 }  # fmt: skip
 
 
-def make_originals(root: Path, kinds: Sequence[str]) -> dict[str, dict[str, Any]]:
+def make_originals(root: Path) -> dict[str, dict[str, Any]]:
     """The files that commands are given: models, a baseline and scores; the configurations of the models."""
-    from rmtbase.cli._app import run
 
-    def made() -> None:
+    def make_models() -> None:
         import torch
         import transformers
 
         torch.manual_seed(0)
         for name, own in CONFIGS.items():
-            known = own if name in ("gpt2", "t5") else COMMON | own
-            config = transformers.AutoConfig.for_model(name, **({"vocab_size": 32} | known))
+            settings = own if name in ("gpt2", "t5") else COMMON | own
+            config = transformers.AutoConfig.for_model(name, **({"vocab_size": 32} | settings))
             transformers.AutoModel.from_config(config).save_pretrained(root / f"model-{name}")
 
-    _in_child(made)
-    shutil.copytree(root / "model-llama", root / "model")
+    def score() -> None:
+        shutil.copytree("model-llama", "model")
+        _run(("score", "model", "--null", "analytic", "-o", "scores.nc"))
 
-    def scored() -> None:
-        os.chdir(root)
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:
-            status = run(["score", "model", "--null", "analytic", "-o", "scores.nc"])
-        if status:
-            raise SystemExit(said.getvalue())
-
-    _in_child(scored)
+    for make in (make_models, score):
+        ended = run_forked(make, root)
+        assert ended.status == 0, ended.last_words()
     return {name: json.loads((root / f"model-{name}" / "config.json").read_text()) for name in CONFIGS}
 
 
-def _in_child(work: Callable[[], object]) -> None:
-    pid = os.fork()
-    if pid == 0:
-        status = 1
-        try:
-            work()
-            status = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(status)
-    if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]):
-        raise SystemExit("the originals cannot be made")
+def _run(arguments: Sequence[str]) -> None:
+    from rmtbase.cli._app import run
+
+    with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO(), "utf-8", "backslashreplace")):
+        status = run(list(arguments))
+    sys.exit(status)
 
 
-def run_together(root: Path, cases: Sequence[Case]) -> Iterator[Ended]:
-    """Run cases one after the other in a child, and again in another from the one after that which ended it."""
-    left = list(cases)
-    while left:
-        reading, writing = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            os.close(reading)
-            _run_in_child(root, left, writing)
-        os.close(writing)
-        with open(reading, encoding="utf-8") as lines:  # noqa: PTH123  # a descriptor
-            found = [json.loads(line) for line in lines]
-        raw = os.waitpid(pid, 0)[1]
-        for case, (status, said, cpu) in zip(left, found, strict=False):
-            yield Ended(case, status, said, cpu)
-        left = left[len(found) :]
-        if left:
-            yield Ended(left.pop(0), os.waitstatus_to_exitcode(raw), "it ended the process", 0.0)
+def run_case(root: Path, case: Case) -> Ended:
+    """Run a case in a folder of its own."""
+    with tempfile.TemporaryDirectory(prefix="values-", dir=root) as name:
+        folder, model = Path(name), case.config[0] if case.config else "llama"
+        shutil.copytree(root / f"model-{model}", folder / "model")
+        shutil.copy(root / "scores.nc", folder)
+        shutil.copy(root / "model-llama" / "config.json", folder)
+        if case.config:
+            file = folder / "model" / "config.json"
+            config = place = json.loads(file.read_text())
+            *inner, last = case.config[1]
+            for key in inner:
+                place = place[key]
+            place[last] = case.config[2]
+            file.write_text(json.dumps(config))
+
+        def work() -> None:
+            os.environ.update(case.settings)
+            _run(case.arguments)
+
+        return run_forked(work, folder)
 
 
-def _run_in_child(root: Path, cases: Sequence[Case], writing: int) -> None:
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    null = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1, 2):
-        os.dup2(null, descriptor)
-    used = 0.0
-    try:
-        for case in cases:
-            folder = Path(tempfile.mkdtemp(prefix="values-", dir=root))
-            _lay_out(root, folder, case)
-            os.chdir(folder)
-            resource.setrlimit(resource.RLIMIT_CPU, (int(used) + CPU + 30, int(used) + CPU + 35))
-            status, said = _status_of(case)
-            now = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
-            os.write(writing, (json.dumps([status, said, now - used]) + "\n").encode())
-            used = now
-            os.chdir(root)
-            shutil.rmtree(folder, ignore_errors=True)
-    finally:
-        os._exit(0)
+def is_wrong(ended: Ended) -> bool:
+    return ended.status not in (0, 2) or bool(ended.limit) or b"Traceback" in ended.err
 
 
-def _lay_out(root: Path, folder: Path, case: Case) -> None:
-    of = case.config[0] if case.config else "llama"
-    shutil.copytree(root / f"model-{of}", folder / "model")
-    shutil.copy(root / "scores.nc", folder / "scores.nc")
-    shutil.copy(root / "model-llama" / "config.json", folder / "config.json")
-    if case.config:
-        file = folder / "model" / "config.json"
-        config = json.loads(file.read_text())
-        *inner, last = case.config[1]
-        place = config
-        for name in inner:
-            place = place[name]
-        place[last] = case.config[2]
-        file.write_text(json.dumps(config))
-
-
-def _status_of(case: Case) -> tuple[int, str]:
-    os.environ.update(case.settings)
-    out, err = io.TextIOWrapper(io.BytesIO(), "utf-8", "backslashreplace"), io.StringIO()
-    try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            from rmtbase.cli._app import run
-
-            status = run(list(case.arguments))
-    except BaseException as error:
-        return 1, f"{type(error).__name__}: {error}\n{''.join(traceback.format_tb(error.__traceback__)[-3:])}"
-    return status, err.getvalue()[-600:] if status not in RIGHT or "Traceback" in err.getvalue() else ""
-
-
-def warm() -> None:
-    """Import what the commands take in, so that their children have it."""
-    for name in (
-        "jax",
-        "matplotlib.figure",
-        "torch",
-        "transformers",
-        "rmtbase.results.scores",
-        "rmtbase.results.figures",
-        "rmtbase.results.scores.page",
-    ):
-        __import__(name)
-
-
-def cases_of(kinds: Sequence[str], count: int, seed: int, configs: dict[str, dict[str, Any]]) -> list[Case]:
-    """So many cases, of each kind its share."""
-    whole = sum(SHARES[kind] for kind in kinds)
-    return [
-        case_of(kind, seed, number, configs) for kind in kinds for number in range(round(count * SHARES[kind] / whole))
-    ]
-
-
-def run_all(root: Path, cases: Sequence[Case]) -> Iterator[Ended]:
-    """Those with an environment first, each alone; then the others in groups."""
-    alone = [case for case in cases if case.settings]
-    for case in alone:
-        yield from run_together(root, [case])
-    others = [case for case in cases if not case.settings]
-    if others:
-        warm()
-    for group in itertools.batched(others, TOGETHER) if sys.version_info >= (3, 12) else _batched(others):
-        yield from run_together(root, group)
-
-
-def _batched(cases: Sequence[Case]) -> Iterator[Sequence[Case]]:
-    for start in range(0, len(cases), TOGETHER):
-        yield cases[start : start + TOGETHER]
+def run_all(root: Path, cases: Sequence[Case]) -> Iterator[tuple[Case, Ended]]:
+    """Those with an environment first; before the others, import what the commands take in."""
+    warm = False
+    for case in sorted(cases, key=lambda case: not case.settings):
+        if not case.settings and not warm:
+            warm = True
+            for name in ("jax", "matplotlib.figure", "torch", "transformers", "rmtbase.results.scores.page"):
+                __import__(name)
+        yield case, run_case(root, case)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -390,36 +278,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cases", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--kind", action="append", choices=KINDS, default=[])
     parser.add_argument("--replay", action="append", default=[], help="KIND:SEED:NUMBER")
     parser.add_argument("--json", type=Path, help="where the record of every case is written")
-    given = parser.parse_args(arguments)
-    began, ended, kinds = time.monotonic(), [], given.kind or list(KINDS)
+    options, record = parser.parse_args(arguments), []
     with tempfile.TemporaryDirectory(prefix="values-") as folder:
-        root = Path(folder)
-        configs = make_originals(root, kinds)
-        cases = [
-            case_of(kind, int(seed), int(number), configs)
-            for kind, seed, number in (r.split(":") for r in given.replay)
+        configs = make_originals(Path(folder))
+        numbers = [name.split(":") for name in options.replay] or [
+            (kind, options.seed, number)
+            for kind, share in SHARES.items()
+            for number in range(round(options.cases * share))
         ]
-        for one in run_all(root, cases or cases_of(kinds, given.cases, given.seed, configs)):
-            ended.append(one)
-            if len(ended) % _SAID_EVERY == 0:
-                print(f"{len(ended)} cases, {sum(each.wrong for each in ended)} wrong", file=sys.stderr, flush=True)
-            if one.wrong:
-                print(f"wrong [{one.status}, {one.cpu:.0f} s] {one.case}\n    {one.said.strip()[-500:]}", flush=True)
-    for kind in dict.fromkeys(one.case.kind for one in ended):
-        of = [one for one in ended if one.case.kind == kind]
-        count = Counter(one.status for one in of)
-        wrong, slowest = sum(one.wrong for one in of), max(one.cpu for one in of)
-        print(
-            f"{kind:<12}{len(of):>6} cases: {count[0]} status 0, {count[2]} status 2, {wrong} wrong; "
-            f"{slowest:.1f} s of CPU at most"
-        )
-    print(f"{len(ended)} cases in {time.monotonic() - began:.0f} s")
-    if given.json:
-        given.json.write_text(json.dumps([[str(one.case), one.status, one.said, one.cpu] for one in ended]))
-    return int(any(one.wrong for one in ended))
+        cases = [case_of(kind, int(seed), int(number), configs) for kind, seed, number in numbers]
+        for case, ended in run_all(Path(folder), cases):
+            record.append([str(case), ended.status, is_wrong(ended), ended.last_words()])
+            if is_wrong(ended):
+                print(f"wrong [{ended.status} {ended.limit}] {case}\n    {ended.last_words()}", flush=True)
+    for status, count in Counter(status for _, status, _, _ in record).items():
+        print(f"{count} cases of {len(record)} ended with status {status}")
+    if options.json:
+        options.json.write_text(json.dumps(record))
+    return int(any(wrong for _, _, wrong, _ in record))
 
 
 if __name__ == "__main__":

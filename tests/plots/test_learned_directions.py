@@ -48,7 +48,7 @@ def test_heads_without_a_number_have_a_triangle_and_are_counted_apart(tree):
     for name in ("n_directions", "strength", "signal_share"):
         group[name].values[2, :] = np.nan
     group["no_number"] = group["no_number"].astype(object)
-    group["no_number"].values[2, :] = "too few left"
+    group["no_number"].values[2, :] = "too_few_left"
     ax = learned_directions(changed, "value")
     (mark,) = [line for line in ax.lines if line.get_label() == "no number"]
     assert mark.get_xdata() == pytest.approx(2 + np.linspace(-0.3, 0.3, 4))
@@ -57,7 +57,7 @@ def test_heads_without_a_number_have_a_triangle_and_are_counted_apart(tree):
     assert f"learned directions in {found} of 12 key heads with a number" in title
     assert "4 of 16 key heads have no number: too few eigenvalues are left below the directions" in title
     group["n_directions"].values[:], group["strength"].values[:] = np.nan, np.nan
-    group["no_number"].values[:] = "too few left"
+    group["no_number"].values[:] = "too_few_left"
     assert "learned directions" not in learned_directions(changed, "value").get_title()
 
 

@@ -17,8 +17,7 @@ from rmtbase.heads.direction_tokens import (
 )
 from rmtbase.models import MatrixName, Place, open_model, token_names
 from rmtbase.results.signal import learned_part, signal, signal_rows, spectral_signal
-from rmtbase.results.signal._learned_part import learned_part_of
-from rmtbase.results.signal._read_directions import read_directions
+from rmtbase.results.signal._learned_part import learned_part_of, read_directions
 from rmtbase.results.signal.report import _reading_items
 
 HEAD = (16, 120)
@@ -167,7 +166,7 @@ def test_bad_directions_are_named(directions, demo):
 def test_readings_are_of_the_sides_in_the_stream(demo):
     rows = signal_rows(signal(open_model(demo, proof=False), circuits=("ov", "query"), matrices="none"))
     chosen = [next(row for row in rows if row.what == what and row.directions) for what in ("qk", "ov", "query")]
-    readings = list(read_directions(demo, chosen, 0.05, 1, names=token_names(demo.path), count=2))
+    readings = list(read_directions(demo, chosen, 0.05, 1, names=token_names(demo.path)))
     sides = [(one.what, one.side, one.written) for one in readings]
     assert sides == [
         ("qk", "left", False),
@@ -176,7 +175,7 @@ def test_readings_are_of_the_sides_in_the_stream(demo):
         ("ov", "left", True),
         ("query", "right", False),
     ]
-    assert all(len(one.above) == len(one.below) == 2 for one in readings)
+    assert all(len(one.above) == len(one.below) == 5 for one in readings)
     assert sides_in_stream("router") == {}
 
 

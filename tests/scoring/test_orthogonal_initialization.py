@@ -18,7 +18,7 @@ import rmtbase
 from exhaustive import mostly_exhaustive
 from rmtbase.ensembles import orthogonal_blocks
 from rmtbase.errors import ParameterError
-from rmtbase.heads.stored_rows import stored_rows
+from rmtbase.heads.factors import stored_rows
 from rmtbase.linalg import reproducible_jax
 from rmtbase.models import open_model
 from rmtbase.results.scores._null_words import compared

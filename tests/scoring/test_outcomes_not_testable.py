@@ -9,6 +9,7 @@ import xarray as xr
 import rmtbase
 from rmtbase.models import open_model
 from rmtbase.nulls import Table
+from rmtbase.reasons import Reason
 from rmtbase.results.scores import summarize_scores
 from rmtbase.results.signal import signal, signal_rows
 from rmtbase.results.signal._decisions import Module, decisions_text, left_out_of
@@ -108,24 +109,25 @@ def test_numbers_that_are_not_known_are_no_zeros_in_the_summary_of_a_kind():
     said = signal_headline(rows, 0.05)
     why = "too few eigenvalues are left below the directions"
     assert said.endswith(f"; 1 of 3 spectra has no number of directions: {why}.") and "the rest" not in said
-    assert (one.no_floor, rows[0].reason, rows[0].no_number, rows[0].testable) == (0.0, why, "too few left", True)
+    assert (one.no_floor, rows[0].reason.words, rows[0].no_number) == (0.0, why, "too_few_left") and rows[0].testable
 
 
 def test_modules_that_cannot_be_tested_are_told_beside_the_decisions():
     nan = float("nan")
     modules = [
         Module("found", 2, 0.4, 1e-6, 1e-5),
-        Module("no floor", nan, nan, 1e-6, 1e-5, no_number="too few left"),
+        Module("no floor", nan, nan, 1e-6, 1e-5, no_number=Reason("too_few_left")),
         Module("not found", 0, 0.0, 0.5, 0.5),
-        Module("short", nan, nan, nan, nan, "a spectrum of 4 values is too short"),
+        Module("short", nan, nan, nan, nan, Reason("too_short", {"length": 4, "needed": 8})),
     ]
     text = decisions_text(modules, 0.05, "yaml")
     assert text.startswith("# 2 of 3 testable modules have learned directions (q < 0.05; ")
-    assert "1 of 4 modules cannot be tested: a spectrum of 4 values is too short" in text.splitlines()[0]
+    short = "1 of 4 modules cannot be tested: a spectrum of length 4 is too short for any law (8 needed)"
+    assert short in text.splitlines()[0]
     assert "short" not in "".join(text.splitlines()[1:]) and "  # no number: too few eigen" in text
     assert json.loads(decisions_text(modules, 0.05, "peft"))["target_modules"] == ["found"]
     told = left_out_of(modules, 0.05, "peft")
-    assert told[0] == "1 of 4 modules cannot be tested: a spectrum of 4 values is too short: left out"
+    assert told[0] == f"{short}: left out"
     why = "too few eigenvalues are left below the directions"
     assert told[1] == f"1 module with learned directions, whose number is not known ({why}): left out"
     assert left_out_of(modules, 0.05, "yaml") == []

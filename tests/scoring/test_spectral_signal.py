@@ -197,7 +197,7 @@ def test_a_spectrum_with_directions_and_no_number_says_why():
     noise = np.linalg.svd(rng.standard_normal(dims), compute_uv=False) ** 2
     geometric, low_rank = 1e3 * 0.5 ** np.arange(16), np.where(np.arange(16) < 3, 1.0, 0.0)
     found = spectral_signal([noise, geometric, low_rank, 0.0 * noise], dims)
-    assert found.no_number.tolist() == ["", "too few left", "zeros left", ""]
+    assert found.no_number.tolist() == ["", "too_few_left", "zeros_left", ""]
     assert np.isnan(found.n_directions).tolist() == [False, True, True, True]
     drawn = np.sort(10.0 ** (rng.uniform(0, 6, (200, 1)) * rng.uniform(0, 1, (200, 16))))[:, ::-1]
     found = spectral_signal(drawn, dims)

@@ -43,8 +43,8 @@ class TokenScores(NamedTuple):
     def named(self, direction: int, names: Mapping[int, str]) -> tuple[_Tokens, _Tokens]:
         """Return the names of one direction's tokens with their z, on each side; ``#number`` for one without a name."""
         above, below = (
-            [(names.get(token, f"#{token}"), z) for token, z in zip(*each, strict=True)]
-            for each in (
+            [(names.get(token, f"#{token}"), z) for token, z in zip(*end, strict=True)]
+            for end in (
                 (self.above[direction].tolist(), self.z_above[direction].tolist()),
                 (self.below[direction].tolist(), self.z_below[direction].tolist()),
             )
@@ -154,12 +154,14 @@ def _cosines(
 
 def embedding_of(model: WeightMatrices, written: bool = False) -> MatrixName:
     """Find the matrix, with one row per token, that directions read or written are compared with."""
-    held = {name.component: name for name in model.parts.get("embeddings", ())}
-    wanted = ("unembedding", "embedding") if written else ("embedding",)
-    for component in wanted:
-        if component in held:
-            return held[component]
-    raise ParameterError("model", model.name, f"one with a known {' or '.join(wanted)}, to read directions as tokens")
+    names = {name.component: name for name in model.parts.get("embeddings", ())}
+    components = ("unembedding", "embedding") if written else ("embedding",)
+    for component in components:
+        if component in names:
+            return names[component]
+    raise ParameterError(
+        "model", model.name, f"one with a known {' or '.join(components)}, to read directions as tokens"
+    )
 
 
 class DirectionReading(NamedTuple):
@@ -183,29 +185,29 @@ class DirectionReading(NamedTuple):
 
 def nearer_than_chance(readings: Sequence[DirectionReading], level: float) -> list[DirectionReading]:
     """Select the readings with a token nearer than chance, at a false discovery rate of ``level`` over all of them."""
-    q_value = benjamini_hochberg(np.array([one.p_value for one in readings]))
-    return [one for one, q in zip(readings, q_value.tolist(), strict=True) if q < level]
+    q_value = benjamini_hochberg(np.array([reading.p_value for reading in readings]))
+    return [reading for reading, q in zip(readings, q_value.tolist(), strict=True) if q < level]
 
 
 def nearest_words(readings: Sequence[DirectionReading]) -> str:
     """Say how large z of the nearest token is for a random direction, by embedding; "" if that is not known."""
-    known = list(dict.fromkeys(one.by_chance for one in readings if one.by_chance is not None))
-    if not known:
+    nulls = list(dict.fromkeys(item.by_chance for item in readings if item.by_chance is not None))
+    if not nulls:
         return ""
     parts = [
-        f"{one.mean:.1f} on average and below {one.upper:.1f} for 95 %, among {one.n_tokens:,} tokens of the "
-        f"{one.component}"
-        for one in known
+        f"{item.mean:.1f} on average and below {item.upper:.1f} for 95 %, among {item.n_tokens:,} tokens of the "
+        f"{item.component}"
+        for item in nulls
     ]
     return f"The token nearest to an end of a random direction has a z of {'; '.join(parts)}."
 
 
 def readings_headline(readings: Sequence[DirectionReading], level: float) -> str:
     """Say in one sentence how many of the directions point at tokens beyond chance."""
-    found, total = len(nearer_than_chance(readings, level)), len(readings)
+    count, total = len(nearer_than_chance(readings, level)), len(readings)
     if not total:
         return "No direction was read as tokens: none that was found lies in the residual stream."
     rate = f"at a false discovery rate of {100 * level:g} %, a side that is read or written counted by itself"
-    if not found:
+    if not count:
         return f"None of {total} directions points at tokens beyond chance, {rate}."
-    return f"{found} of {total} directions {'point' if found != 1 else 'points'} at tokens beyond chance, {rate}."
+    return f"{count} of {total} directions {'point' if count != 1 else 'points'} at tokens beyond chance, {rate}."

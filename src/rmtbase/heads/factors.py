@@ -7,16 +7,23 @@ alike, because each row is traced to the matrix that contains it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from rmtbase.errors import ParameterError
-from rmtbase.models import Expression, Gained, Product, Rows, Scaled, Site, Stacked, WeightMatrices
+from rmtbase.models import Expression, Gained, MatrixName, Product, Rows, Scaled, Site, Stacked, WeightMatrices
 from rmtbase.statistics import LatentShape
 from rmtbase.tables import Circuit
+
+_FUSED_WITH: Mapping[str, tuple[str, ...]] = {
+    "query": ("attention_query_key_value", "attention_query_key"),
+    "key": ("attention_query_key_value", "attention_query_key", "attention_key_value"),
+    "value": ("attention_query_key_value", "attention_key_value"),
+    "output": (),
+}
 
 Read = Callable[[str], np.ndarray]
 Shapes = Callable[[str], tuple[int, ...]]
@@ -55,9 +62,9 @@ def head_dims(site: Site, names: Sequence[str], shapes: Shapes) -> tuple[int, ..
     shape of latent attention where a part of the keys is rotated and not compressed.
     """
     parts = [_parts(site, name, shapes) for name in names]
-    ends = [_width(site, name, of, shapes) for name, of in zip(names, parts, strict=True)]
-    if all(len(of) == 1 for of in parts):
-        ranks = [[inner.shape(shapes)[0] for inner in of[0].inner] for of in parts]
+    ends = [_width(site, name, part, shapes) for name, part in zip(names, parts, strict=True)]
+    if all(len(part) == 1 for part in parts):
+        ranks = [[inner.shape(shapes)[0] for inner in part[0].inner] for part in parts]
         sizes = [parts[0][0].rows, *ranks[-1], ends[-1]]
         return tuple(sizes) if len(names) == 1 else (ends[0], *reversed(ranks[0]), *sizes)
     (query,), (latent, rotated) = _of_latent_attention(site, names, parts)
@@ -80,16 +87,16 @@ def head_axis(model: WeightMatrices, site: int, circuit: Circuit) -> int | None:
     """Find the place of d_head in :func:`null_shape`; None where the basis of the circuit's rank is free."""
     if not circuit.head_axes:
         return None
-    first, *others = circuit.factors
+    first, *second = circuit.factors
     expression = getattr(model.sites[site], first.name)
     inner = _parts(model.sites[site], first.name, model.stored_shape)[0].inner if holds_product(expression) else ()
-    return 1 + len(inner) if others else 0
+    return 1 + len(inner) if second else 0
 
 
 def holds_product(expression: Expression | None) -> bool:
     """Test whether a matrix is a product, or is made from one."""
-    of = getattr(expression, "of", ())
-    return isinstance(expression, Product) or any(map(holds_product, of if isinstance(of, tuple) else (of,)))
+    inner = getattr(expression, "of", ())
+    return isinstance(expression, Product) or any(map(holds_product, inner if isinstance(inner, tuple) else (inner,)))
 
 
 def has_latent_keys(site: Site, shapes: Shapes) -> bool:
@@ -108,17 +115,17 @@ def head_sigmas(
     parts = [_parts(site, name, shapes) for name in names]
 
     def of_part(part: _Part) -> list[Float[np.ndarray, " head"]]:
-        held: dict[object, np.ndarray] = {}
+        matrices: dict[object, np.ndarray] = {}
         for outer, _ in part.outer:
-            if outer not in held:
-                held[outer] = outer.evaluate(read).astype(np.float64)
-        own = np.array([_root_mean_square(held[outer][rows]) for outer, rows in part.outer])
+            if outer not in matrices:
+                matrices[outer] = outer.evaluate(read).astype(np.float64)
+        sigmas = np.array([_root_mean_square(matrices[outer][rows]) for outer, rows in part.outer])
         shared = [_root_mean_square(inner.evaluate(read).astype(np.float64)) for inner in part.inner]
-        return [np.repeat(own, n_heads // len(own)), *(np.full(n_heads, one) for one in shared)]
+        return [np.repeat(sigmas, n_heads // len(sigmas)), *(np.full(n_heads, sigma) for sigma in shared)]
 
-    if all(len(of) == 1 for of in parts):
-        first, *others = (of_part(of[0]) for of in parts)
-        return (*(first[::-1] if others else first), *(sigma for one in others for sigma in one)), None
+    if all(len(part) == 1 for part in parts):
+        first, *second = (of_part(part[0]) for part in parts)
+        return (*(first[::-1] if second else first), *(sigma for sigmas in second for sigma in sigmas)), None
     (query,), (latent, rotated) = _of_latent_attention(site, names, parts)
     (of_up, of_down), (of_rotated,) = of_part(latent), of_part(rotated)
     shape = head_dims(site, names, shapes)
@@ -130,17 +137,17 @@ def _of_latent_attention(
     site: Site, names: Sequence[str], parts: list[list[_Part]]
 ) -> tuple[tuple[_Part], tuple[_Part, _Part]]:
     """Return the parts (query), (latent, rotated) of keys [W_UK W_DKV; W_KR]."""
-    if tuple(names) == ("query", "key") and [len(of) for of in parts] == [1, 2]:
+    if tuple(names) == ("query", "key") and [len(part) for part in parts] == [1, 2]:
         latent, rotated = sorted(parts[1], key=lambda part: -len(part.inner))
         if (len(latent.inner), len(rotated.inner)) == (1, 0):
             return (parts[0][0],), (latent, rotated)
-    found = ", ".join(f"{len(of)} of {name}" for name, of in zip(names, parts, strict=True))
-    raise _unknown(site, f"heads whose rows are of several matrices ({found})")
+    counts = ", ".join(f"{len(part)} of {name}" for name, part in zip(names, parts, strict=True))
+    raise _unknown(site, f"heads whose rows are of several matrices ({counts})")
 
 
-def _unknown(site: Site, found: str) -> ParameterError:
+def _unknown(site: Site, fault: str) -> ParameterError:
     return ParameterError(
-        "site", f"{site.place}: {found}", "matrices that are products, or keys [W_UK W_DKV; W_KR] of latent attention"
+        "site", f"{site.place}: {fault}", "matrices that are products, or keys [W_UK W_DKV; W_KR] of latent attention"
     )
 
 
@@ -152,12 +159,12 @@ def _parts(site: Site, name: str, shapes: Shapes) -> list[_Part]:
     followed = _follow(expression, shapes)
     n_heads = site.n_heads if name == "query" else site.n_key_heads
     heads = np.arange(len(followed.row)).reshape(n_heads, -1)
-    found: dict[tuple[Expression, ...], list[tuple[Expression, Int[np.ndarray, " row"]]]] = {}
+    outers: dict[tuple[Expression, ...], list[tuple[Expression, Int[np.ndarray, " row"]]]] = {}
     for rows in heads:
         for index in dict.fromkeys(followed.source[rows].tolist()):
             outer, inner = followed.sources[index]
-            found.setdefault(inner, []).append((outer, followed.row[rows[followed.source[rows] == index]]))
-    parts = [_Part(outer, inner) for inner, outer in found.items()]
+            outers.setdefault(inner, []).append((outer, followed.row[rows[followed.source[rows] == index]]))
+    parts = [_Part(outer, inner) for inner, outer in outers.items()]
     if any(len(part.outer) != n_heads or len({len(rows) for _, rows in part.outer}) > 1 for part in parts):
         raise _unknown(site, f"{name} heads that differ in what they are made of")
     return parts
@@ -186,10 +193,10 @@ class _Transposed(NamedTuple):
 
 def _width(site: Site, name: str, parts: list[_Part], shapes: Shapes) -> int:
     """Return the number of inputs, which all parts share; for an output, the number of outputs."""
-    found = {(part.inner[-1] if part.inner else part.outer[0][0]).shape(shapes)[1] for part in parts}
-    if len(found) > 1:
-        raise _unknown(site, f"{name} parts of the widths {sorted(found)}")
-    return found.pop()
+    widths = {(part.inner[-1] if part.inner else part.outer[0][0]).shape(shapes)[1] for part in parts}
+    if len(widths) > 1:
+        raise _unknown(site, f"{name} parts of the widths {sorted(widths)}")
+    return widths.pop()
 
 
 def _root_mean_square(matrix: Float[np.ndarray, "row column"]) -> float:
@@ -199,30 +206,30 @@ def _root_mean_square(matrix: Float[np.ndarray, "row column"]) -> float:
 def _follow(expression: Expression, shapes: Shapes) -> _Followed:
     """Trace each row of an expression to the matrix that contains it."""
     if isinstance(expression, Rows):
-        of = _follow(expression.of, shapes)
+        followed = _follow(expression.of, shapes)
         taken = np.concatenate([np.arange(*run) for run in expression.runs])
-        return _Followed(of.sources, of.source[taken], of.row[taken])
+        return _Followed(followed.sources, followed.source[taken], followed.row[taken])
     if isinstance(expression, Stacked):
-        each = [_follow(one, shapes) for one in expression.of]
-        firsts = np.cumsum([0, *(len(one.sources) for one in each[:-1])])
+        stacked = [_follow(part, shapes) for part in expression.of]
+        firsts = np.cumsum([0, *(len(part.sources) for part in stacked[:-1])])
         return _Followed(
-            [source for one in each for source in one.sources],
-            np.concatenate([one.source + first for one, first in zip(each, firsts, strict=True)]),
-            np.concatenate([one.row for one in each]),
+            [source for part in stacked for source in part.sources],
+            np.concatenate([part.source + first for part, first in zip(stacked, firsts, strict=True)]),
+            np.concatenate([part.row for part in stacked]),
         )
     if isinstance(expression, Product):
-        first, *others = expression.of
-        flat = tuple(inner for one in others for inner in (one.of if isinstance(one, Product) else (one,)))
-        of = _follow(first, shapes)
-        return of._replace(sources=[source._replace(inner=source.inner + flat) for source in of.sources])
+        first, *inner_factors = expression.of
+        flat = tuple(inner for part in inner_factors for inner in (part.of if isinstance(part, Product) else (part,)))
+        followed = _follow(first, shapes)
+        return followed._replace(sources=[source._replace(inner=source.inner + flat) for source in followed.sources])
     if isinstance(expression, Scaled):
-        of = _follow(expression.of, shapes)
-        return of._replace(
-            sources=[source._replace(outer=Scaled(source.outer, expression.factor)) for source in of.sources]
+        followed = _follow(expression.of, shapes)
+        return followed._replace(
+            sources=[source._replace(outer=Scaled(source.outer, expression.factor)) for source in followed.sources]
         )
     if isinstance(expression, Gained):
-        of = _follow(expression.of, shapes)
-        return of._replace(sources=[_gained(source, expression) for source in of.sources])
+        followed = _follow(expression.of, shapes)
+        return followed._replace(sources=[_gained(source, expression) for source in followed.sources])
     rows = expression.shape(shapes)[0]
     return _Followed([_Source(expression, ())], np.zeros(rows, dtype=int), np.arange(rows))
 
@@ -233,3 +240,26 @@ def _gained(source: _Source, gained: Gained) -> _Source:
         return source._replace(outer=Gained(source.outer, gained.gain, gained.offset))
     *before, last = source.inner
     return source._replace(inner=(*before, Gained(last, gained.gain, gained.offset)))
+
+
+class StoredRows(NamedTuple):
+    """Number of rows of the stored matrix of each factor, along which heads are stacked."""
+
+    rows: tuple[int, ...]  # the number of heads times the rows of each head; for a fused matrix, all of its rows
+    fused: bool  # whether all factors are rows of one stored matrix
+
+
+def stored_rows(model: WeightMatrices, site: int, circuit: Circuit) -> StoredRows:
+    """Find the stored matrices that a circuit's factors at a site are rows of."""
+    at, fused = model.sites[site], model.parts.get("fused", ())
+    names = [
+        next(
+            (name for component in _FUSED_WITH[factor.name] if (name := MatrixName(at.place, component)) in fused), None
+        )
+        for factor in circuit.factors
+    ]
+    rows = tuple(
+        getattr(at, factor.heads) * getattr(at, factor.rank) if name is None else max(1, model.shape(name)[0])
+        for factor, name in zip(circuit.factors, names, strict=True)
+    )
+    return StoredRows(rows, len(names) > 1 and names[0] is not None and len(set(names)) == 1)

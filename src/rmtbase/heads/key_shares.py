@@ -35,22 +35,22 @@ def key_shares_of(
     if r_q.shape[-2] < r_q.shape[-1]:  # more rows than columns
         return shares
     for place in np.ndindex(*r_q.shape[:2]):
-        r, other = r_q[place], r_k[place[0], 0]
+        r, r_key = r_q[place], r_k[place[0], 0]
         diagonal = np.abs(np.diagonal(r))
-        if not (diagonal.min() > _SINGULAR * diagonal.max() and other.any()):
+        if not (diagonal.min() > _SINGULAR * diagonal.max() and r_key.any()):
             continue
         q, k = w_q[place], w_k[place[0], 0]
-        scale_q, scale_k = np.abs(r).max(), np.abs(other).max()
+        scale_q, scale_k = np.abs(r).max(), np.abs(r_key).max()
         in_single = np.result_type(q, k, np.float32) == np.float32 and min(scale_q, scale_k) > _SINGLE
         dtype = np.float32 if in_single and max(scale_q, scale_k) < 1.0 / _SINGLE else np.float64
         q, k = q.astype(dtype) / dtype(scale_q), k.astype(dtype) / dtype(scale_k)
-        r, other = r / scale_q, other / scale_k
+        r, r_key = r / scale_q, r_key / scale_k
         crossed = solve_triangular(r, q @ k.T, trans=1, check_finite=False)
-        inside, whole = np.linalg.norm(r @ crossed.T), np.linalg.norm(r @ other.T)
+        inside, norm = np.linalg.norm(r @ crossed.T), np.linalg.norm(r @ r_key.T)
         norms = np.sum(r * r, axis=0)
         of_query = (1.0 / norms) @ q**2
         of_key = norms @ k**2
-        shares.share[place] = min((inside / whole) ** 2, 1.0)
+        shares.share[place] = min((inside / norm) ** 2, 1.0)
         shares.query_columns[place] = np.sum(of_query**2)
         shares.key_columns[place] = np.sum((of_key / of_key.sum()) ** 2)
     return shares

@@ -6,17 +6,18 @@ being solved.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Shaped
 
 from rmtbase.errors import ParameterError
 from rmtbase.heads.key_shares import KeyShares, key_shares_of
+from rmtbase.heads.takers import HeadWork, Takers
 from rmtbase.linalg import (
     available_cores,
     core_of_triangles,
@@ -41,8 +42,8 @@ class GroupSpectra(NamedTuple):
     singular_values: Float[np.ndarray, "group rank"]  # singular values, descending; all zero where a factor is zero
     # share of each head in the square of each singular value: ‖block of A_i‖² of its left singular vector
     shares: Float[np.ndarray, "group rank member"]
-    # what else the null needs from each group, see ``read_sites.Preparation``; None if nothing
-    prepared: Sequence[Any] | None = None
+    # what else the null needs from each group, see ``takers.Preparation``; None if nothing
+    prepared: list[Any] | None = None
 
 
 class SiteSpectra(NamedTuple):
@@ -52,8 +53,8 @@ class SiteSpectra(NamedTuple):
     sigmas: tuple[Float[np.ndarray, " head"], ...]  # σ̂ of each of the circuit's factors
     # spectra of heads that share a matrix; None if none do, or if they were not requested
     groups: GroupSpectra | None = None
-    # what else the null needs from each head, see ``read_sites.Preparation``; None if nothing
-    prepared: Sequence[Any] | None = None
+    # what else the null needs from each head, see ``takers.Preparation``; None if nothing
+    prepared: list[Any] | None = None
     # singular values with each row of each factor scaled to norm 1; None where the circuit has no head axes, or if they
     # were not requested
     equal_axes: Float[np.ndarray, "head rank"] | None = None
@@ -62,60 +63,40 @@ class SiteSpectra(NamedTuple):
     key_shares: KeyShares | None = None
 
 
-def _joined_spectra(parts: Sequence[SiteSpectra]) -> SiteSpectra:
-    """Join the spectra of all heads of a site from parts."""
-    return SiteSpectra(
-        np.concatenate([part.singular_values for part in parts]),
-        tuple(map(np.concatenate, zip(*(part.sigmas for part in parts), strict=True))),
-        _groups_of([part.groups for part in parts]),
-        _prepared_of([part.prepared for part in parts]),
-        _array_of([part.equal_axes for part in parts]),
-        _key_shares_of([part.key_shares for part in parts]),
-    )
-
-
-def _key_shares_of(parts: Sequence[KeyShares | None]) -> KeyShares | None:
-    known = [part for part in parts if part is not None]
-    return KeyShares(*map(np.concatenate, zip(*known, strict=True))) if known else None
-
-
-def _array_of(parts: Sequence[np.ndarray | None]) -> np.ndarray | None:
-    known = [part for part in parts if part is not None]
-    return np.concatenate(known) if known else None
-
-
-def _groups_of(parts: Sequence[GroupSpectra | None]) -> GroupSpectra | None:
-    known = [part for part in parts if part is not None]
-    if not known:
+def _joined(parts: Sequence[Any]) -> Any:
+    """Join what parts of a site have: arrays and lists end to end, records field by field; None if all are None."""
+    present = [part for part in parts if part is not None]
+    if not present:
         return None
-    return GroupSpectra(
-        np.concatenate([part.singular_values for part in known]),
-        np.concatenate([part.shares for part in known]),
-        _prepared_of([part.prepared for part in known]),
-    )
-
-
-def _prepared_of(parts: Sequence[Sequence[Any] | None]) -> Sequence[Any] | None:
-    known = [part for part in parts if part is not None]
-    return [one for part in known for one in part] if known else None
+    first = present[0]
+    if isinstance(first, np.ndarray):
+        return np.concatenate(present)
+    if isinstance(first, list):
+        return [entry for part in present for entry in part]
+    if isinstance(first, dict):
+        return {name: _joined([part[name] for part in present]) for name in first}
+    fields = map(_joined, zip(*present, strict=True))
+    return type(first)(*fields) if hasattr(first, "_fields") else tuple(fields)
 
 
 class _Solved(NamedTuple):
     """Spectra of some heads of one site by every circuit, and a mask of the orthogonally factorized factors."""
 
-    spectra: Mapping[Circuit, SiteSpectra]
+    spectra: dict[Circuit, SiteSpectra]
     orthogonal: Bool[np.ndarray, " factor"]
 
 
-def require_circuits(model: WeightMatrices, wanted: Sequence[str]) -> tuple[Circuit, ...]:
+def require_circuits(model: WeightMatrices, names: Sequence[str]) -> tuple[Circuit, ...]:
     """Return the named circuits, after W_QK, which is always among them."""
-    names = [wanted] if isinstance(wanted, str) else list(wanted)
+    names = [names] if isinstance(names, str) else list(names)
     for name in names:
         if name not in CIRCUITS:
             raise ParameterError("circuits", name, f"some of {', '.join(CIRCUITS)}")
         if not sites_of(model, CIRCUITS[name]):
-            held = (other for other, circuit in CIRCUITS.items() if sites_of(model, circuit))
-            raise ParameterError("circuits", name, f"some of {', '.join(held)}, which is all that {model.name} has")
+            available = (key for key, circuit in CIRCUITS.items() if sites_of(model, circuit))
+            raise ParameterError(
+                "circuits", name, f"some of {', '.join(available)}, which is all that {model.name} has"
+            )
     return tuple(CIRCUITS[name] for name in dict.fromkeys(("qk", *names)))
 
 
@@ -151,58 +132,7 @@ def head_factors(
 ) -> tuple[Float[np.ndarray, "rank width"], ...]:
     """Read the matrices of a circuit for one head of a site, with those of its key head where heads share them."""
     n_heads = getattr(model.sites[site], circuit.heads)
-    return tuple(one[head // (n_heads // len(one))] for one in read_factors(model, site, circuit))
-
-
-class HeadTaker(Protocol):
-    """Consumer of the factors of each site's heads while they are read."""
-
-    def submit(
-        self, site: int, factors: Mapping[Factor, Shaped[np.ndarray, "factor_head rank width"]], pool: Executor
-    ) -> Mapping[Circuit, Sequence[Future[Any]]]:
-        """Begin work on the heads of one site."""
-        ...
-
-    def keep(self, site: int, submitted: Mapping[Circuit, Sequence[Future[Any]]]) -> None:
-        """Wait for the work on one site, and keep its results."""
-        ...
-
-
-class Preparation(Protocol):
-    """Interface by which ``rmtbase.nulls.Null`` computes what it needs from each head's factors while they are read."""
-
-    def prepare(self, factors: Sequence[Shaped[np.ndarray, "group member rank width"]]) -> Sequence[Any] | None:
-        """Return one entry for each head, or None if the spectrum is enough.
-
-        Heads are ordered by group, then by member. A factor shared by a group has one member.
-        """
-        ...
-
-    def prepare_groups(
-        self,
-        each: Shaped[np.ndarray, "group member rank width"],
-        shared: Shaped[np.ndarray, "group one rank other_width"],
-        sigmas: Float[np.ndarray, "group member"],
-    ) -> Sequence[Any] | None:
-        """Return one entry for each product [A_1 ... A_g]ᵀB of heads that share B, or None.
-
-        ``sigmas`` are the σ̂ of the A_i.
-        """
-        ...
-
-
-class MatrixTaker(Protocol):
-    """Consumer of every matrix of the layers as it is read, such as a ``MatrixScorer``."""
-
-    def add(
-        self,
-        name: MatrixName,
-        blocks: Iterable[Shaped[np.ndarray, "row column"]],
-        shape: tuple[int, int],
-        map_spans: Callable[..., Iterable[Any]] = map,
-    ) -> None:
-        """Take one matrix, in blocks of rows."""
-        ...
+    return tuple(heads[head // (n_heads // len(heads))] for heads in read_factors(model, site, circuit))
 
 
 class _Begun(NamedTuple):
@@ -210,7 +140,7 @@ class _Begun(NamedTuple):
 
     site: int
     parts: list[Future[_Solved]]
-    elements: Mapping[Circuit, Sequence[Future[Any]]]
+    taken: Mapping[Circuit, Sequence[Future[Any]]]
 
 
 class Spectra(NamedTuple):
@@ -228,28 +158,17 @@ class Spectra(NamedTuple):
 
 @contextmanager
 def read_sites(
-    model: WeightMatrices,
-    circuits: Sequence[Circuit],
-    scorer: MatrixTaker | None,
-    elements: HeadTaker | None,
-    progress: Progress,
-    preparation: Preparation | None = None,
-    *,
-    joint: bool = False,
-    how_much: bool = False,
+    model: WeightMatrices, circuits: Sequence[Circuit], takers: Takers, work: HeadWork, progress: Progress
 ) -> Iterator[Future[Spectra]]:
-    """Read the spectra of all heads during a ``with`` block, and give the scorer all matrices of the layers.
+    """Read the spectra of all heads during a ``with`` block, and give all takers their matrices.
 
-    ``elements``, if given, receives the factors of each head; ``preparation`` computes what a null needs from them;
-    with ``joint``, heads that share a matrix are also solved as one; with ``how_much``, heads are also solved with
-    equal axes, and the relation of their keys to their queries is measured. One pass through the checkpoint does all of
-    this while the block does something else. Work that is not finished at the end of the block is abandoned. A
-    KeyboardInterrupt does not wait for the threads: they may be drawing a null or compiling, and end by themselves.
+    One pass through the checkpoint does all of this while the block does something else. Work that is not finished at
+    the end of the block is abandoned. A KeyboardInterrupt does not wait for the threads: they may be drawing a null or
+    compiling, and end by themselves.
     """
     pool, reader, waits = ThreadPoolExecutor(available_cores()), ThreadPoolExecutor(1), True
     try:
-        solve = partial(_solve, preparation=preparation, joint=joint, how_much=how_much)
-        yield reader.submit(_read_layers, model, circuits, scorer, elements, progress, solve, pool)
+        yield reader.submit(_read_layers, model, circuits, takers, work, progress, pool)
     except BaseException as error:
         waits = isinstance(error, Exception)
         model.give_up_hashing()
@@ -263,52 +182,50 @@ def read_sites(
 def _read_layers(
     model: WeightMatrices,
     circuits: Sequence[Circuit],
-    scorer: MatrixTaker | None,
-    elements: HeadTaker | None,
+    takers: Takers,
+    work: HeadWork,
     progress: Progress,
-    solve: Callable[..., _Solved],
     pool: Executor,
 ) -> Spectra:
     advance = progress.bar("reading layers", len(model.layers))
     places = {site.place: index for index, site in enumerate(model.sites)}
     has = {circuit: frozenset(sites_of(model, circuit)) for circuit in circuits}
-    found: dict[Circuit, dict[int, SiteSpectra]] = {circuit: {} for circuit in circuits}
+    by_circuit: dict[Circuit, dict[int, SiteSpectra]] = {circuit: {} for circuit in circuits}
     ways = {"gram_matrix": 0, "orthogonal": 0}
 
     def keep(begun: _Begun) -> None:
         site = begun.site
-        spectra, orthogonal = _joined(begun.parts)
-        for circuit, one in spectra.items():
-            _require_range(model, site, circuit, one)
-            found[circuit][site] = one
+        solved: _Solved = _joined([part.result() for part in begun.parts])
+        orthogonal = solved.orthogonal
+        for circuit, spectra in solved.spectra.items():
+            _require_range(model, site, circuit, spectra)
+            by_circuit[circuit][site] = spectra
         ways["orthogonal"] += int(orthogonal.sum())
         ways["gram_matrix"] += int((~orthogonal).sum())
-        if elements is not None:
-            elements.keep(site, begun.elements)
+        if takers.heads is not None:
+            takers.heads.keep(site, begun.taken)
 
     warned = pool.submit(lambda: model.warnings)  # hashes tensors in the meantime; the model keeps the result
     before: _Begun | None = None  # the site being solved while the next one is read
     for layer, place in enumerate(model.layers):
         site = places.get(place, -1)
-        wanted = [circuit for circuit in circuits if site in has[circuit]]
-        solved = {factor for circuit in wanted for factor in circuit.factors}
-        known = _FACTORS if elements is not None and site >= 0 else solved
-        factors = {f"attention_{factor.name}": factor for factor in known if _is_known(model.sites[site], factor)}
+        present = [circuit for circuit in circuits if site in has[circuit]]
+        solved = {factor for circuit in present for factor in circuit.factors}
+        read = _FACTORS if takers.heads is not None and site >= 0 else solved
+        factors = {f"attention_{factor.name}": factor for factor in read if _is_known(model.sites[site], factor)}
         heads: dict[Factor, Shaped[np.ndarray, "factor_head rank width"]] = {}
         for component in model.components:
-            if model.has(layer, component) and (scorer is not None or component in factors):
+            if model.has(layer, component) and (takers.matrices is not None or component in factors):
                 matrix = model.stored_matrix(layer, component)
                 if component in factors:
                     heads[factors[component]] = model.by_head(site, factors[component].name, matrix)
-                if scorer is not None:
-                    scorer.add(MatrixName(place, component), [matrix], matrix.shape, pool.map)
+                if takers.matrices is not None:
+                    takers.matrices.add(MatrixName(place, component), [matrix], matrix.shape, pool.map)
         if heads:
             of_circuits = {factor: heads[factor] for factor in heads if factor in solved}
-            begun = _Begun(
-                site,
-                _submit(model, layer, wanted, of_circuits, solve, pool),
-                {} if elements is None else elements.submit(site, heads, pool),
-            )
+            parts = _submit(model, layer, of_circuits, partial(_solve, present, work), pool)
+            taken = {} if takers.heads is None else takers.heads.submit(site, heads, pool)
+            begun = _Begun(site, parts, taken)
             if before is not None:
                 keep(before)
             before = begun
@@ -316,13 +233,12 @@ def _read_layers(
     if before is not None:
         keep(before)
     warned.result()
-    return Spectra(found, ways)
+    return Spectra(by_circuit, ways)
 
 
 def _submit(
     model: WeightMatrices,
     layer: int,
-    circuits: Sequence[Circuit],
     heads: Mapping[Factor, Shaped[np.ndarray, "factor_head rank width"]],
     solve: Callable[..., _Solved],
     pool: Executor,
@@ -332,60 +248,57 @@ def _submit(
     least = [model.least_sigma(layer, f"attention_{factor.name}") for factor in factors]
     groups = min(map(len, weights))
     n_parts = min(groups, max(1, max(map(len, weights)) // _HEADS_PER_PART), _PARTS_PER_CORE * available_cores())
-    by_group = [one.reshape(groups, -1, *one.shape[1:]) for one in weights]
+    by_group = [matrices.reshape(groups, -1, *matrices.shape[1:]) for matrices in weights]
     return [
-        pool.submit(solve, circuits, dict(zip(factors, zip(part, least, strict=True), strict=True)))
-        for part in zip(*(np.array_split(one, n_parts) for one in by_group), strict=True)
+        pool.submit(solve, dict(zip(factors, zip(part, least, strict=True), strict=True)))
+        for part in zip(*(np.array_split(matrices, n_parts) for matrices in by_group), strict=True)
     ]
 
 
 def _solve(
     circuits: Sequence[Circuit],
+    work: HeadWork,
     factors: Mapping[Factor, tuple[Shaped[np.ndarray, "group head rank width"], float]],
-    *,
-    preparation: Preparation | None,
-    joint: bool,
-    how_much: bool,
 ) -> _Solved:
     reduced = {factor: triangles(np.asarray(weights)) for factor, (weights, _) in factors.items()}
     scales = {
         factor: _sigma(reduced[factor].r, weights.shape[-1], least) for factor, (weights, least) in factors.items()
     }
-    spectra = {}
+    spectra, preparation = {}, work.preparation
     for circuit in circuits:
-        each = [reduced[factor].r for factor in circuit.factors]
-        values = core_singular_values(_core(*each) if len(each) > 1 else each[0])
-
-        def of_heads(
-            of: Mapping[Factor, Shaped[np.ndarray, "group head"]],
-            circuit: Circuit = circuit,
-            heads: tuple[int, ...] = values.shape[:2],
-        ) -> tuple[Shaped[np.ndarray, " head"], ...]:
-            return tuple(np.broadcast_to(of[factor], heads).reshape(-1) for factor in circuit.factors)
-
-        sigmas, values = of_heads(scales), values.reshape(-1, values.shape[-1])
+        r_factors = [reduced[factor].r for factor in circuit.factors]
+        values = core_singular_values(_core(*r_factors) if len(r_factors) > 1 else r_factors[0])
+        heads = values.shape[:2]
+        sigmas = tuple(np.broadcast_to(scales[factor], heads).reshape(-1) for factor in circuit.factors)
+        values = values.reshape(-1, values.shape[-1])
         values[np.any([sigma == 0 for sigma in sigmas], axis=0)] = 0.0
         groups = None
-        if joint and len(each) > 1 and each[0].shape[1] > each[1].shape[1] == 1:
-            groups = _group(each[0], each[1][:, 0], scales[circuit.factors[0]], scales[circuit.factors[1]][:, 0])
+        if work.joint and len(r_factors) > 1 and r_factors[0].shape[1] > r_factors[1].shape[1] == 1:
+            groups = _group(
+                r_factors[0], r_factors[1][:, 0], scales[circuit.factors[0]], scales[circuit.factors[1]][:, 0]
+            )
         weights = [factors[factor][0] for factor in circuit.factors]
-        prepared = None if preparation is None else preparation.prepare(weights)
+        prepared = None if preparation is None else _listed(preparation.prepare(weights))
         if preparation is not None and groups is not None:
             of_groups = preparation.prepare_groups(weights[0], weights[1], scales[circuit.factors[0]])
-            groups = groups._replace(prepared=of_groups)
+            groups = groups._replace(prepared=_listed(of_groups))
         equal, key_shares = None, None
-        if how_much and circuit.head_axes:
-            unit = [np.swapaxes(equal_rows(np.swapaxes(r, -1, -2)), -1, -2) for r in each]
+        if work.how_much and circuit.head_axes:
+            unit = [np.swapaxes(equal_rows(np.swapaxes(r, -1, -2)), -1, -2) for r in r_factors]
             equal = core_singular_values(_core(*unit) if len(unit) > 1 else unit[0]).reshape(values.shape)
-            if len(each) > 1 and weights[0].shape[-1] == weights[1].shape[-1]:
-                shares = key_shares_of(weights[0], weights[1], each[0], each[1])
+            if len(r_factors) > 1 and weights[0].shape[-1] == weights[1].shape[-1]:
+                shares = key_shares_of(weights[0], weights[1], r_factors[0], r_factors[1])
                 key_shares = KeyShares(*(share.reshape(-1) for share in shares))
         spectra[circuit] = SiteSpectra(values, sigmas, groups, prepared, equal, key_shares)
-    return _Solved(spectra, np.concatenate([one.orthogonal.reshape(-1) for one in reduced.values()]))
+    return _Solved(spectra, np.concatenate([triangle.orthogonal.reshape(-1) for triangle in reduced.values()]))
+
+
+def _listed(prepared: Sequence[Any] | None) -> list[Any] | None:
+    return None if prepared is None else list(prepared)
 
 
 def _group(
-    each: Float[np.ndarray, "group member rank rows"],
+    triangle_rows: Float[np.ndarray, "group member rank rows"],
     shared: Float[np.ndarray, "group rank rows"],
     sigmas: Float[np.ndarray, "group member"],
     sigma: Float[np.ndarray, " group"],
@@ -394,17 +307,17 @@ def _group(
 
     ‖A_iᵀ y‖ = ‖R_i y‖ with y = B v for a right singular vector v.
     """
-    known = (sigmas > 0.0).all(axis=1) & (sigma > 0.0)
+    nonzero = (sigmas > 0.0).all(axis=1) & (sigma > 0.0)
     together = np.sqrt(np.mean(sigmas**2, axis=1, keepdims=True))
-    weights = np.divide(together, sigmas, out=np.zeros(sigmas.shape), where=known[:, None])
-    scaled = weights[..., None, None] * each
+    weights = np.divide(together, sigmas, out=np.zeros(sigmas.shape), where=nonzero[:, None])
+    scaled = weights[..., None, None] * triangle_rows
     stacked = np.moveaxis(scaled, -1, 1).reshape(len(scaled), scaled.shape[-1], -1)  # [A_1 ... A_g], rotated
     _, values, right = np.linalg.svd(core_of_triangles(triangles(stacked).r, shared))
     read = np.einsum("gji,gkj->gik", shared, right[:, : values.shape[1]])
     energy = np.sum(np.einsum("gmij,gjk->gmik", scaled, read) ** 2, axis=2).swapaxes(1, 2)
-    whole = energy.sum(axis=-1, keepdims=True)
-    shares = np.divide(energy, whole, out=np.full(energy.shape, np.nan), where=whole > 0.0)
-    return GroupSpectra(without_noise(values) * known[:, None], shares)
+    total = energy.sum(axis=-1, keepdims=True)
+    shares = np.divide(energy, total, out=np.full(energy.shape, np.nan), where=total > 0.0)
+    return GroupSpectra(without_noise(values) * nonzero[:, None], shares)
 
 
 def _core(
@@ -430,12 +343,6 @@ def _sigma(r: Float[np.ndarray, "... _ rank"], width: int, least: float) -> Floa
     return np.where(sigma < least, 0.0, sigma)
 
 
-def _joined(parts: Sequence[Future[_Solved]]) -> _Solved:
-    each = [part.result() for part in parts]
-    spectra = {circuit: _joined_spectra([one.spectra[circuit] for one in each]) for circuit in each[0].spectra}
-    return _Solved(spectra, np.concatenate([one.orthogonal for one in each]))
-
-
 def _require_range(model: WeightMatrices, site: int, circuit: Circuit, spectra: SiteSpectra) -> None:
     """Raise an error if a head's norm is out of range; heads of zeros have no scale and are recorded, not scored."""
     at = model.sites[site]
@@ -448,20 +355,13 @@ def _require_range(model: WeightMatrices, site: int, circuit: Circuit, spectra: 
             axis=0,
         )
     present = model.heads_have_weights or np.all([sigma > 0 for sigma in spectra.sigmas], axis=0)
-    head = _first_out_of_range(norms, present)
-    if head is not None:
-        what = " ".join(f"‖{factor.symbol}‖" for factor in circuit.factors)
+    # No eigenvalue exceeds Π‖W‖_F²; if W_Q and W_K are orthogonal to each other, rounding leaves less than 1e-16 of
+    # that. So the product of the norms decides, and every shape has the same limits.
+    beyond = np.flatnonzero(~((norms > _LEAST) & (norms < 1.0 / _LEAST)) & present)
+    if beyond.size:
+        head = int(beyond[0])
+        symbols = " ".join(f"‖{factor.symbol}‖" for factor in circuit.factors)
         norm = "product of norms" if len(circuit.factors) > 1 else "norm"
         expected = f"a {norm} between {_LEAST:g} and {1.0 / _LEAST:g}: rescale the weights"
-        beyond = {0.0: "under 1e-308", np.inf: "over 1e308"}.get(float(norms[head]))
-        raise model.refused(site, head, f"{what} {beyond or f'= {norms[head]:.2g}'}", expected)
-
-
-def _first_out_of_range(norms: Float[np.ndarray, " head"], present: Bool[np.ndarray, " head"] | bool) -> int | None:
-    """Find the first of the heads ``present`` whose spectral statistics cannot be held in float64.
-
-    No eigenvalue exceeds Π‖W‖_F²; if W_Q and W_K are orthogonal to each other, rounding leaves less than 1e-16 of that.
-    So the product of the norms decides, and every shape has the same limits.
-    """
-    beyond = np.flatnonzero(~((norms > _LEAST) & (norms < 1.0 / _LEAST)) & present)
-    return int(beyond[0]) if beyond.size else None
+        size = {0.0: "under 1e-308", np.inf: "over 1e308"}.get(float(norms[head]), f"= {norms[head]:.2g}")
+        raise model.refused(site, head, f"{symbols} {size}", expected)

@@ -44,20 +44,20 @@ def earlier_sites(model: WeightMatrices, site: int, kind: str) -> list[int]:
 def unknown_streams(model: WeightMatrices) -> list[str]:
     """Tell which sites cannot be paired because their streams or matrices are not known, one line for each."""
     writers = sites_of(model, CIRCUITS["ov"])
-    found = []
+    lines = []
     for index, site in enumerate(model.sites):
         if index not in writers:
-            found.append(f"{site.place}: its values or outputs are not known, so that its heads write nothing here")
+            lines.append(f"{site.place}: its values or outputs are not known, so that its heads write nothing here")
         elif _written(model, site) is None:
-            found.append(f"{site.place}: no decoder, so that the residual stream of its cross-attention is not known")
-    return found
+            lines.append(f"{site.place}: no decoder, so that the residual stream of its cross-attention is not known")
+    return lines
 
 
 def _written(model: WeightMatrices, site: Site) -> str | None:
     """Name of the stream that a site writes to; None if it is not known."""
     if site.place.stack != _CROSS:
         return site.place.stack
-    return "decoder" if any(one.place.stack == "decoder" for one in model.sites) else None
+    return "decoder" if any(other_site.place.stack == "decoder" for other_site in model.sites) else None
 
 
 def _read(site: Site, kind: str) -> str | None:

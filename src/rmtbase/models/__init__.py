@@ -5,7 +5,7 @@ Importing this package imports neither torch nor transformers nor jax.
 
 from rmtbase.arguments import check_public
 from rmtbase.models._array_model import ArrayModel
-from rmtbase.models._difference import ONE_WAY, Difference, difference
+from rmtbase.models._difference import Difference, difference
 from rmtbase.models._head_shape import head_shape
 from rmtbase.models._initialize import initialize
 from rmtbase.models._inspection import Inspection, inspect_model

@@ -23,11 +23,6 @@ _FACTORS = (
 )
 _COUNTS = 0.01  # share of the variance of a difference above which rounding matters
 _OF_HALF, _ERRORS = 0.1, 5.0  # units in the last place, standard errors
-ONE_WAY = (
-    "on average the weights moved by half a unit in their last place, as when rounding is not to nearest, and such "
-    "rounding has directions of its own"
-)
-"""Reason why directions of a difference cannot be distinguished from rounding."""
 
 _SIZES = ("place", "n_heads", "n_key_heads", "d_head", "d_query", "d_key", "d_value", "d_output")
 

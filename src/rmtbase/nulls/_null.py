@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from rmtbase.errors import ParameterError
-from rmtbase.heads.stored_rows import StoredRows
+from rmtbase.heads.factors import StoredRows
 from rmtbase.nulls._head_null import NullModel, head_shape, rank_name
 from rmtbase.parameters import require_draws, require_initialization, require_seed
 from rmtbase.progress import Progress
@@ -91,7 +91,7 @@ class Null(ABC):
         return self
 
     def prepare(self, factors: Sequence[Shaped[np.ndarray, "group member rank width"]]) -> Sequence[Any] | None:
-        """Return what this null needs from each head besides its spectrum: see ``read_sites.Preparation``."""
+        """Return what this null needs from each head besides its spectrum: see ``takers.Preparation``."""
         return None
 
     def prepare_groups(
@@ -100,7 +100,7 @@ class Null(ABC):
         shared: Shaped[np.ndarray, "group one rank other_width"],
         sigmas: Float[np.ndarray, "group member"],
     ) -> Sequence[Any] | None:
-        """Return what this null needs from heads that share a factor: see ``read_sites.Preparation``."""
+        """Return what this null needs from heads that share a factor: see ``takers.Preparation``."""
         return None
 
     def unscored(self, dims: tuple[int, ...], prepared: Sequence[Any] | None) -> dict[int, str]:

@@ -71,7 +71,7 @@ def _spellings() -> dict[str, Term]:
     for term in glossary():
         for form in (term.name, *term.also):
             forms = [form, form[0].upper() + form[1:]] if len(form) > 2 else [form]
-            spellings |= {f"{one}{end}": term for one in forms for end in (("", "s") if len(form) > 2 else ("",))}
+            spellings |= {f"{stem}{end}": term for stem in forms for end in (("", "s") if len(form) > 2 else ("",))}
     return spellings
 
 

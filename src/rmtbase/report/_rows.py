@@ -127,7 +127,7 @@ def _print_in_pairs(console: Console, item: Rows) -> None:
     widths = [max(map(len, column)) for column in zip(headings, *texts, strict=True)]
     lines: list[list[int]] = [[]]
     for place in range(item.named, len(headings)):
-        if lines[-1] and 3 + sum(widths[one] + 2 for one in [*lines[-1], place]) - 2 > console.width:
+        if lines[-1] and 3 + sum(widths[column] + 2 for column in [*lines[-1], place]) - 2 > console.width:
             lines.append([])
         lines[-1].append(place)
 

@@ -39,9 +39,9 @@ def render_page(
     date: datetime.date | None = None,
 ) -> str:
     """Render a result as one HTML page: its first sentence, its figures, then its other sentences and its tables."""
-    given = list(items)
-    title = next((item for item in given if isinstance(item, Heading)), Heading(table.attrs["kind"]))
-    rest = [item for item in given if item is not title]
+    listed = list(items)
+    title = next((item for item in listed if isinstance(item, Heading)), Heading(table.attrs["kind"]))
+    rest = [item for item in listed if item is not title]
     end = next((place for place, item in enumerate(rest) if item is DETAILS), 0)
     answer, details = rest[:end], rest[end + 1 :] if end else rest
     lead = next((item for item in rest if type(item) is str), "")
@@ -94,9 +94,9 @@ def environment(package: str | None = None) -> Environment:
 
     Inserted text is escaped and made harmless, unless it already is markup.
     """
-    found = [PackageLoader(one) for one in (package, "rmtbase.report") if one is not None]
+    loaders = [PackageLoader(name) for name in (package, "rmtbase.report") if name is not None]
     made = Environment(
-        loader=ChoiceLoader(found),
+        loader=ChoiceLoader(loaders),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=lambda value: value if isinstance(value, Markup) else shown(value, _LONGEST),

@@ -19,7 +19,9 @@ def command_about(attributes: Mapping[Any, Any], name: str, *options: str, model
     """Return a command about the model that a file's attributes name, to paste; ``model`` is that model, if opened."""
     revision = attributes.get("revision")
     argument = f"{attributes['model']}@{revision}" if revision else str(attributes["model"])
-    folders = [one.path for one in ([] if model is None else opened_from(model)) if one.path.name == one.name]
+    folders = [
+        source.path for source in ([] if model is None else opened_from(model)) if source.path.name == source.name
+    ]
     return shown(next_command(*options, name=name, model=str(folders[0]) if folders else argument), _LONGEST)
 
 

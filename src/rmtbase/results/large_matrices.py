@@ -23,7 +23,7 @@ def tell_of_large(
     trial: Callable[..., object],
 ) -> None:
     """Note, before large matrices are read, how many there are and about how long they will take."""
-    shapes = [shape for one in opened_from(model) for shape in one.layer_shapes(components)]
+    shapes = [shape for part in opened_from(model) for shape in part.layer_shapes(components)]
     elements = sum(rows * columns for rows, columns in shapes)
     products = times * sum(rows * columns * min(rows, columns) for rows, columns in shapes)
     if elements < _LARGE_ELEMENTS and products < _LARGE_PRODUCTS:

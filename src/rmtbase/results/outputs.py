@@ -24,6 +24,7 @@ from rmtbase.tables import require_replaceable, require_writable, write_bytes, w
 from rmtbase.terminal.endings import say
 from rmtbase.terminal.output import show
 from rmtbase.terminal.streams import say_written
+from rmtbase.words import listing
 
 _PAGES = (".html", ".htm")
 
@@ -45,29 +46,29 @@ class Outputs:
     """
 
     def __init__(self, paths: Path | Sequence[Path] | None, kind: str, default: Path | None = None) -> None:
-        given = [paths] if isinstance(paths, Path) else list(paths or ())
-        pages = [path for path in given if path.suffix.lower() in _PAGES]
-        tables = [path for path in given if path not in pages] or ([] if default is None else [default])
-        for path, *more in filter(None, (tables, pages)):
-            if more:
-                raise OutputError(more[0], f"{path} is named for the same output; expected one of them")
+        files = [paths] if isinstance(paths, Path) else list(paths or ())
+        pages = [path for path in files if path.suffix.lower() in _PAGES]
+        tables = [path for path in files if path not in pages] or ([] if default is None else [default])
+        for path, *surplus in filter(None, (tables, pages)):
+            if surplus:
+                raise OutputError(surplus[0], f"{path} is named for the same output; expected one of them")
             if path == Path("-"):
                 raise OutputError("-", "this file cannot be written to stdout; name a file")
             require_writable(path)
         self._kind, self._gate = kind, ("", None)
-        self.table, self.page = (next(iter(some), None) for some in (tables, pages))
+        self.table, self.page = (next(iter(paths_of), None) for paths_of in (tables, pages))
         self._before = _version(self.table)
 
     def require_replaceable(self, *read: WeightMatrices | Path) -> None:
         """Raise :class:`~rmtbase.errors.OutputError` if a file is there that must not be replaced, or that is read."""
         outputs = {f"table {self._kind}": self.table, "html": self.page}
-        paths = {what: path for what, path in outputs.items() if path is not None}
-        inputs = [one for one in read if isinstance(one, Path)]
-        for model in (one for one in read if not isinstance(one, Path)):
+        paths = {form: path for form, path in outputs.items() if path is not None}
+        inputs = [source for source in read if isinstance(source, Path)]
+        for model in (source for source in read if not isinstance(source, Path)):
             require_other_files(paths.values(), model)
-            inputs += [one.path for one in opened_from(model)]
-        for what, path in paths.items():
-            require_replaceable(path, what, inputs=inputs)
+            inputs += [source.path for source in opened_from(model)]
+        for form, path in paths.items():
+            require_replaceable(path, form, inputs=inputs)
 
     def gate(self, command: str, condition: str | None, heads: Sequence[Mapping[str, Any]]) -> None:
         """Judge the condition of ``--fail-if`` before long work, and have :meth:`finish` apply it."""
@@ -110,8 +111,8 @@ def _version(path: Path | None) -> tuple[int, int] | None:
     """Tell a file from the one that replaces it; None if there is none."""
     if path is None or not path.exists():
         return None
-    found = path.stat()
-    return found.st_ino, found.st_mtime_ns
+    status = path.stat()
+    return status.st_ino, status.st_mtime_ns
 
 
 FOUND = 3
@@ -140,14 +141,13 @@ def places_of(model: WeightMatrices, circuits: Sequence[str] = ("qk",)) -> list[
 
 def _end_if(met: pd.Series, heads: Sequence[Mapping[str, Any]], condition: str | None) -> None:
     """End the command with status 3 if a head has met the condition, or 4 if none has but some could have."""
-    for kind, which, status in (
+    for kind, mask, status in (
         ("meet", met.fillna(False), FOUND),
         ("cannot be told to meet or not", met.isna(), UNDECIDED),
     ):
-        places = [_place(head) for head, here in zip(heads, which, strict=True) if here]
+        places = [_place(head) for head, chosen in zip(heads, mask, strict=True) if chosen]
         if places:
-            more = f" and {len(places) - _NAMED} more" if len(places) > _NAMED else ""
-            say(f"{len(places)} of {len(heads)} {kind} --fail-if {condition!r}: {', '.join(places[:_NAMED])}{more}")
+            say(f"{len(places)} of {len(heads)} {kind} --fail-if {condition!r}: {listing(places, _NAMED)}")
             raise typer.Exit(status)
 
 
@@ -170,9 +170,9 @@ def _met(command: str, heads: Sequence[Mapping[str, Any]], condition: str) -> pd
     if not isinstance(met, pd.Series) or met.dtype.kind != "b":
         raise ParameterError("fail_if", condition, f"a condition, true or false, on {', '.join(table)}")
     for name, values in _places_named(condition):
-        known = table[name].dropna() if name in table else pd.Series(dtype=object)
-        if len(known) and not bool(known.isin(values).any()):
-            raise ParameterError("fail_if", condition, f"a {name} that is there: {_listed(known.unique().tolist())}")
+        present = table[name].dropna() if name in table else pd.Series(dtype=object)
+        if len(present) and not bool(present.isin(values).any()):
+            raise ParameterError("fail_if", condition, f"a {name} that is there: {_listed(present.unique().tolist())}")
     return met
 
 
@@ -191,10 +191,10 @@ def _places_named(condition: str) -> Iterator[tuple[str, list[Any]]]:
     """Yield each name of a place that a condition compares for equality, with the values that it may have."""
     for node in ast.walk(ast.parse(condition.strip(), mode="eval")):
         if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Eq | ast.In) and len(node.ops) == 1:
-            for name, other in ((node.left, node.comparators[0]), (node.comparators[0], node.left)):
+            for name, value in ((node.left, node.comparators[0]), (node.comparators[0], node.left)):
                 if isinstance(name, ast.Name) and name.id in _PLACE:
                     try:
-                        value = ast.literal_eval(other)
+                        value = ast.literal_eval(value)
                     except ValueError:  # another name, or a calculation
                         continue
                     yield name.id, list(value) if isinstance(value, list | tuple | set) else [value]

@@ -65,8 +65,8 @@ class Circuit:
     @property
     def dims(self) -> tuple[str, ...]:
         """Names of its sizes: (width of A, rank, width of B) for AᵀB, (rank, width) for one matrix."""
-        first, *others = self.factors
-        return (first.width, first.rank, others[0].width) if others else (first.rank, first.width)
+        first, *second = self.factors
+        return (first.width, first.rank, second[0].width) if second else (first.rank, first.width)
 
     @property
     def head_axes(self) -> bool:

@@ -72,7 +72,7 @@ def verify(groups: Mapping[str, Outline], read: Mapping[str, xr.Dataset], path: 
         of_variables = json.loads(str(recorded.get(OF_VARIABLES)))
     except (ValueError, RecursionError):
         of_variables = None
-    names = {f"{group}/{name}" for group, one in groups.items() for name in one.variables}
+    names = {f"{group}/{name}" for group, dataset_outline in groups.items() for name in dataset_outline.variables}
     if not isinstance(of_variables, dict) or set(of_variables) != names:
         raise TableError(path, "variables that do not fit the digest", _CHANGED)
     for group, dataset in read.items():
@@ -88,13 +88,17 @@ def case_checksums(atlas: xr.Dataset) -> list[int]:
 
     The checksums themselves are left out of the digest.
     """
-    variables = {str(name): one for name, one in atlas.variables.items() if name != "checksum"}
-    shared = {name: variable_digest(one) for name, one in variables.items() if "case" not in one.dims}
+    variables = {str(name): variable for name, variable in atlas.variables.items() if name != "checksum"}
+    shared = {name: variable_digest(variable) for name, variable in variables.items() if "case" not in variable.dims}
     checksums = []
     for case in range(atlas.sizes["case"]):
-        alone = slice(case, case + 1)
-        own = {name: variable_digest(one.isel(case=alone)) for name, one in variables.items() if "case" in one.dims}
-        total = hashlib.sha256(json.dumps(shared | own, sort_keys=True).encode())
+        rows = slice(case, case + 1)
+        in_case = {
+            name: variable_digest(variable.isel(case=rows))
+            for name, variable in variables.items()
+            if "case" in variable.dims
+        }
+        total = hashlib.sha256(json.dumps(shared | in_case, sort_keys=True).encode())
         checksums.append(int.from_bytes(total.digest()[:8]) >> 1)
     return checksums
 
@@ -121,6 +125,6 @@ def _attribute(name: object, value: object) -> list[str]:
     """Return a text or number with its type, in a form that does not depend on its storage."""
     array = np.asarray(value)
     if array.size == 1 and array.dtype.kind in "fiuUT":
-        one = array.reshape(()).item()
-        return [type(one).__name__, one.hex() if isinstance(one, float) else str(one)]
+        scalar = array.reshape(()).item()
+        return [type(scalar).__name__, scalar.hex() if isinstance(scalar, float) else str(scalar)]
     raise ParameterError("table", f"attribute {quoted(name)} = {quoted(value)}", "each attribute one text or number")

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import xarray as xr
 
 from rmtbase.errors import ParameterError
-from rmtbase.shown import json_safe
-from rmtbase.tables._csv import csv_text
+from rmtbase.shown import json_safe, shown
 from rmtbase.tables._frame import frame_groups, to_pandas
 from rmtbase.tables._latex import latex_table
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 EXPORT_FORMATS = ("csv", "parquet", "latex", "json")
 
+_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # first characters of a formula, also in full width
+_BEFORE = " \"'"  # characters that spreadsheets strip before they look for a formula
 _PARQUET = "pip install 'rmtbase[parquet]'"
 _KEPT = ("kind", "model", "revision", "family", "null", "table", "normalization", "rmtbase_version", "provenance")
 
@@ -76,12 +78,12 @@ def export(
 def _of_statistics(frame: pd.DataFrame, patterns: Collection[str]) -> pd.DataFrame:
     if "statistic" not in frame:
         raise ParameterError("statistics", ", ".join(patterns), "none: the table has no statistics")
-    held = list(dict.fromkeys(frame["statistic"]))
+    names = list(dict.fromkeys(frame["statistic"]))
     for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in held):
-            raise ParameterError("statistics", pattern, f"one of {', '.join(held)}")
-    kept = [name for name in held if any(fnmatchcase(name, pattern) for pattern in patterns)]
-    return frame.loc[frame["statistic"].isin(kept)].reset_index(drop=True)
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise ParameterError("statistics", pattern, f"one of {', '.join(names)}")
+    chosen = [name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns)]
+    return frame.loc[frame["statistic"].isin(chosen)].reset_index(drop=True)
 
 
 def _parquet(frame: pd.DataFrame, facts: dict) -> bytes:
@@ -91,9 +93,32 @@ def _parquet(frame: pd.DataFrame, facts: dict) -> bytes:
     except ImportError as error:
         raise ParameterError("format", "parquet", f"csv or latex: pyarrow is not installed ({_PARQUET})") from error
     arrow = pa.Table.from_pandas(frame, preserve_index=False)
-    said = {f"rmtbase.{name}": value if isinstance(value, str) else json.dumps(value) for name, value in facts.items()}
-    written = {name: value.encode(errors="backslashreplace") for name, value in said.items()}
+    metadata = {
+        f"rmtbase.{name}": value if isinstance(value, str) else json.dumps(value) for name, value in facts.items()
+    }
+    written = {name: value.encode(errors="backslashreplace") for name, value in metadata.items()}
     arrow = arrow.replace_schema_metadata({**(arrow.schema.metadata or {}), **written})
     stream = io.BytesIO()
     pq.write_table(arrow, stream)
     return stream.getvalue()
+
+
+def csv_text(titles: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    """Format a line of titles and a line for each row; missing cells are empty.
+
+    Numbers have all their digits, so that no precision is lost. A text that a spreadsheet would run as a formula gets a
+    leading apostrophe, and control characters are escaped.
+    """
+    titles, file = list(titles), io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(map(_cell, titles))
+    writer.writerows([_cell(row.get(title, "")) for title in titles] for row in rows)
+    return file.getvalue()
+
+
+def _cell(value: object) -> object:
+    """Return a number unchanged, and a text in a form that is safe to open."""
+    if not isinstance(value, str):
+        return value
+    text = shown(value)
+    return f"'{text}" if text.lstrip(_BEFORE).startswith(_FORMULA) else text

@@ -56,17 +56,17 @@ def locked_folder(folder: Path, what: str, is_done: Callable[[], bool]) -> Itera
     try:
         yield
     finally:
-        done, held = is_done(), False
+        done, is_open = is_done(), False
         if done:
             try:
                 lock.unlink()
                 folder.rmdir()
             except PermissionError:  # Windows does not remove an open file such as the lock
-                held = True
+                is_open = True
             except OSError:  # the folder holds foreign files, which stay
                 pass
         release()
-        if held:
+        if is_open:
             with suppress(OSError):
                 lock.unlink(missing_ok=True)
                 folder.rmdir()
@@ -97,11 +97,11 @@ def _locked(lock: Path) -> Callable[[], None]:
 
 def _marked(lock: Path) -> Callable[[], None]:
     """Take a lock that is a file with the number of its process, and return what removes it."""
-    own = f"{here()}{os.getpid()}"
+    mark = f"{here()}{os.getpid()}"
     while True:
         try:
             with lock.open("x", encoding="utf-8") as file:
-                file.write(own)
+                file.write(mark)
         except FileExistsError:
             machine, _, process = _content(lock).rpartition("-")
             if machine and (f"{machine}-" != here() or is_alive(int(process))):
@@ -110,7 +110,7 @@ def _marked(lock: Path) -> Callable[[], None]:
             time.sleep(_PAUSE)
         else:
             time.sleep(_PAUSE)
-            if _content(lock) == own:  # and no other process has taken the file for one that was left
+            if _content(lock) == mark:  # and no other process has taken the file for one that was left
                 return partial(lock.unlink, missing_ok=True)
 
 

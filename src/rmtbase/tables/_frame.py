@@ -72,8 +72,8 @@ def to_pandas(table: xr.Dataset | xr.DataTree, group: str | None = None) -> pd.D
     if "element_statistic" in dataset.dims:
         dataset = dataset.rename(element_statistic="statistic")
     by_head = group is not None and group.endswith(_BY_HEAD)
-    wanted = _ROWS.get(_BY_HEAD if by_head else group or "", _OF_A_ROW)
-    rows = [dim for dim in wanted if dim in dataset.sizes]
+    row_dims = _ROWS.get(_BY_HEAD if by_head else group or "", _OF_A_ROW)
+    rows = [dim for dim in row_dims if dim in dataset.sizes]
     if not rows:
         raise ParameterError("table", tuple(dataset.sizes), f"a dimension among {', '.join(_OF_A_ROW)}")
     columns: dict[str, xr.Variable] = {}
@@ -89,8 +89,8 @@ def to_pandas(table: xr.Dataset | xr.DataTree, group: str | None = None) -> pd.D
             columns[name] = variable
     coordinates = {dim: _encodable(dataset[dim].variable) for dim in rows if dim in dataset.variables}
     frame = xr.Dataset(columns, coordinates).to_dataframe(dim_order=rows).reset_index()
-    there = present(dataset, rows)
-    return frame if there.all() else frame.loc[there].reset_index(drop=True)
+    mask = present(dataset, rows)
+    return frame if mask.all() else frame.loc[mask].reset_index(drop=True)
 
 
 def _encodable(variable: xr.Variable) -> xr.Variable:
@@ -98,8 +98,8 @@ def _encodable(variable: xr.Variable) -> xr.Variable:
     if variable.dtype.kind not in "OU":
         return variable
     texts = [
-        one.encode(errors="backslashreplace").decode() if isinstance(one, str) else one
-        for one in variable.values.ravel().tolist()
+        text.encode(errors="backslashreplace").decode() if isinstance(text, str) else text
+        for text in variable.values.ravel().tolist()
     ]
     return xr.Variable(variable.dims, np.array(texts, dtype=object).reshape(variable.shape), variable.attrs)
 
@@ -120,28 +120,28 @@ def frame_groups(table: xr.Dataset | xr.DataTree) -> list[str]:
 
 def present(dataset: xr.Dataset, rows: list[str]) -> Bool[np.ndarray, " row"]:
     """Mask of the rows that are heads, matrices or pairs of the model; the others are padding, if layers differ."""
-    there = xr.DataArray(np.ones([dataset.sizes[dim] for dim in rows], dtype=bool), dims=rows)
+    mask = xr.DataArray(np.ones([dataset.sizes[dim] for dim in rows], dtype=bool), dims=rows)
     spreads = [name for name in map(str, dataset.data_vars) if name == "sigma" or name.startswith("sigma_")]
-    known = "n_rows" if "n_rows" in dataset and "layer" in rows else next(iter(spreads), None)
-    if known is not None and "layer" in rows:
-        held = dataset[known].notnull()
-        held = held.any([dim for dim in held.dims if dim not in rows]).reset_coords(drop=True)
-        there = (there & held).transpose(*rows)
+    marker = "n_rows" if "n_rows" in dataset and "layer" in rows else next(iter(spreads), None)
+    if marker is not None and "layer" in rows:
+        exists = dataset[marker].notnull()
+        exists = exists.any([dim for dim in exists.dims if dim not in rows]).reset_coords(drop=True)
+        mask = (mask & exists).transpose(*rows)
     if "earlier" in rows:
-        there = dataset["score"].notnull().transpose(*rows)
-    return there.values.ravel()
+        mask = dataset["score"].notnull().transpose(*rows)
+    return mask.values.ravel()
 
 
 def _group(tree: xr.DataTree, name: str | None) -> xr.Dataset:
-    there = frame_groups(tree)
-    name = there[0] if name is None and there else name
-    if name is None or name not in there:
-        raise ParameterError("group", name, f"one of {', '.join(there) or 'heads and matrices, of a scores tree'}")
+    names = frame_groups(tree)
+    name = names[0] if name is None and names else name
+    if name is None or name not in names:
+        raise ParameterError("group", name, f"one of {', '.join(names) or 'heads and matrices, of a scores tree'}")
     path = _GROUPS.get(name, f"circuits/{name.removesuffix(f'_{_BY_HEAD}')}/heads")
     return without_foreign_coordinates(tree[path].to_dataset())
 
 
 def without_foreign_coordinates(group: xr.Dataset) -> xr.Dataset:
     """Drop coordinates that a group inherits from other groups of a tree and that none of its variables has."""
-    held = {dim for name in group.data_vars for dim in group[name].dims}
-    return group.drop_vars([name for name in group.coords if not set(group[name].dims) <= held])
+    dims = {dim for name in group.data_vars for dim in group[name].dims}
+    return group.drop_vars([name for name in group.coords if not set(group[name].dims) <= dims])

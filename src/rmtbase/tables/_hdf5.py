@@ -27,10 +27,6 @@ from rmtbase.tables._heaps import heap_fault, largest_content, stored_bytes
 from rmtbase.tables._schema import require_version
 
 _MOST_OBJECTS = 1000
-_MOST_ATTRIBUTES = 100
-_MOST_DIMENSIONS = 8
-_DEEPEST = 3  # levels of nested groups, as in /circuits/ov/heads
-_LARGEST_ATTRIBUTE = 16 << 20
 
 _NETCDF_ONLY = frozenset(
     {
@@ -39,9 +35,6 @@ _NETCDF_ONLY = frozenset(
     }
 )
 """Attributes by which netCDF describes its own structure."""
-
-_RECODING = frozenset({"scale_factor", "add_offset", "missing_value", "_Unsigned", "valid_min", "valid_max", "dtype"})
-"""Attributes that change the stored numbers on reading."""
 
 _NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"
 _FILTERS = "only deflate, shuffle and fletcher32"
@@ -56,7 +49,6 @@ class Stored:
     # native dtype; ``object`` for text, which is stored as characters along an additional, last dimension
     dtype: np.dtype
     attrs: dict[str, Any]  # its attributes, without those that only describe its storage
-    fill: Any  # the number that stands for missing numbers, or None
     values: h5py.Dataset = field(repr=False)  # HDF5 dataset with its values
 
 
@@ -88,26 +80,18 @@ class TableFile:
         self, group: str = "", rows: Mapping[str, slice] | None = None, only: set[str] | None = None
     ) -> xr.Dataset:
         """Read the dataset of a group into memory, restricted to some rows or variables if these are given."""
-        found, rows = self.groups[group], rows or {}
+        inspected, rows = self.groups[group], rows or {}
         variables = {}
-        for name, stored in found.variables.items():
+        for name, stored in inspected.variables.items():
             if only is None or name in only:
                 place = tuple(rows.get(dim, slice(None)) for dim in stored.dims)
                 variables[name] = stored.dims, self._values(stored, place), stored.attrs
-        return xr.Dataset(variables, attrs=found.attrs).set_coords(sorted(found.coords & set(variables)))
+        return xr.Dataset(variables, attrs=inspected.attrs).set_coords(sorted(inspected.coords & set(variables)))
 
     def _values(self, stored: Stored, place: tuple[slice, ...]) -> Shaped[np.ndarray, "..."]:
         if stored.dtype.kind == "O":
             return self._texts(stored.values[place])
-        values = np.asarray(stored.values[place], dtype=stored.dtype)
-        if stored.fill is None or stored.fill != stored.fill:
-            return values
-        absent = values == stored.fill
-        if not absent.any():
-            return values
-        if stored.dtype.kind != "f":
-            raise self._refuse(f"values of {quoted(stored.values.name)} that were never written")
-        return np.where(absent, stored.dtype.type(np.nan), values)
+        return np.asarray(stored.values[place], dtype=stored.dtype)
 
     @staticmethod
     def _texts(characters: Shaped[np.ndarray, "... character"]) -> Shaped[np.ndarray, "..."]:
@@ -117,30 +101,24 @@ class TableFile:
 
     def _look(self, file: h5py.File) -> dict[str, Group]:
         require_version(self._attributes(file), self.path)
-        scales: dict[int, tuple[str, int]] = {}
+        scales: dict[int, str] = {}
         listed: dict[str, tuple[h5py.Group, dict[str, h5py.Dataset]]] = {}
         ahead: dict[str, h5py.Group] = {"": file}
         while ahead:
             name, group = ahead.popitem()
             members, deeper = self._listed(group)
-            if deeper and name.count("/") == _DEEPEST:
-                raise self._refuse(f"a group in the group {quoted(name)}")
             listed[name] = group, members
-            ahead |= {f"{name}/{inner}": one for inner, one in deeper.items()}
+            ahead |= {f"{name}/{inner}": child for inner, child in deeper.items()}
             if len(listed) + len(ahead) + sum(len(members) for _, members in listed.values()) > _MOST_OBJECTS:
                 raise self._refuse(f"more than {_MOST_OBJECTS} objects")
         for _, members in listed.values():
             for name, member in members.items():
                 if h5ds.is_scale(member.id):
-                    if len(member.shape) != 1 + _is_text(member):
-                        raise self._refuse(f"a dimension {quoted(name)} of shape {member.shape}")
-                    scales[_address(member.id)] = (name, member.shape[0])
+                    scales[_address(member.id)] = name
         return {name: self._group(group, members, scales) for name, (group, members) in listed.items()}
 
     def _listed(self, group: h5py.Group) -> tuple[dict[str, h5py.Dataset], dict[str, h5py.Group]]:
         """List the datasets and the groups of a group, and refuse links."""
-        if group.id.get_num_objs() > _MOST_OBJECTS:
-            raise self._refuse(f"more than {_MOST_OBJECTS} objects")
         datasets, groups = {}, {}
         for name in map(str, group):
             if group.id.links.get_info(os.fsencode(name)).type != h5l.TYPE_HARD:  # not following it
@@ -154,7 +132,7 @@ class TableFile:
                 raise self._refuse(f"{quoted(name)}, which is neither variable nor group")
         return datasets, groups
 
-    def _group(self, group: h5py.Group, members: dict[str, h5py.Dataset], scales: dict[int, tuple[str, int]]) -> Group:
+    def _group(self, group: h5py.Group, members: dict[str, h5py.Dataset], scales: dict[int, str]) -> Group:
         attributes = self._attributes(group)
         coordinates = set(str(attributes.pop("coordinates", "")).split())
         variables, sizes = {}, {}
@@ -163,43 +141,23 @@ class TableFile:
                 continue
             attrs = self._attributes(member)
             coordinates |= set(str(attrs.pop("coordinates", "")).split())
-            fill = attrs.pop("_FillValue", None)
-            if recoding := sorted(_RECODING & set(attrs)):
-                raise self._refuse(f"attribute {recoding[0]} of variable {quoted(member.name)}", "values as they are")
-            dtype = self._dtype(member)
+            attrs.pop("_FillValue", None)
             dims = self._dims(name, member, scales)
-            variables[name] = Stored(dims, dtype, attrs, fill, member)
+            variables[name] = Stored(dims, self._dtype(member), attrs, member)
             self._require_storage(member)
-            for dim, size in zip(dims, member.shape[: len(dims)], strict=True):
-                if sizes.setdefault(dim, size) != size:
-                    raise self._refuse(f"variable {quoted(member.name)} of {size} {dim}", f"{sizes[dim]}, as others")
+            sizes |= zip(dims, member.shape, strict=False)
             if dims == (name,):
                 coordinates.add(name)
         return Group(attributes, variables, frozenset(coordinates & set(variables)), sizes)
 
-    def _dims(self, name: str, member: h5py.Dataset, scales: dict[int, tuple[str, int]]) -> tuple[str, ...]:
-        if len(member.shape) > _MOST_DIMENSIONS:
-            raise self._refuse(f"variable {quoted(member.name)} of {len(member.shape)} dimensions")
+    def _dims(self, name: str, member: h5py.Dataset, scales: dict[int, str]) -> tuple[str, ...]:
         if h5ds.is_scale(member.id):
             return (name,)
         if not member.shape:
             return ()
-        is_text = _is_text(member)
-        references = member.attrs.get("DIMENSION_LIST")
-        if references is None or np.shape(references) != (len(member.shape),):
-            raise self._refuse(f"variable {quoted(member.name)} without named dimensions")
-        dims = []
-        for one, length in zip(references, member.shape, strict=True):
-            scale = scales.get(_address(h5py.h5r.dereference(one[0], member.id))) if len(one) == 1 else None
-            if scale is None:
-                raise self._refuse(f"variable {quoted(member.name)} with a dimension that is not in the file")
-            if scale[1] != length:
-                raise self._refuse(f"variable {quoted(member.name)} with {length} {quoted(scale[0])}", f"{scale[1]}")
-            dims.append(scale[0])
-        dims = dims[: len(dims) - is_text]
-        if len(set(dims)) < len(dims):
-            raise self._refuse(f"variable {quoted(member.name)} with dimensions {quoted(tuple(dims))}", "each once")
-        return tuple(dims)
+        references: Any = member.attrs["DIMENSION_LIST"]  # KeyErrors become errors of the table, as all others
+        dims = tuple(scales[_address(h5py.h5r.dereference(scale, member.id))] for (scale,) in references)
+        return dims[: len(dims) - _is_text(member)]
 
     def _dtype(self, member: h5py.Dataset) -> np.dtype:
         kind = member.id.get_type()
@@ -223,8 +181,8 @@ class TableFile:
             raise self._refuse(
                 f"variable {quoted(name)}, whose values lie in another file", "values in the file itself"
             )
-        known = (h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32)
-        if any(layout.get_filter(number)[0] not in known for number in range(layout.get_nfilters())):
+        filters = (h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32)
+        if any(layout.get_filter(number)[0] not in filters for number in range(layout.get_nfilters())):
             raise self._refuse(f"variable {quoted(name)}, stored by an unknown filter", _FILTERS)
         width = member.id.get_type().get_size()
         needed = prod(member.shape) * width
@@ -232,48 +190,39 @@ class TableFile:
             self._take(4 * needed, name)  # for NumPy's decoded texts
         if layout.get_layout() == h5py.h5d.CHUNKED:
             # A chunk is read as a whole, even if little of it lies within the variable.
-            pieces = [-(-length // chunk) for length, chunk in zip(member.shape, layout.get_chunk(), strict=True)]
-            self._take(prod(pieces) * prod(layout.get_chunk()) * width, name)
-            there = member.id.get_num_chunks() == prod(pieces)
-        else:
-            self._take(needed, name)
-            there = member.id.get_storage_size() == needed
-        if not there:
-            raise self._refuse(f"variable {quoted(name)}, parts of which were never written", "all of its values")
+            chunks = zip(member.shape, layout.get_chunk(), strict=True)
+            needed = prod(-(-length // chunk) * chunk for length, chunk in chunks) * width
+        self._take(needed, name)
 
     def _attributes(self, owner: h5py.Group | h5py.Dataset) -> dict[str, Any]:
         """Read the attributes, each of which must be one text or number."""
-        if h5py.h5a.get_num_attrs(owner.id) > _MOST_ATTRIBUTES:
-            raise self._refuse(f"more than {_MOST_ATTRIBUTES} attributes of {quoted(owner.name)}")
         attributes = {}
         for name in owner.attrs:
             if name in _NETCDF_ONLY:
                 continue
-            found = owner.attrs.get_id(name)
-            kind, size = found.get_type(), found.get_storage_size()
-            known = isinstance(kind, h5py.h5t.TypeIntegerID | h5py.h5t.TypeFloatID | h5py.h5t.TypeStringID)
-            if not known or found.shape not in ((), (1,), None):
-                what = f"attribute {quoted(name)} of {quoted(owner.name)}: {quoted(found.dtype)} of shape {found.shape}"
-                raise self._refuse(what, "one text or number")
-            if size > _LARGEST_ATTRIBUTE:
-                raise self._refuse(f"attribute {quoted(name)} of {size:,} bytes", f"{_LARGEST_ATTRIBUTE:,} at most")
+            attribute = owner.attrs.get_id(name)
+            kind, size = attribute.get_type(), attribute.get_storage_size()
+            is_plain = isinstance(kind, h5py.h5t.TypeIntegerID | h5py.h5t.TypeFloatID | h5py.h5t.TypeStringID)
+            if not is_plain or attribute.shape not in ((), (1,), None):
+                where, shape = f"attribute {quoted(name)} of {quoted(owner.name)}", attribute.shape
+                raise self._refuse(f"{where}: {quoted(attribute.dtype)} of shape {shape}", "one text or number")
             self._take(size, name)
-            attributes[name] = _attribute(found)
+            attributes[name] = _attribute(attribute)
             if isinstance(attributes[name], str):
                 self._take(4 * len(attributes[name]), name)
         return attributes
 
-    def _take(self, amount: int, what: object) -> None:
+    def _take(self, amount: int, name: object) -> None:
         """Count bytes to be read towards the file's limit, and raise if it is exceeded."""
         self._left -= amount
         if self._left < 0:
             limit = largest_content(self._size) / 2**20
             raise self._refuse(
-                f"more values than so small a file can hold, at {quoted(what)}", f"at most {limit:,.0f} MiB in all"
+                f"more values than so small a file can hold, at {quoted(name)}", f"at most {limit:,.0f} MiB in all"
             )
 
-    def _refuse(self, found: str, expected: str = _WHOLE) -> TableError:
-        return TableError(self.path, found, expected)
+    def _refuse(self, fault: str, expected: str = _WHOLE) -> TableError:
+        return TableError(self.path, fault, expected)
 
 
 @contextmanager
@@ -296,13 +245,13 @@ def _address(identifier: Any) -> int:
     return h5o.get_info(identifier).addr
 
 
-def _attribute(found: h5py.h5a.AttrID) -> Any:
+def _attribute(attribute: h5py.h5a.AttrID) -> Any:
     """Return an attribute as netCDF does: text, or a NumPy number."""
-    if found.shape is None:
+    if attribute.shape is None:
         return ""
-    values = np.empty(found.shape, found.dtype)
-    found.read(values)
+    values = np.empty(attribute.shape, attribute.dtype)
+    attribute.read(values)
     if values.dtype.kind in "SO":
-        one = values.item()
-        return one.decode() if isinstance(one, bytes) else str(one)
+        text = values.item()
+        return text.decode() if isinstance(text, bytes) else str(text)
     return values.astype(values.dtype.newbyteorder("=")).reshape(())[()]

@@ -35,9 +35,9 @@ def stored_bytes(path: Path | str) -> int:
 
     A disk that compresses files makes a table only slightly smaller.
     """
-    found = Path(path).stat()
-    taken = _SECTOR * getattr(found, "st_blocks", 0)  # 0 if the file system does not report it
-    return min(found.st_size, _COMPRESSED * taken + _SMALL) if taken else found.st_size
+    status = Path(path).stat()
+    taken = _SECTOR * getattr(status, "st_blocks", 0)  # 0 if the file system does not report it
+    return min(status.st_size, _COMPRESSED * taken + _SMALL) if taken else status.st_size
 
 
 def largest_content(size: int) -> int:
@@ -77,10 +77,10 @@ def _heaps(file: BinaryIO) -> Iterator[int]:
             return
         # A signature may begin in one block and end in the next.
         seam = (before if start == place else b"") + block[: len(_SIGNATURE) - 1]
-        for held, first in ((seam, start + len(_SIGNATURE) - 1 - len(seam)), (block, start)):
-            found = -1
-            while (found := held.find(_SIGNATURE, found + 1)) >= 0:
-                yield first + found
+        for content, first in ((seam, start + len(_SIGNATURE) - 1 - len(seam)), (block, start)):
+            at = -1
+            while (at := content.find(_SIGNATURE, at + 1)) >= 0:
+                yield first + at
         before, place = block[-len(_SIGNATURE) + 1 :], start + len(block)
 
 

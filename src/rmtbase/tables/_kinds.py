@@ -12,8 +12,8 @@ import xarray as xr
 from rmtbase.errors import TableError
 from rmtbase.parameters import NORMALIZATIONS
 from rmtbase.shown import in_one_line, quoted, shown
+from rmtbase.tables._digest import case_checksums
 from rmtbase.tables._draws_schema import ATLAS_SCHEMA, BASELINE_SCHEMA, ELEMENTS_SCHEMA, SPECTRA_SCHEMA
-from rmtbase.tables._relations import Relation, checksums_fit, edges_enclose_bins, sample_has_all_draws
 from rmtbase.tables._schema import (
     COORDINATES,
     REQUIRED_COORDINATES,
@@ -24,6 +24,14 @@ from rmtbase.tables._schema import (
     require_version,
 )
 from rmtbase.tables.domain import DRAWS, INTEGER, JSON_OBJECT, TEXT, Domain
+
+Groups = Mapping[str, xr.Dataset]
+Fault = tuple[str, str] | None
+Relation = Callable[[Groups], Fault]
+"""Check across the variables of a table; returns None, or what was found and what was expected.
+
+The digest already shows that the values are those that were written, so these do not compare values with one another.
+"""
 
 EVERY_FILE = {"schema_version": TEXT, "rmtbase_version": TEXT, "kind": TEXT, "provenance": JSON_OBJECT}
 """Attributes of every table."""
@@ -65,6 +73,31 @@ class Kind:
     relations: tuple[Relation, ...] = ()
     described: frozenset[str] = frozenset()
     schema_of: Callable[[str, Mapping[str, Outline]], Schema] | None = None
+
+
+def edges_enclose_bins(groups: Groups) -> Fault:
+    """Check that there is one more edge than bins."""
+    sizes = groups[""].sizes
+    bins, edges = sizes["bin"], sizes["edge"]
+    return None if edges == bins + 1 else (f"{edges} edges of {bins} bins", f"{bins + 1} edges")
+
+
+def sample_has_all_draws(groups: Groups) -> Fault:
+    """Check that the sample, if there is one, has the number of draws of every case."""
+    table = groups[""]
+    if "draw" not in table.sizes:
+        return None
+    size = table.sizes["draw"]
+    counts = table["draws"].values.tolist() if "draws" in table else [int(table.attrs["draws"])]
+    mismatch = next((count for count in counts if count != size), None)
+    return None if mismatch is None else (f"a sample of {size} draws", f"{mismatch}, the draws of its case")
+
+
+def checksums_fit(groups: Groups) -> Fault:
+    """Check each case of an atlas against its checksum, which serves as its digest when only that case is read."""
+    atlas = groups[""]
+    wrong = atlas["checksum"].values != case_checksums(atlas)
+    return ("contents that do not fit their checksum", "an atlas as it was written") if wrong.any() else None
 
 
 _OF_DRAWS = (edges_enclose_bins, sample_has_all_draws)
@@ -140,22 +173,22 @@ def require_values(groups: Mapping[str, xr.Dataset], kind: Kind, path: Path | st
     for group, dataset in groups.items():
         schema = _schema(kind, group, groups) if group in kind.groups else {}
         for name, variable in dataset.variables.items():
-            known = _known(str(name), schema, dataset)
-            if known is not None and (fault := known.domain.fault(variable.values)) is not None:
-                raise TableError(path, f"{fault} in variable {_place(group, name)}", known.domain.words)
+            expected = _known(str(name), schema, dataset)
+            if expected is not None and (fault := expected.domain.fault(variable.values)) is not None:
+                raise TableError(path, f"{fault} in variable {_place(group, name)}", expected.domain.words)
     for fault in kind.relations:
         if (broken := fault(groups)) is not None:
             raise TableError(path, *broken)
 
 
-def _kind(found: Mapping[Any, Any], path: Path | str, kinds: tuple[str, ...]) -> Kind:
-    others = f" (or {', '.join(kinds[1:])})" if kinds[1:] else ""
-    want = f"a {kinds[0]} file{others} written by rmtbase (schema {SCHEMA_VERSION})"
-    require_version(found, path)
-    if not isinstance(found.get("kind"), str) or found["kind"] not in kinds:
-        raise TableError(path, f"a file of kind {quoted(str(found.get('kind')))}", want)
-    kind = KINDS[found["kind"]]
-    missing = [name for name in kind.attributes if name not in found]
+def _kind(attributes: Mapping[Any, Any], path: Path | str, kinds: tuple[str, ...]) -> Kind:
+    alternatives = f" (or {', '.join(kinds[1:])})" if kinds[1:] else ""
+    want = f"a {kinds[0]} file{alternatives} written by rmtbase (schema {SCHEMA_VERSION})"
+    require_version(attributes, path)
+    if not isinstance(attributes.get("kind"), str) or attributes["kind"] not in kinds:
+        raise TableError(path, f"a file of kind {quoted(str(attributes.get('kind')))}", want)
+    kind = KINDS[attributes["kind"]]
+    missing = [name for name in kind.attributes if name not in attributes]
     if missing:
         raise TableError(path, f"attributes {', '.join(missing)} missing", want)
     return kind
@@ -166,33 +199,33 @@ def _schema(kind: Kind, group: str, groups: Mapping[str, Outline]) -> Schema:
 
 
 def _check_group(group: Outline, name: str, schema: Schema, path: Path | str) -> None:
-    dims = {dim for known in schema.values() for dim in known.dims}
+    dims = {dim for expected in schema.values() for dim in expected.dims}
     for dim in dims & set(group.sizes):
         if group.sizes[dim] < _LEAST.get(dim, 1):
             raise TableError(path, f"{group.sizes[dim]} entries of {dim}", f"at least {_LEAST.get(dim, 1)}")
-    there = {schema[variable].part for variable in group.variables if variable in schema}
-    for variable, known in schema.items():
-        if variable not in group.variables and known.part in {*there, ""}:
-            raise TableError(path, f"no variable '{variable}'", f"{variable}{known.dims}")
+    parts = {schema[variable].part for variable in group.variables if variable in schema}
+    for variable, expected in schema.items():
+        if variable not in group.variables and expected.part in {*parts, ""}:
+            raise TableError(path, f"no variable '{variable}'", f"{variable}{expected.dims}")
     for dim in sorted(dims & REQUIRED_COORDINATES & set(group.sizes) - set(group.variables)):
         raise TableError(path, f"no coordinate '{dim}'", f"{dim}{COORDINATES[dim].dims}")
-    for variable, found in group.variables.items():
-        known = _known(variable, schema, group)
-        if known is not None and found.dims != known.dims:
+    for variable, stored in group.variables.items():
+        expected = _known(variable, schema, group)
+        if expected is not None and stored.dims != expected.dims:
             raise TableError(
-                path, f"variable {quoted(variable)} with dims {quoted(found.dims)}", f"{variable}{known.dims}"
+                path, f"variable {quoted(variable)} with dims {quoted(stored.dims)}", f"{variable}{expected.dims}"
             )
-        if known is not None and found.dtype.kind not in known.domain.kinds:
-            what = "text" if found.dtype.kind == "O" else found.dtype
-            raise TableError(path, f"variable {_place(name, variable)} of type {what}", known.domain.words)
+        if expected is not None and stored.dtype.kind not in expected.domain.kinds:
+            dtype = "text" if stored.dtype.kind == "O" else stored.dtype
+            raise TableError(path, f"variable {_place(name, variable)} of type {dtype}", expected.domain.words)
 
 
 def _known(name: str, schema: Schema, group: Outline) -> Variable | None:
     """Return the entry of a variable in the schema or, failing that, among the coordinates of every table."""
     if name in schema:
         return schema[name]
-    known = COORDINATES.get(name)
-    return known if known is not None and set(known.dims) <= set(group.sizes) else None
+    coordinate = COORDINATES.get(name)
+    return coordinate if coordinate is not None and set(coordinate.dims) <= set(group.sizes) else None
 
 
 def _place(group: str, name: object) -> str:

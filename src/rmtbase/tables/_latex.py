@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rmtbase.errors import ParameterError
+from rmtbase.reasons import words_of
 from rmtbase.shown import as_latex, last_place, to_place
 
 if TYPE_CHECKING:
@@ -57,21 +58,21 @@ def latex_table(
     frame: pd.DataFrame, columns: Sequence[str] | None, attributes: Mapping[str, Any], group: str | None
 ) -> str:
     r"""Format a frame as a ``tabular``, or a ``longtable`` from 40 rows on, with booktabs rules and escaped names."""
-    held: dict[str, list[Any]] = {str(name): frame[name].tolist() for name in frame.columns}
+    cells_of: dict[str, list[Any]] = {str(name): frame[name].tolist() for name in frame.columns}
     facts = {name: attributes[name] for name in ("model", "revision") if attributes.get(name)}
     if columns is None:
-        columns, shared = _printed(held)
+        columns, shared = _printed(cells_of)
         facts |= shared
     if not columns or frame.empty:
         raise ParameterError("table", f"{len(frame)} rows of {len(columns)} columns", "at least one of each")
-    cells = [_column(name, held) for name in columns]
-    sides = "".join("l" if any(isinstance(value, str) for value in held[name]) else "r" for name in columns)
+    cells = [_column(name, cells_of) for name in columns]
+    sides = "".join("l" if any(isinstance(value, str) for value in cells_of[name]) else "r" for name in columns)
     head = " & ".join(_HEADINGS.get(name, as_latex(name.replace("_", " "))) for name in columns) + r" \\"
     rows = [" & ".join(row) + r" \\" for row in zip(*cells, strict=True)]
-    of = ", ".join(part for part in (str(attributes.get("kind", "table")), group) if part)
-    lines = [f"% rmtbase {_comment(attributes.get('rmtbase_version', ''))}: {_comment(of)}"]
+    contents = ", ".join(part for part in (str(attributes.get("kind", "table")), group) if part)
+    lines = [f"% rmtbase {_comment(attributes.get('rmtbase_version', ''))}: {_comment(contents)}"]
     lines += [f"% {_comment(', '.join(f'{name} {value}' for name, value in facts.items()))}"] if facts else []
-    reasons = Counter(filter(None, held.get("reason", ())))
+    reasons = Counter(words_of(text) for text in cells_of.get("reason", ()) if text)
     lines += [f"% {count} of {len(rows)} rows lack numbers: {_comment(why)}" for why, count in reasons.items()]
     if len(rows) >= _LONG:
         lines += [r"% \usepackage{booktabs,longtable}", rf"\begin{{longtable}}{{{sides}}}", r"\toprule", head]
@@ -82,16 +83,18 @@ def latex_table(
     return "\n".join(lines) + "\n"
 
 
-def _printed(held: Mapping[str, list[Any]]) -> tuple[list[str], dict[str, Any]]:
+def _printed(columns: Mapping[str, list[Any]]) -> tuple[list[str], dict[str, Any]]:
     """Return the columns that suit print, and the values that are the same in all rows."""
-    left_out = _OF_A_HEAD if "head" in held else ()
-    names = [name for name in (*_PLACES, *_NUMBERS) if name in held and name not in left_out]
-    names = [name for name in names if any(value == value and value != "" for value in held[name])]  # NaN is not itself
+    left_out = _OF_A_HEAD if "head" in columns else ()
+    names = [name for name in (*_PLACES, *_NUMBERS) if name in columns and name not in left_out]
+    names = [
+        name for name in names if any(value == value and value != "" for value in columns[name])
+    ]  # NaN is not itself
     if "name" in names or "d_model" in names:
         names = [name for name in names if name != "case"]  # these identify the case
     shared = {}
-    if len(held[names[0]] if names else ()) > 1:
-        shared = {name: held[name][0] for name in names if name in _TOLD and len(set(held[name])) == 1}
+    if len(columns[names[0]] if names else ()) > 1:
+        shared = {name: columns[name][0] for name in names if name in _TOLD and len(set(columns[name])) == 1}
     return [name for name in names if name not in shared], shared
 
 
@@ -100,11 +103,11 @@ def _comment(text: object) -> str:
     return as_latex(text, 2000)
 
 
-def _column(name: str, held: Mapping[str, list[Any]]) -> list[str]:
+def _column(name: str, columns: Mapping[str, list[Any]]) -> list[str]:
     """Format the cells of a column, with the standard error of each number that has one."""
     if name in _BESIDE:
-        return _beside(name, held)
-    errors = _errors(name, held)
+        return _beside(name, columns)
+    errors = _errors(name, columns)
     digits = 3 if name.endswith(_BRIEF) else _DIGITS
     return [
         as_latex(value.replace("_", " ") if name in _NAMES and value.islower() else value)
@@ -112,26 +115,26 @@ def _column(name: str, held: Mapping[str, list[Any]]) -> list[str]:
         else with_error(value, spread)
         if spread > 0 and math.isfinite(spread) and math.isfinite(value)
         else number(value, digits)
-        for value, spread in zip(held[name], errors, strict=True)
+        for value, spread in zip(columns[name], errors, strict=True)
     ]
 
 
-def _errors(name: str, held: Mapping[str, list[Any]]) -> list[float]:
+def _errors(name: str, columns: Mapping[str, list[Any]]) -> list[float]:
     """Return the standard error of each number of a column, NaN if there is none."""
     possible = f"{name}_standard_error", name.replace("quantile", "quantile_standard_error", 1), _ERRORS.get(name, "")
-    error = next((one for one in possible if one in held and one != name), None)
-    return [math.nan] * len(held[name]) if error is None else held[error]
+    error = next((column for column in possible if column in columns and column != name), None)
+    return [math.nan] * len(columns[name]) if error is None else columns[error]
 
 
-def _beside(name: str, held: Mapping[str, list[Any]]) -> list[str]:
+def _beside(name: str, columns: Mapping[str, list[Any]]) -> list[str]:
     """Format analytic values to the last digit of the simulated value beside them, or to the last one that is known."""
-    missing = [math.nan] * len(held[name])
-    errors = _errors(_BESIDE[name], held) if _BESIDE[name] in held else missing
-    known = held.get(f"{name}_tolerance", missing)
-    places = [last_place(*pair) for pair in zip(errors, known, strict=True)]
+    missing = [math.nan] * len(columns[name])
+    errors = _errors(_BESIDE[name], columns) if _BESIDE[name] in columns else missing
+    tolerances = columns.get(f"{name}_tolerance", missing)
+    places = [last_place(*pair) for pair in zip(errors, tolerances, strict=True)]
     return [
         number(value, _DIGITS) if place is None or math.isnan(value) else _in_math_mode(to_place(value, place))
-        for value, place in zip(held[name], places, strict=True)
+        for value, place in zip(columns[name], places, strict=True)
     ]
 
 

@@ -33,11 +33,11 @@ def open_table(path: Path | str, *kinds: str) -> xr.Dataset | xr.DataTree:
         TableError: it is not a table of that kind, has another schema version, is damaged, or has no digest because
             other software wrote it; ``write_table(xarray.open_datatree(path), path)`` adds one.
     """
-    wanted = kinds or tuple(name for name in KINDS if name != "atlas")
+    accepted = kinds or tuple(name for name in KINDS if name != "atlas")
     from rmtbase.tables._hdf5 import looked_into
 
     with _reading(path), looked_into(path) as file:
-        kind = require_outline(file.groups, path, wanted)
+        kind = require_outline(file.groups, path, accepted)
         groups = {name: file.read(name) for name in file.groups}
         verify(file.groups, groups, path)
         groups[""].attrs = without_digest(groups[""].attrs)
@@ -45,7 +45,7 @@ def open_table(path: Path | str, *kinds: str) -> xr.Dataset | xr.DataTree:
     groups = {name: names_as_objects(group) for name, group in groups.items()}
     if set(kind.groups) == {""}:
         return groups[""]
-    tree: xr.DataTree = xr.DataTree.from_dict({name or "/": one for name, one in groups.items()})
+    tree: xr.DataTree = xr.DataTree.from_dict({name or "/": group for name, group in groups.items()})
     return tree
 
 
@@ -71,7 +71,11 @@ def open_atlas_case(path: Path | str, d_model: int, d_head: int) -> xr.Dataset |
     with _reading(path), looked_into(path) as file:
         kind = require_outline(file.groups, path, ("atlas",))
         variables = file.groups[""].variables
-        shared = {name for name, one in variables.items() if "case" not in one.dims} | {"d_model", "d_head", "checksum"}
+        shared = {name for name, variable in variables.items() if "case" not in variable.dims} | {
+            "d_model",
+            "d_head",
+            "checksum",
+        }
         index = file.read(only=shared)
         verify(file.groups, {"": index}, path)
         cases = np.flatnonzero((index["d_model"].values == d_model) & (index["d_head"].values == d_head))

@@ -23,26 +23,26 @@ def require_replaceable(
 ) -> None:
     """Raise :class:`~rmtbase.errors.OutputError` if the path is a file that must not be replaced."""
     path = Path(path)
-    there = identity(path)
-    if there is None:
+    present = identity(path)
+    if present is None:
         return
-    if there in {identity(Path(one)) for one in inputs}:
+    if present in {identity(Path(source)) for source in inputs}:
         raise OutputError(path, "it is a file that is read; expected another name")
-    within = any(_is_within(path, Path(one)) for one in inputs)
+    within = any(_is_within(path, Path(source)) for source in inputs)
     if overwrite and not within:
         return
-    what, _, which = kind.partition(" ")
+    form, _, variant = kind.partition(" ")
     try:
         with open_regular(path) as stream:
             start = stream.read(_LOOKED_AT)
     except OSError as error:
         raise OutputError(path, error.strerror or str(error)) from error
-    if not start or _KINDS[what](path, start, which):
+    if not start or _KINDS[form](path, start, variant):
         return
     if within:
         raise OutputError(path, "it is in a folder that is read, and no earlier output; expected another name")
-    said = _SAID[what].format(which.replace(",", " or "))
-    raise OutputError(path, f"a file that is no {said} is there; remove it, or name another")
+    noun = _SAID[form].format(variant.replace(",", " or "))
+    raise OutputError(path, f"a file that is no {noun} is there; remove it, or name another")
 
 
 def _is_within(path: Path, folder: Path) -> bool:
@@ -56,10 +56,12 @@ def _is_table(path: Path, start: bytes, kinds: str) -> bool:
         return False
     try:
         with h5py.File(os.fsencode(path), "r", locking=False) as file:
-            held = {name: file.attrs[name] for name in ("kind", OF_ALL, OF_VARIABLES)}
+            attributes = {name: file.attrs[name] for name in ("kind", OF_ALL, OF_VARIABLES)}
     except (OSError, KeyError, RuntimeError, ValueError, TypeError):
         return False
-    kind, digest = (one.decode(errors="replace") if isinstance(one, bytes) else one for one in list(held.values())[:2])
+    kind, digest = (
+        value.decode(errors="replace") if isinstance(value, bytes) else value for value in list(attributes.values())[:2]
+    )
     return kind in kinds.split(",") and isinstance(digest, str) and re.fullmatch("[0-9a-f]{64}", digest) is not None
 
 

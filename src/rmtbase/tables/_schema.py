@@ -181,7 +181,7 @@ def describe(dataset: xr.Dataset, schema: Schema) -> xr.Dataset:
             raise ValueError(f"variable {name!r} has dims {dataset[name].dims}; expected {variable.dims}")
         units = {"units": variable.units} if variable.units else {}
         dataset[name].attrs.update(long_name=variable.long_name, **units)
-    for name in (one for one in map(str, dataset.coords) if one.startswith(PARAMETER)):
+    for name in (coordinate for coordinate in map(str, dataset.coords) if coordinate.startswith(PARAMETER)):
         dataset[name].attrs["long_name"] = f"{name.removeprefix(PARAMETER)} of the ensemble"
     return names_as_objects(dataset)
 

@@ -77,8 +77,8 @@ def write_table(table: xr.Dataset | xr.DataTree, path: Path | str) -> Path:
     recorded = digest_attributes(groups)
     groups[""] = groups[""].assign_attrs(groups[""].attrs | recorded)
     fixed = {name or "/": _fixed_width(dataset) for name, dataset in groups.items()}
-    whole = xr.DataTree.from_dict(fixed) if len(fixed) > 1 else fixed["/"]
-    return _replace(path, lambda target: _write_netcdf(whole, groups, target))
+    complete = xr.DataTree.from_dict(fixed) if len(fixed) > 1 else fixed["/"]
+    return _replace(path, lambda target: _write_netcdf(complete, groups, target))
 
 
 def digest_of(table: xr.Dataset | xr.DataTree) -> str:
@@ -100,23 +100,23 @@ def _fixed_width(dataset: xr.Dataset) -> xr.Dataset:
     so none is written. :func:`_encoding` stores variables as arrays of characters. Attributes are given as bytes,
     because netCDF4 stores a ``str`` that is not ASCII with variable length.
     """
-    empty = [name for name, one in dataset.variables.items() if one.dtype.kind == "O" and not one.size]
+    empty = [name for name, item in dataset.variables.items() if item.dtype.kind == "O" and not item.size]
     fixed = dataset.assign({name: dataset[name].astype(str) for name in empty})  # xarray takes them for numbers
-    for one in (fixed, *fixed.variables.values()):
-        one.attrs = {name: value.encode() if isinstance(value, str) else value for name, value in one.attrs.items()}
+    for item in (fixed, *fixed.variables.values()):
+        item.attrs = {name: value.encode() if isinstance(value, str) else value for name, value in item.attrs.items()}
     return fixed
 
 
-def _write_netcdf(whole: xr.Dataset | xr.DataTree, groups: dict[str, xr.Dataset], target: Path) -> None:
+def _write_netcdf(complete: xr.Dataset | xr.DataTree, groups: dict[str, xr.Dataset], target: Path) -> None:
     for compress in (True, False):
         encoding = {name or "/": _encoding(dataset, compress) for name, dataset in groups.items()}
-        how: dict[str, Any] = {"engine": "netcdf4", "format": "NETCDF4"}
+        options: dict[str, Any] = {"engine": "netcdf4", "format": "NETCDF4"}
         with interrupts_held():
             try:
-                if isinstance(whole, xr.DataTree):  # with inherited coordinates: each group can be read by itself
-                    whole.to_netcdf(target, encoding=encoding, write_inherited_coords=True, **how)
+                if isinstance(complete, xr.DataTree):  # with inherited coordinates: each group can be read by itself
+                    complete.to_netcdf(target, encoding=encoding, write_inherited_coords=True, **options)
                 else:
-                    whole.to_netcdf(target, encoding=encoding["/"], **how)
+                    complete.to_netcdf(target, encoding=encoding["/"], **options)
             except (PermissionError, RuntimeError):
                 # netCDF-C has no words for a full disk, for a limit of file size, and for a file system without locks,
                 # which it would lock, although no other process knows this file. Python has.
@@ -143,7 +143,10 @@ def _netcdf_in_memory(groups: dict[str, xr.Dataset], encoding: dict[str, dict]) 
 
 def _content(dataset: xr.Dataset) -> int:
     """Count the bytes that reading the values takes; a text takes its stored characters and NumPy's decoded ones."""
-    return sum(5 * _characters(one) if one.dtype.kind in _TEXTS else one.nbytes for one in dataset.variables.values())
+    return sum(
+        5 * _characters(variable) if variable.dtype.kind in _TEXTS else variable.nbytes
+        for variable in dataset.variables.values()
+    )
 
 
 def _characters(texts: xr.Variable) -> int:
@@ -235,10 +238,10 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _keep_mode(there: Path, new: Path) -> None:
+def _keep_mode(old: Path, new: Path) -> None:
     """Give a new file the mode of the file that it replaces, if there is one and the system has modes."""
     try:
-        mode = stat.S_IMODE(there.stat().st_mode)
+        mode = stat.S_IMODE(old.stat().st_mode)
     except FileNotFoundError:
         return
     if mode != stat.S_IMODE(new.stat().st_mode):

@@ -67,10 +67,10 @@ class Domain:
         array = np.asarray(values)
         if array.dtype.kind not in self.kinds:
             return f"type {array.dtype if array.dtype.kind != 'O' else 'text'}"
-        found = (self._fault_of_text if array.dtype.kind in "OUT" else self._fault_of_numbers)(array)
-        if found is None and self.unique and len(set(array.ravel().tolist())) < array.size:
+        problem = (self._fault_of_text if array.dtype.kind in "OUT" else self._fault_of_numbers)(array)
+        if problem is None and self.unique and len(set(array.ravel().tolist())) < array.size:
             return "a value that comes twice"
-        return found
+        return problem
 
     def _fault_of_text(self, array: Shaped[np.ndarray, "..."]) -> str | None:
         for text in array.ravel().tolist():
@@ -128,10 +128,10 @@ def _is_reason(text: str) -> bool:
 
 def _fault_of_json(text: str, record: type) -> str | None:
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
         return f"{quoted(text, 60)}, which is not JSON"
-    return None if isinstance(found, record) else f"a JSON {type(found).__name__}"
+    return None if isinstance(value, record) else f"a JSON {type(value).__name__}"
 
 
 ANY = Domain("numbers", missing=True, infinite=True)

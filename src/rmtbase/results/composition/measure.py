@@ -26,7 +26,7 @@ from rmtbase.statistics import benjamini_hochberg, benjamini_yekutieli, holm
 from rmtbase.tables import CIRCUITS, describe
 
 _HELD = 2**29  # bytes of earlier heads that are held in memory
-_WRITES_NOTHING, _READS_NOTHING, _SAME = 1, 2, 3  # indices of NOT_TESTABLE_PAIRS
+_WRITES_NOTHING, _READS_NOTHING, _SAME = range(1, 4)  # indices of NOT_TESTABLE_PAIRS
 _AT_ONCE = 2**25  # entries of one product of the directions of two sites
 
 
@@ -110,9 +110,9 @@ def _readers(model: WeightMatrices, kinds: Sequence[str]) -> tuple[dict[tuple[in
     earlier = {(site, kind): earlier_sites(model, site, kind) for site in range(len(model.sites)) for kind in kinds}
     warnings = [*unknown_streams(model), *_without_other_widths(model, earlier)]
     if not any(earlier.values()):
-        found = "; ".join(warnings) or f"{len(model.sites)} layers of attention"
+        fault = "; ".join(warnings) or f"{len(model.sites)} layers of attention"
         expected = "two layers whose heads share a residual stream, and whose values and outputs are known"
-        raise ParameterError("model", f"{shown(model.name)}: {found}", expected)
+        raise ParameterError("model", f"{shown(model.name)}: {fault}", expected)
     return earlier, warnings
 
 
@@ -125,14 +125,14 @@ def _require_kinds(kinds: Sequence[str]) -> tuple[str, ...]:
 
 def _without_other_widths(model: WeightMatrices, earlier: dict[tuple[int, str], list[int]]) -> list[str]:
     """Remove, in place, writers whose width differs from the width read; return the warnings."""
-    found = {}
+    lines = {}
     for (site, kind), writers in earlier.items():
         width = getattr(model.sites[site], READINGS[kind].width)
-        for writer in (one for one in writers if model.sites[one].d_output != width):
-            at, of = model.sites[writer], model.sites[site].place
-            found[f"{at.place} writes {at.d_output} numbers, of which {of} reads {width}: no pairs"] = None
-        writers[:] = [one for one in writers if model.sites[one].d_output == width]
-    return list(found)
+        for writer in (index for index in writers if model.sites[index].d_output != width):
+            at, reader = model.sites[writer], model.sites[site].place
+            lines[f"{at.place} writes {at.d_output} numbers, of which {reader} reads {width}: no pairs"] = None
+        writers[:] = [index for index in writers if model.sites[index].d_output == width]
+    return list(lines)
 
 
 class _Pairs:
@@ -161,19 +161,21 @@ class _Pairs:
         later = sorted({site for (site, _), writers in earlier.items() if writers})
         advance = progress.bar("comparing layers", len(blocks) * len(later))
         for block in blocks:
-            held: dict[int, _Directions] = {}
+            written: dict[int, _Directions] = {}
             for writer in block:
-                held[writer] = _directions(self.model, writer, "ov")[0]
-                self.written[writer] = held[writer].share
+                written[writer] = _directions(self.model, writer, "ov")[0]
+                self.written[writer] = written[writer].share
             for site in later:
-                wanted = {kind: [one for one in earlier[site, kind] if one in held] for kind in self.kinds}
-                circuits = {READINGS[kind].circuit for kind, writers in wanted.items() if writers}
+                writers_of = {
+                    kind: [writer for writer in earlier[site, kind] if writer in written] for kind in self.kinds
+                }
+                circuits = {READINGS[kind].circuit for kind, writers in writers_of.items() if writers}
                 sides = {circuit: _directions(self.model, site, circuit) for circuit in sorted(circuits)}
                 meetings = []
-                for kind in (kind for kind in self.kinds if wanted[kind]):
+                for kind in (kind for kind in self.kinds if writers_of[kind]):
                     read = sides[READINGS[kind].circuit][READINGS[kind].side]
                     self.shares[site, kind] = read.share
-                    meetings += [(kind, (site, read), (writer, held[writer])) for writer in wanted[kind]]
+                    meetings += [(kind, (site, read), (writer, written[writer])) for writer in writers_of[kind]]
                 for _ in pool.map(lambda meeting: self._meet(*meeting), meetings):
                     pass
                 advance(1)
@@ -237,16 +239,16 @@ class _Pairs:
         squares = self.values["score"][place]
         with np.errstate(divide="ignore", invalid="ignore"):
             z = (squares - law.mean()) / law.std()
-        found = {
+        values_of = {
             "score": np.sqrt(squares),
             "expected_score": np.sqrt(law.mean()),
             "z_score": np.where(law.std() > 0.0, z, np.nan),
             "p_value": np.maximum(law.sf(squares), SMALLEST_P_VALUE),
             "p_value_below": np.maximum(law.cdf(squares), SMALLEST_P_VALUE),
         }
-        there = law.mean() > 0.0  # both heads have weights
-        for name, values in found.items():
-            self.values[name][place] = np.where(there, values, np.nan)
+        present = law.mean() > 0.0  # both heads have weights
+        for name, values in values_of.items():
+            self.values[name][place] = np.where(present, values, np.nan)
         self._say_why(place, "p_value", "not_testable", law.first.sum(axis=1) > 0, law.second.sum(axis=1) > 0)
 
     def _judge_overlaps(
@@ -256,13 +258,13 @@ class _Pairs:
         smaller = np.minimum.outer(written.sum(axis=1), read.sum(axis=1))
         sums = self.values["overlap"][place]
         with np.errstate(divide="ignore", invalid="ignore"):
-            found = {
+            values_of = {
                 "overlap": sums / smaller,
                 "expected_overlap": law.mean() / smaller,
                 "overlap_z_score": np.where(law.std() > 0.0, (sums - law.mean()) / law.std(), np.nan),
                 "overlap_p_value": np.maximum(law.sf(sums), SMALLEST_P_VALUE),
             }
-        for name, values in found.items():
+        for name, values in values_of.items():
             self.values[name][place] = np.where(smaller > 0, values, np.nan)
         self._say_why(place, "overlap_p_value", "overlap_not_testable", np.any(written, axis=1), np.any(read, axis=1))
 
@@ -305,23 +307,23 @@ def _directions(model: WeightMatrices, site: int, circuit: str) -> tuple[_Direct
     With Aᵀ = O_A R_A and Bᵀ = O_B R_B, AᵀB = O_A (R_A R_Bᵀ) O_Bᵀ, and O_A and O_B rotate the singular vectors of the
     small core.
     """
-    of = CIRCUITS[circuit]
+    factored = CIRCUITS[circuit]
     factors = (
         _orthonormal(
             weights, model.least_sigma(model.layers.index(model.sites[site].place), f"attention_{factor.name}")
         )
-        for factor, weights in zip(of.factors, read_factors(model, site, of), strict=True)
+        for factor, weights in zip(factored.factors, read_factors(model, site, factored), strict=True)
     )
     (left_basis, left_r), (right_basis, right_r) = factors
     repeats = len(left_r) // len(right_r)  # several heads may read one key head
-    right_basis, right_r = (np.repeat(one, repeats, axis=0) for one in (right_basis, right_r))
+    right_basis, right_r = (np.repeat(matrix, repeats, axis=0) for matrix in (right_basis, right_r))
     u, s, vh = np.linalg.svd(left_r @ np.swapaxes(right_r, 1, 2), full_matrices=False)
     s = without_noise(s)
-    kept = (s > 0.0)[..., None]
+    nonzero = (s > 0.0)[..., None]
     with np.errstate(invalid="ignore"):
         share = np.nan_to_num(s**2 / (s**2).sum(axis=1, keepdims=True))
     turned = np.swapaxes(u, 1, 2) @ np.swapaxes(left_basis, 1, 2), vh @ np.swapaxes(right_basis, 1, 2)
-    first, second = (_Directions(np.where(kept, vectors, 0.0), share) for vectors in turned)
+    first, second = (_Directions(np.where(nonzero, vectors, 0.0), share) for vectors in turned)
     return first, second
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from rmtbase.nulls import SMALLEST_P_VALUE
+from rmtbase.reasons import not_testable_json
 from rmtbase.report import DETAILS, UNTESTED, Column, Heading, Item, Rows
+from rmtbase.results.attributes import result_json
 from rmtbase.results.composition.summary import summarize_composition
-from rmtbase.tables import plural
+from rmtbase.words import plural, untested_words
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 _FIRST = 3  # pairs that the answer names
 _LISTED = 12
-_LONGEST_LINE = 10_000
 _NAMES = {"q": "queries", "k": "keys", "v": "values"}
 
 
@@ -27,20 +27,19 @@ def as_json(
     table: xr.Dataset, level: float = 0.05, layer: int | None = None, head: int | None = None
 ) -> dict[str, Any]:
     """Return the summary of the compositions of a model's heads as plain data."""
-    from rmtbase.tables import not_testable_json
-
-    summary, lists = summarize_composition(table, level, layer, head), ("not_testable", "overlaps_not_testable")
-    return {
-        **{name: table.attrs[name] for name in ("model", "revision", "null")},
-        "warnings": json.loads(table.attrs["warnings"]),
-        **{name: not_testable_json(getattr(summary, name)) for name in lists},
-        "sentences": [f"{summary.headline()}.", *_leading(summary)],
-        "level": summary.level,
-        "kinds": [_kind_json(one) for one in summary.kinds],
-        "surviving": [asdict(one) for one in summary.surviving],
-        "largest": [asdict(one) for one in summary.largest[:_FIRST]],
-        "surest": [asdict(one) for one in summary.surviving[:_FIRST]],
-    }
+    summary = summarize_composition(table, level, layer, head)
+    return result_json(
+        table.attrs,
+        ("model", "revision", "null"),
+        summary.not_testable,
+        [f"{summary.headline()}.", *_leading(summary)],
+        overlaps_not_testable=not_testable_json(summary.overlaps_not_testable),
+        level=summary.level,
+        kinds=[_kind_json(kind) for kind in summary.kinds],
+        surviving=[asdict(pair) for pair in summary.surviving],
+        largest=[asdict(pair) for pair in summary.largest[:_FIRST]],
+        surest=[asdict(pair) for pair in summary.surviving[:_FIRST]],
+    )
 
 
 def _kind_json(kind: KindSummary) -> dict[str, Any]:
@@ -54,58 +53,57 @@ def _kind_json(kind: KindSummary) -> dict[str, Any]:
 
 def report(table: xr.Dataset, level: float = 0.05, layer: int | None = None, head: int | None = None) -> Iterator[Item]:
     """Print how many pairs compose beyond chance, which most and which most surely, and the numbers of each kind."""
-    from rmtbase.tables import not_testable_words
-
-    summary, said = summarize_composition(table, level, layer, head), f"{level:g}"
-    pairs, surviving = sum(one.pairs for one in summary.kinds), len(summary.surviving)
-    untested = bool(summary.not_testable)
+    summary = summarize_composition(table, level, layer, head)
     yield Heading.of_model(table.attrs)
     reads = "A pair composes if the later head reads more of what the earlier one writes than unrelated heads would."
     chance = f" In a model of unrelated heads, that any pair does has a probability of {level:.0%} at most."
-    yield f"{summary.headline()}. {reads}{chance if pairs else ''}"
+    yield f"{summary.headline()}. {reads}{chance if any(kind.pairs for kind in summary.kinds) else ''}"
     yield from _leading(summary)
     overlaps = summary.overlaps_not_testable
-    if overlaps and [one.place for one in overlaps] != [one.place for one in summary.not_testable]:
-        total = sum(one.overlaps for one in summary.kinds) + len(overlaps)
-        words = not_testable_words(overlaps, total, "overlap of subspaces")
-        yield f"{words}."
+    if overlaps and [pair.place for pair in overlaps] != [pair.place for pair in summary.not_testable]:
+        total = sum(kind.overlaps for kind in summary.kinds) + len(overlaps)
+        yield f"{untested_words(overlaps, total, 'overlap of subspaces')}."
     yield DETAILS
     yield (
-        f"In the first table: the pairs with p < {said} by themselves, and how many chance gives; those that compose, "
-        f"q < {said} over all pairs however they depend on each other; those that would if pairs were independent, "
-        "a milder test; those that are family-wise sure, so that even one false pair among them has a probability of "
-        f"{level:.0%} at most; those whose later head reads less of what the earlier one writes than by chance; those "
-        "that use the same directions, whatever their strengths."
+        f"In the first table: the pairs with p < {level:g} by themselves, and how many chance gives; those that "
+        f"compose, q < {level:g} over all pairs however they depend on each other; those that would if pairs were "
+        "independent, a milder test; those that are family-wise sure, so that even one false pair among them has a "
+        f"probability of {level:.0%} at most; those whose later head reads less of what the earlier one writes than "
+        "by chance; those that use the same directions, whatever their strengths."
     )
-    columns = [Column("the later head's", "left"), *map(Column, ("testable pairs",) if untested else ("pairs",))]
-    columns += map(Column, ("not testable",) if untested else ())
-    columns += map(Column, (f"p < {said}", "by chance", "compose"))
-    columns += map(Column, ("if independent", "family-wise", "read less", "subspaces overlap"))
-    rows = [
-        (
-            _NAMES[one.kind],
-            str(one.pairs),
-            *((str(one.not_testable),) if untested else ()),
-            *(
-                str(number) if one.pairs else UNTESTED
-                for number in (one.small, round(one.pairs * summary.level), one.surviving, one.surviving_independent)
-            ),
-            *(str(number) if one.pairs else UNTESTED for number in (one.surviving_family, one.avoiding)),
-            f"{one.overlapping}{f' of {one.overlaps}' if one.overlaps != one.pairs else ''}"
-            if one.overlaps
-            else UNTESTED,
-        )
-        for one in summary.kinds
-    ]
-    yield Rows(columns, rows)
+    yield Rows.of(summary.kinds, *_kind_columns(level, bool(summary.not_testable)))
+    surviving = len(summary.surviving)
     orders = {"largest score first": summary.largest}
     if surviving > _LISTED:
         orders["smallest p first, of equal p the largest score"] = list(summary.surviving)
     for order, pairs in orders.items():
         if pairs:
-            yield _table(pairs[:_LISTED], f"pairs that compose beyond chance, {order}")
+            title = f"pairs that compose beyond chance, {order}"
+            yield Rows.of(pairs[:_LISTED], *_PAIR_COLUMNS, named=3, title=title)
     if surviving > _LISTED:
         yield f"The first {_LISTED} of {surviving} in each order; --json lists all, and the file holds every pair."
+
+
+def _kind_columns(level: float, some_untested: bool) -> list[Column]:
+    def count(number: Callable[[KindSummary], int]) -> Callable[[KindSummary], str]:
+        return lambda kind: str(number(kind)) if kind.pairs else UNTESTED
+
+    def overlapping(kind: KindSummary) -> str:
+        tested = f" of {kind.overlaps}" if kind.overlaps != kind.pairs else ""
+        return f"{kind.overlapping}{tested}" if kind.overlaps else UNTESTED
+
+    return [
+        Column("the later head's", "left", cell=lambda kind: _NAMES[kind.kind]),
+        Column("testable pairs" if some_untested else "pairs", cell=lambda kind: str(kind.pairs)),
+        *[Column("not testable", cell=lambda kind: str(kind.not_testable))] * some_untested,
+        Column(f"p < {level:g}", cell=count(lambda kind: kind.small)),
+        Column("by chance", cell=count(lambda kind: round(kind.pairs * level))),
+        Column("compose", cell=count(lambda kind: kind.surviving)),
+        Column("if independent", cell=count(lambda kind: kind.surviving_independent)),
+        Column("family-wise", cell=count(lambda kind: kind.surviving_family)),
+        Column("read less", cell=count(lambda kind: kind.avoiding)),
+        Column("subspaces overlap", cell=overlapping),
+    ]
 
 
 def _leading(summary: CompositionSummary) -> Iterator[str]:
@@ -113,12 +111,12 @@ def _leading(summary: CompositionSummary) -> Iterator[str]:
     largest, surest = summary.largest[:_FIRST], summary.surviving[:_FIRST]
     if not largest:
         return
-    names = ", ".join(f"{_name(one)} ({one.score:.3f}, by chance {one.expected_score:.3f})" for one in largest)
+    names = ", ".join(f"{_name(pair)} ({pair.score:.3f}, by chance {pair.expected_score:.3f})" for pair in largest)
     yield f"Largest {plural(len(largest), 'score')} of these: {names}."
     if len(summary.surviving) > _FIRST:
-        at_floor = sum(one.p_value <= SMALLEST_P_VALUE for one in summary.surviving)
+        at_floor = sum(pair.p_value <= SMALLEST_P_VALUE for pair in summary.surviving)
         ties = f"; {at_floor} pairs are at this floor of p, the largest scores first" if at_floor > _FIRST else ""
-        names = ", ".join(f"{_name(one)} (p {_p(one.p_value)})" for one in surest)
+        names = ", ".join(f"{_name(pair)} (p {_p(pair.p_value, '= ')})" for pair in surest)
         yield f"Surest, by p: {names}{ties}."
 
 
@@ -126,26 +124,19 @@ def _name(pair: ComposedPair) -> str:
     return f"{pair.earlier} into {_NAMES[pair.kind]} of {pair.later}"
 
 
-def _p(p_value: float) -> str:
+def _p(p_value: float, equal: str = "") -> str:
     """Format a p-value, as a bound at the floor."""
-    return f"{'≤' if p_value <= SMALLEST_P_VALUE else '='} {p_value:.1e}"
+    return f"{'≤ ' if p_value <= SMALLEST_P_VALUE else equal}{p_value:.1e}"
 
 
-def _table(pairs: Sequence[ComposedPair], title: str) -> Rows:
-    columns = [Column("the later head's", "left"), Column("earlier", "left"), Column("later", "left")]
-    columns += map(Column, ("score", "by chance", "z", "p", "q", "overlap"))
-    rows = [
-        (
-            _NAMES[one.kind],
-            one.earlier,
-            one.later,
-            f"{one.score:.4f}",
-            f"{one.expected_score:.4f}",
-            f"{one.z_score:+.1f}",
-            _p(one.p_value).removeprefix("= "),
-            f"{one.q_value:.1e}",
-            f"{one.overlap:.3f}",
-        )
-        for one in pairs
-    ]
-    return Rows(columns, rows, named=3, title=title)
+_PAIR_COLUMNS = (
+    Column("the later head's", "left", cell=lambda pair: _NAMES[pair.kind]),
+    Column("earlier", "left", cell=lambda pair: pair.earlier),
+    Column("later", "left", cell=lambda pair: pair.later),
+    Column("score", form=".4f", cell=lambda pair: pair.score),
+    Column("by chance", form=".4f", cell=lambda pair: pair.expected_score),
+    Column("z", form="+.1f", cell=lambda pair: pair.z_score),
+    Column("p", cell=lambda pair: _p(pair.p_value)),
+    Column("q", form=".1e", cell=lambda pair: pair.q_value),
+    Column("overlap", form=".3f", cell=lambda pair: pair.overlap),
+)

@@ -13,19 +13,17 @@ from rmtbase.tables.domain import ANY, COUNT, JSON_LIST, NON_NEGATIVE_OR_NAN, PR
 KINDS_OF_COMPOSITION: Mapping[str, str] = {"q": "W_QK^T W_OV", "k": "W_QK W_OV", "v": "W_OV W_OV"}
 """Product of each kind: a matrix of the later head times W_OV of the earlier head."""
 
-NOT_TESTABLE_PAIRS = (
-    "",
-    "the earlier head writes nothing: its W_OV is zeros, or rounding to them",
-    "the later head reads nothing: its product is zeros, or rounding to them",
-    "every rotation gives the same number: the directions of one of the two fill the whole space",
-)
-"""Reasons why a pair has no test, by code; 0 for pairs that have one, and for pairs that share no stream."""
+NOT_TESTABLE_PAIRS = ("", "writes_nothing", "reads_nothing", "all_rotations_equal")
+"""Codes of the reasons why a pair has no test; the first for pairs that have one, and for pairs that share no stream.
+
+The file has their places in this tuple.
+"""
 
 _PAIR = ("kind", "earlier", "later")
 _SHARE = Domain("numbers from 0 to 1, or NaN", least=0, most=1 + 1e-9, missing=True)
 
 _CODE = Domain("a code from 0 to 3", kinds="iu", least=0, most=len(NOT_TESTABLE_PAIRS) - 1)
-_CODES = "; ".join(f"{code} {words}" for code, words in enumerate(NOT_TESTABLE_PAIRS) if words)
+_CODES = "; ".join(f"{number} {code}" for number, code in enumerate(NOT_TESTABLE_PAIRS) if code)
 
 _KINDS = Domain(
     f"kinds of composition, {', '.join(KINDS_OF_COMPOSITION)}",

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import xarray as xr
-from jaxtyping import Int
 
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_probability
+from rmtbase.reasons import NotTestable, Reason
 from rmtbase.results.composition.schema import NOT_TESTABLE_PAIRS
 from rmtbase.shown import in_one_line
-from rmtbase.tables import NotTestable, headline
+from rmtbase.words import of_tested
 
 
 @in_one_line
 @dataclass(frozen=True)
 class ComposedPair:
-    """Pair of heads, the later of which reads what the earlier writes."""
+    """Pair of heads, the later of which reads what the earlier writes; numbers as in the table."""
 
     kind: str  # ``"q"``, ``"k"`` or ``"v"``
     # earlier, later: names of the heads
     earlier: str
     later: str
-    # score, expected_score, z_score, p_value, q_value, holm_p_value, overlap, overlap_q_value: as in the table
     score: float
     expected_score: float
     z_score: float
@@ -34,6 +32,9 @@ class ComposedPair:
     holm_p_value: float
     overlap: float
     overlap_q_value: float
+
+
+_PLACE = ("kind", "earlier", "later")
 
 
 @in_one_line
@@ -51,6 +52,16 @@ class KindSummary:
     surviving_family: int  # pairs with a p-value by Holm below the level
     avoiding: int  # pairs whose score is too small, by the q-value of the lower side
     overlapping: int  # pairs whose subspaces overlap beyond chance, by q-value
+
+
+_COUNTED = {
+    "small": "p_value",
+    "surviving": "q_value",
+    "surviving_independent": "q_value_independent",
+    "surviving_family": "holm_p_value",
+    "avoiding": "q_value_below",
+    "overlapping": "overlap_q_value",
+}
 
 
 @in_one_line
@@ -77,13 +88,12 @@ class CompositionSummary:
 
     def headline(self) -> str:
         """Say how many of the testable pairs compose beyond chance, and why others could not be tested."""
-        tested = sum(one.pairs for one in self.kinds)
-        places = [
-            f"{name} {number}" for name, number in (("layer", self.layer), ("head", self.head)) if number is not None
-        ]
-        chosen = f"with a head of {' '.join(places)} " if places else "of heads "
-        found = f"{chosen}compose beyond chance (false discovery rate {self.level:.0%} over all pairs)"
-        return headline(len(self.surviving), tested, self.not_testable, "pair", found)
+        numbers = {"layer": self.layer, "head": self.head}
+        place = " ".join(f"{name} {number}" for name, number in numbers.items() if number is not None)
+        chosen = f"with a head of {place}" if place else "of heads"
+        predicate = f"{chosen} compose beyond chance (false discovery rate {self.level:.0%} over all pairs)"
+        tested = sum(kind.pairs for kind in self.kinds)
+        return of_tested(len(self.surviving), tested, self.not_testable, "pair", predicate)
 
 
 def pairs_with(table: xr.Dataset, layer: int | None = None, head: int | None = None) -> xr.Dataset:
@@ -95,21 +105,23 @@ def pairs_with(table: xr.Dataset, layer: int | None = None, head: int | None = N
         raise ParameterError(
             "table", type(table).__name__, "compositions, as rmtbase.results.composition.composition makes them"
         )
-    asked = {name: number for name, number in (("layer", layer), ("head", head)) if number is not None}
-    chosen = dict.fromkeys(("earlier", "later"), np.True_)
-    for name, number in asked.items():
-        held = sorted({*table[f"earlier_{name}"].values.tolist()})
-        if number not in held:
-            raise ParameterError(name, number, f"one of {', '.join(map(str, held))}")
-        chosen = {side: one & (table[f"{side}_{name}"] == number) for side, one in chosen.items()}
-    if not asked:
+    numbers = {name: number for name, number in (("layer", layer), ("head", head)) if number is not None}
+    if not numbers:
         return table
-    kept = chosen["earlier"] | chosen["later"]
-    pairs = {name: one for name, one in table.data_vars.items() if {"earlier", "later"} <= {*one.dims}}
+    chosen = dict.fromkeys(("earlier", "later"), np.True_)
+    for name, number in numbers.items():
+        present = sorted({*table[f"earlier_{name}"].values.tolist()})
+        if number not in present:
+            raise ParameterError(name, number, f"one of {', '.join(map(str, present))}")
+        chosen = {side: mask & (table[f"{side}_{name}"] == number) for side, mask in chosen.items()}
+    mask = chosen["earlier"] | chosen["later"]
+    pairs = {name: array for name, array in table.data_vars.items() if {"earlier", "later"} <= {*array.dims}}
     return table.assign(
         {
-            name: one.where(kept, 0 if one.dtype.kind in "iu" else np.nan).astype(one.dtype).transpose(*one.dims)
-            for name, one in pairs.items()
+            name: array.where(mask, 0 if array.dtype.kind in "iu" else np.nan)
+            .astype(array.dtype)
+            .transpose(*array.dims)
+            for name, array in pairs.items()
         }
     )
 
@@ -120,52 +132,37 @@ def summarize_composition(
     """Count the pairs of each kind that compose beyond chance, and list them."""
     table = pairs_with(table, layer, head)
     level = require_probability("level", level)
-    below = {name: table[name].values < level for name in _COUNTED.values()}
-    untested = {
-        name: table[name].values if name in table else np.zeros(table["score"].shape, dtype=int)
-        for name in ("not_testable", "overlap_not_testable")
+    below = {name: table[variable].values < level for name, variable in _COUNTED.items()}
+    counts = {
+        "pairs": table["p_value"].notnull().values,
+        "not_testable": table["not_testable"].values > 0,
+        "overlaps": table["overlap_p_value"].notnull().values,
+        **below,
     }
     kinds = tuple(
-        KindSummary(
-            kind,
-            int(table["p_value"].notnull()[k].sum()),
-            int((untested["not_testable"][k] > 0).sum()),
-            int(table["overlap_p_value"].notnull()[k].sum()),
-            **{name: int(below[variable][k].sum()) for name, variable in _COUNTED.items()},
-        )
+        KindSummary(kind, **{name: int(mask[k].sum()) for name, mask in counts.items()})
         for k, kind in enumerate(table["kind"].values.tolist())
     )
-    places = np.argwhere(below["q_value"])
-    order = np.lexsort((-table["score"].values[tuple(places.T)], table["p_value"].values[tuple(places.T)]))
-    names = [table[dim].values.tolist() for dim in ("kind", "earlier", "later")]
+    places = np.argwhere(below["surviving"])
+    score, p_value = (table[name].values[tuple(places.T)] for name in ("score", "p_value"))
+    names = [table[dim].values.tolist() for dim in _PLACE]
+    numbers = [field.name for field in fields(ComposedPair) if field.name not in _PLACE]
     surviving = tuple(
         ComposedPair(
-            *(of[at] for of, at in zip(names, place, strict=True)),
-            **{name: float(table[name].values[place]) for name in _OF_A_PAIR},
+            *(labels[index] for labels, index in zip(names, place, strict=True)),
+            **{name: float(table[name].values[place]) for name in numbers},
         )
-        for place in map(tuple, places[order].tolist())
+        for place in map(tuple, places[np.lexsort((-score, p_value))].tolist())
     )
-    lists = (_pairs_of(names, codes) for codes in untested.values())
-    return CompositionSummary(level, kinds, surviving, *lists, layer=layer, head=head)
+    untested = (_not_testable(table, name) for name in ("not_testable", "overlap_not_testable"))
+    return CompositionSummary(level, kinds, surviving, *untested, layer=layer, head=head)
 
 
-def _pairs_of(names: Sequence[Sequence[str]], codes: Int[np.ndarray, "kind earlier later"]) -> tuple[NotTestable, ...]:
-    """List the pairs that have a code above 0, in words."""
-    kinds, earlier, later = names
+def _not_testable(table: xr.Dataset, variable: str) -> tuple[NotTestable, ...]:
+    """List the pairs whose code is above 0."""
+    kinds, earlier, later = (table[dim].values.tolist() for dim in _PLACE)
+    codes = table[variable].values
     return tuple(
-        NotTestable(f"{kinds[k]}: {earlier[i]} to {later[j]}", NOT_TESTABLE_PAIRS[codes[k, i, j]])
+        NotTestable(f"{kinds[k]}: {earlier[i]} to {later[j]}", Reason(NOT_TESTABLE_PAIRS[codes[k, i, j]]))
         for k, i, j in np.argwhere(codes > 0).tolist()
     )
-
-
-_OF_A_PAIR = (
-    "score", "expected_score", "z_score", "p_value", "q_value", "holm_p_value", "overlap", "overlap_q_value",
-)  # fmt: skip
-_COUNTED = {
-    "small": "p_value",
-    "surviving": "q_value",
-    "surviving_independent": "q_value_independent",
-    "surviving_family": "holm_p_value",
-    "avoiding": "q_value_below",
-    "overlapping": "overlap_q_value",
-}

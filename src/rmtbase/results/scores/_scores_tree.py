@@ -10,10 +10,9 @@ import numpy as np
 import xarray as xr
 
 from rmtbase.errors import ParameterError
-from rmtbase.heads.factors import has_latent_keys, head_axis, head_sigmas, null_shape
+from rmtbase.heads.factors import StoredRows, has_latent_keys, head_axis, head_sigmas, null_shape, stored_rows
 from rmtbase.heads.key_shares import KeyShares
-from rmtbase.heads.read_sites import SiteSpectra, read_factors, read_sites, require_circuits, sites_of
-from rmtbase.heads.stored_rows import StoredRows, stored_rows
+from rmtbase.heads.read_sites import HeadWork, SiteSpectra, Takers, read_factors, read_sites, require_circuits, sites_of
 from rmtbase.linalg import single_threaded_blas
 from rmtbase.models import FUSED_COMPONENTS, MatrixName, WeightMatrices
 from rmtbase.nulls import Heads, HeadShape, Null, NullModel, initialization_note, random_heads
@@ -47,7 +46,8 @@ def scores_tree(
     whole = MatrixScores(model, components, matrices == "spectra", null.seed, null.initialization)
     of_heads = head_elements(elements, null.initialization, model.sites)
     with single_threaded_blas():  # else the last bits depend on the number of cores
-        with read_sites(model, wanted, whole.layers, of_heads, progress, null, how_much=True) as reading:
+        takers, work = Takers(whole.layers, of_heads), HeadWork(null, how_much=True)
+        with read_sites(model, wanted, takers, work, progress) as reading:
             shapes = dict.fromkeys((one.null, one.stored) for blocks in blocks_of.values() for one in blocks)
             nulls = {
                 (shape, stored): null.for_heads(HeadShape(shape, n_heads, stored), progress) for shape, stored in shapes

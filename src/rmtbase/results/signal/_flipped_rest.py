@@ -62,8 +62,8 @@ class _One:
             flipped = _flipped(rest, _bits(seed, self._digest, k, 0, draw))
             if len(rest) <= _LARGE:
                 return _largest_share(flipped @ flipped.T)
-            whole = float(np.vdot(flipped, flipped))
-            return _lanczos(lambda vector: flipped @ (vector @ flipped), len(rest)) / whole if whole > 0.0 else 1.0
+            squares = float(np.vdot(flipped, flipped))
+            return _lanczos(lambda vector: flipped @ (vector @ flipped), len(rest)) / squares if squares > 0.0 else 1.0
 
         return share
 
@@ -92,11 +92,11 @@ class _Two:
             rests.append((factor - (root.T @ side) @ vectors.T).astype(np.float32))
 
         def share(draw: int) -> float:
-            each = (
+            flips = (
                 _flipped(rest, _bits(seed, digest, k, place, draw))
                 for place, (rest, digest) in enumerate(zip(rests, self._digests, strict=True))
             )
-            first, second = ((one @ one.T).astype(np.float64) for one in each)
+            first, second = ((flip @ flip.T).astype(np.float64) for flip in flips)
             root = _root(first)
             return _largest_share(root @ second @ root.T)
 
@@ -105,10 +105,10 @@ class _Two:
 
 def _largest_share(gram: Float[np.ndarray, "n n"]) -> float:
     """λ_1/Σλ of a Gram matrix; 1 if it is zero."""
-    whole = float(np.trace(gram, dtype=np.float64))
-    if not whole > 0.0:
+    trace = float(np.trace(gram, dtype=np.float64))
+    if not trace > 0.0:
         return 1.0
-    return (float(np.linalg.eigvalsh(gram)[-1]) if len(gram) <= _SMALL else _lanczos(gram.dot, len(gram))) / whole
+    return (float(np.linalg.eigvalsh(gram)[-1]) if len(gram) <= _SMALL else _lanczos(gram.dot, len(gram))) / trace
 
 
 def _lanczos(apply: Callable[[Vector], Vector], n: int) -> float:

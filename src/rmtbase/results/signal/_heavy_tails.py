@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -14,6 +13,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.linalg import matrix_singular_values
 from rmtbase.parameters import require_dims, require_real_array, require_repeats, require_seed
 from rmtbase.progress import SILENT, Progress
+from rmtbase.reasons import Reason
 from rmtbase.results.signal._remaining_noise import noise_left
 from rmtbase.results.signal._spectral_comparison import (
     Setting,
@@ -24,12 +24,11 @@ from rmtbase.results.signal._spectral_comparison import (
 )
 from rmtbase.results.signal._spectral_signal import require_level
 from rmtbase.shown import in_one_line
-from rmtbase.statistics import PowerLawFit, hill_exponent, power_law_fit, power_law_p_value
+from rmtbase.statistics import PowerLawFit, power_law_fit, power_law_p_value
 
 FEWEST = 16
 """Fewest eigenvalues of a spectrum: twice as many as the shortest tail of a power law has."""
 
-_HILL_SHARE = 0.1
 _EQUAL = 1e-9  # relative
 _LEAST = 1e-150  # for the largest singular value: its square and that of its inverse must be doubles
 
@@ -42,20 +41,16 @@ class HeavyTails:
     """Power law fitted to the eigenvalues λ = s² of one spectrum, and how it compares with chance."""
 
     fit: PowerLawFit  #: maximum-likelihood fit with its own x_min (``statistics.power_law_fit``)
-    hill: float  #: Hill's exponent of the largest tenth of the eigenvalues
     #: p-value of a tail as heavy in noise, by the fitted exponent: (b + 1)/(draws + 1), where b draws have an exponent
     #: as small
     p_value: float
-    hill_p_value: float  #: the same by Hill's exponent
     #: p-value of the power law itself (``statistics.power_law_p_value``), which assumes independent values. Eigenvalues
     #: repel each other and lie closer to any smooth law, so a small p-value rules the power law out and a large one
     #: says little.
     goodness: float
     #: noise, spikes on a bulk, a power law and effective depth, compared by one likelihood
     comparison: SpectralComparison
-    #: null_exponent, null_hill: exponents of the draws of noise
-    null_exponent: Float[np.ndarray, " draw"] = field(repr=False)
-    null_hill: Float[np.ndarray, " draw"] = field(repr=False)
+    null_exponent: Float[np.ndarray, " draw"] = field(repr=False)  #: exponents of the draws of noise
     #: shape, draws, level: shape of the matrix (dims of a chain), and the number of draws and level asked for
     shape: tuple[int, ...]
     draws: int
@@ -68,20 +63,6 @@ class HeavyTails:
         Among matrices that learned nothing, this is true of at most the share ``level``.
         """
         return self.p_value <= self.level and self.goodness > self.level
-
-    def summary(self) -> str:
-        """Describe the finding in words."""
-        low, middle, high = np.quantile(self.null_exponent, (0.025, 0.5, 0.975))
-        found = (
-            f"The {self.fit.tail} largest eigenvalues have the exponent {self.fit.exponent:.3g} "
-            f"(noise of this shape: {middle:.3g}, 95 % from {low:.3g} to {high:.3g}; "
-            f"p = {self.p_value:.2g})."
-        )
-        if self.p_value > self.level:
-            return f"{found} The tail is no heavier than chance makes it. {self.comparison.summary()}"
-        verdict = "and a power law is not ruled out" if self.is_power_law else "but no power law"
-        tail = f"The tail is heavier than chance makes it, {verdict} (p = {self.goodness:.2g})."
-        return f"{found} {tail} {self.comparison.summary()}"
 
 
 def heavy_tails(
@@ -129,58 +110,58 @@ def heavy_tails(
     count, share = require_repeats("draws", draws), require_level(level)
     if not 1.0 / (count + 1) <= share:
         raise ParameterError("level", level, f"one that {count} draws can reach: at least 1/{count + 1}")
-    of = Setting(undirected(shape), count, require_seed(seed), share, progress)
-    null, eigenvalues = _null_exponents(of), values**2
-    fit, hill = _fits(eigenvalues)
+    setting = Setting(undirected(shape), count, require_seed(seed), share, progress)
+    null, eigenvalues = _null_exponents(setting), values**2
+    fit = power_law_fit(eigenvalues)
     return HeavyTails(
         fit=fit,
-        hill=hill,
-        p_value=float((null[0] <= fit.exponent).sum() + 1) / (count + 1),
-        hill_p_value=float((null[1] <= hill).sum() + 1) / (count + 1),
+        p_value=float((null <= fit.exponent).sum() + 1) / (count + 1),
         goodness=power_law_p_value(eigenvalues, count, seed),
-        comparison=compare_spectrum(eigenvalues, of),
-        null_exponent=null[0],
-        null_hill=null[1],
+        comparison=compare_spectrum(eigenvalues, setting),
+        null_exponent=null,
         shape=shape,
         draws=count,
         level=share,
     )
 
 
-def _require_values(given: ArrayLike, dims: tuple[int, ...] | None) -> tuple[Values, tuple[int, ...]]:
+def _require_values(array: ArrayLike, dims: tuple[int, ...] | None) -> tuple[Values, tuple[int, ...]]:
     """Check the matrix or singular values; return singular values, descending, and the dims of their noise."""
-    name = "matrix"
-    array = require_real_array(name, given).astype(np.float64)
-    if not np.isfinite(array).all():
-        raise ParameterError(name, "NaN or infinity", "finite numbers")
+    checked = require_real_array("matrix", array).astype(np.float64)
+    if not np.isfinite(checked).all():
+        raise ParameterError("matrix", "NaN or infinity", "finite numbers")
     if dims is None:
-        if array.ndim != 2 or min(array.shape) < FEWEST:
-            raise ParameterError(name, array.shape, f"a matrix of at least {FEWEST} rows and columns (or dims with it)")
-        values, shape = matrix_singular_values(array), array.shape
+        if checked.ndim != 2 or min(checked.shape) < FEWEST:
+            expected = f"a matrix of at least {FEWEST} rows and columns (or dims with it)"
+            raise ParameterError("matrix", checked.shape, expected)
+        values, shape = matrix_singular_values(checked), checked.shape
     else:
         shape = require_dims(dims)
-        if min(shape) < FEWEST or noise_left(shape, 0).ratio is None:
-            raise ParameterError("dims", shape, f"at least {FEWEST} each, of a chain with a known law")
-        if array.shape != (min(shape),) or (array < 0.0).any():
-            raise ParameterError(name, array.shape, f"{min(shape)} singular values, the rank of dims = {shape}")
-        values = np.sort(array)[::-1]
-    if not (_LEAST < values[0] < 1.0 / _LEAST or values[0] == 0.0):
-        found, expected = f"a largest singular value of {values[0]:.3g}", f"one from {_LEAST:g} to {1.0 / _LEAST:g}"
-        raise ParameterError(name, found, f"{expected} (rescale the matrix)")
-    rank = int((values > values[0] * max(shape) * np.finfo(float).eps).sum())
-    if rank < values.size:
-        raise ParameterError(name, f"rank {rank}", f"{values.size}: no eigenvalue that is zero")
-    if values[-1] >= values[0] * (1.0 - _EQUAL):
-        raise ParameterError(name, "singular values all equal", "some larger than others")
+        if checked.shape != (min(shape),) or (checked < 0.0).any():
+            expected = f"{min(shape)} singular values, the rank of dims = {shape}"
+            raise ParameterError("matrix", checked.shape, expected)
+        values = np.sort(checked)[::-1]
+    if reason := no_tail(values, shape):
+        raise ParameterError("dims" if dims and reason.code == _DIMS else "matrix", reason.words, "a tail to test")
     return values, shape
 
 
-def _fits(eigenvalues: Values) -> tuple[PowerLawFit, float]:
-    """Fit a power law, and compute Hill's exponent."""
-    return power_law_fit(eigenvalues), hill_exponent(eigenvalues, math.ceil(_HILL_SHARE * eigenvalues.size))
+_DIMS = "tail_of_dims"
+
+
+def no_tail(values: Values, dims: tuple[int, ...]) -> Reason:
+    """Return the reason why the tail of descending singular values cannot be tested, if any."""
+    if min(dims) < FEWEST or noise_left(dims, 0).ratio is None:
+        return Reason(_DIMS, {"dims": list(dims), "needed": FEWEST})
+    largest = float(values[0])
+    if not (_LEAST < largest < 1.0 / _LEAST or largest == 0.0):
+        return Reason("tail_scale", {"largest": largest, "least": _LEAST, "most": 1.0 / _LEAST})
+    rank = int((values > largest * max(dims) * np.finfo(float).eps).sum())
+    if rank < values.size:
+        return Reason("tail_rank", {"rank": rank, "needed": values.size})
+    return Reason("tail_equal") if values[-1] >= largest * (1.0 - _EQUAL) else Reason()
 
 
 @lru_cache(maxsize=64)
-def _null_exponents(of: Setting) -> Float[np.ndarray, "exponent draw"]:
-    fits = map(_fits, np.exp(noise_spectra(of)))
-    return np.array([(fit.exponent, hill) for fit, hill in fits]).T
+def _null_exponents(setting: Setting) -> Float[np.ndarray, " draw"]:
+    return np.array([power_law_fit(eigenvalues).exponent for eigenvalues in np.exp(noise_spectra(setting))])

@@ -34,6 +34,7 @@ from jaxtyping import Float64, Shaped
 
 from rmtbase.heads.factors import holds_product
 from rmtbase.models import Difference, WeightMatrices
+from rmtbase.results.signal.schema import WITHIN_CHANCE
 from rmtbase.tables import Circuit, Factor
 
 BEYOND_CHANCE = 4.0
@@ -44,23 +45,12 @@ _LEAST = 8  # rows, the fewest for which the bound was measured
 _ROUNDING = 1e-12
 _HALVINGS = 50
 
-NO_BOUND: Mapping[str, str] = {
-    "cannot tell": "what was learned cannot be told from chance by its moments",
-    "product": "a product of matrices; the bound is on one matrix of a head: query, key, value, output",
-    "whole matrix": "a matrix of all heads or of none; the bound was measured for one head's",
-    "dependent entries": "a product of stored matrices, whose entries are not independent",
-    "one-way rounding": "weights that were rounded one way, whose signs are not random",
-    "shape": f"fewer than {_LEAST} axes that are not zero, or fewer columns than these",
-    "contradiction": "moments that no learned share has",
-}
-"""Reasons why there is no bound, as stored, and in words."""
-
 
 class ShareBound(NamedTuple):
     """Bound on a learned share."""
 
     share: float  # the share is at least this; NaN where there is no bound
-    reason: str  # why there is none, a key of :data:`NO_BOUND`, or ""
+    reason: str  # why there is none, a code of ``schema.NO_BOUND``, or ""
 
 
 def no_bound(reason: str) -> ShareBound:
@@ -79,11 +69,11 @@ def share_bound(matrix: Shaped[np.ndarray, "row column"]) -> ShareBound:
     unit = _unit_rows(matrix)
     h, d = unit.shape
     if not _LEAST <= h <= d:
-        return no_bound("shape")
+        return no_bound("too_few_axes")
     square = unit**2
     c_2, std = cycles_of_four(unit) / h, 2.0 * np.sqrt(max(cycles_of_four(square), 0.0)) / h
     if not c_2 > BEYOND_CHANCE * std + _ROUNDING:
-        return no_bound("cannot tell")
+        return no_bound(WITHIN_CHANCE)
     c_3, std_3 = cycles_of_six(unit) / h, np.sqrt(6.0 * max(cycles_of_six(square), 0.0)) / h
     return _least_share(c_2 - _LOWERED * std, c_3 + _LOWERED * std_3, square)
 
@@ -171,15 +161,15 @@ class HeadBounds:
 
     def of_site(self, model: WeightMatrices, site: int, circuit: Circuit, n_heads: int) -> Sequence[ShareBound]:
         """Return the bound of each head of a site; of a circuit of two matrices, no bound."""
-        factor, *others = circuit.factors
-        if others:
+        factor, *second = circuit.factors
+        if second:
             return [no_bound("product")] * n_heads
         at = model.sites[site]
         if holds_product(getattr(at, factor.name)):
-            return [no_bound("dependent entries")] * n_heads
+            return [no_bound("dependent_entries")] * n_heads
         layer = model.layers.index(at.place)
         if isinstance(model, Difference) and model.rounds_one_way(layer, f"attention_{factor.name}"):
-            return [no_bound("one-way rounding")] * n_heads
+            return [no_bound("signs_not_random")] * n_heads
         return self._bounds[site, circuit]
 
 

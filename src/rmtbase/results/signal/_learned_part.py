@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from typing import NamedTuple
 
@@ -10,6 +11,13 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
+from rmtbase.heads.direction_tokens import (
+    DirectionReading,
+    NearestByChance,
+    direction_tokens,
+    nearest_by_chance,
+    sides_in_stream,
+)
 from rmtbase.heads.factors import null_shape
 from rmtbase.heads.read_sites import head_factors, sites_of
 from rmtbase.linalg import product_svd, without_noise
@@ -19,6 +27,7 @@ from rmtbase.parameters import require_dims, require_real_array
 from rmtbase.results.signal._noise import noise_of
 from rmtbase.results.signal._sign_flips import sign_flips, signal_of_counts
 from rmtbase.results.signal._spectral_signal import SpectralSignal, require_level, spectral_signal
+from rmtbase.results.signal.rows import SignalRow
 from rmtbase.tables import CIRCUITS
 
 _LEAST = 1e-75  # for the largest singular value: its fourth power and that of its inverse must be doubles
@@ -68,9 +77,9 @@ def learned_part(
         left, s, right = product_svd(*factors)
     dims = shape if dims is None else require_dims(dims)
     if not _LEAST < s[0] < 1.0 / _LEAST:
-        of = "a" if b is None else "aᵀb"
+        name = "a" if b is None else "aᵀb"
         found = "zeros, of which nothing can be said" if s[0] == 0.0 else f"a largest singular value of {s[0]:.3g}"
-        raise ParameterError(of, found, f"one between {_LEAST:g} and {1.0 / _LEAST:g} (rescale the weights)")
+        raise ParameterError(name, found, f"one between {_LEAST:g} and {1.0 / _LEAST:g} (rescale the weights)")
     s = without_noise(s[: min(dims)])
     if signs:
         one = signal_of_counts(s[None] ** 2, dims, [sign_flips(require_level(level)).count(*factors)])
@@ -100,7 +109,7 @@ def learned_part_of(
         return learned_part(matrix, level=level, excess_kurtosis=kurtosis, signs=signs)
     circuit, sites = (
         CIRCUITS[what],
-        {model.layers.index(model.sites[one].place): one for one in range(len(model.sites))},
+        {model.layers.index(model.sites[site].place): site for site in range(len(model.sites))},
     )
     if layer not in sites or sites[layer] not in sites_of(model, circuit):
         raise ParameterError("layer", layer, f"the index of a layer whose heads have {circuit.symbol}")
@@ -113,12 +122,39 @@ def learned_part_of(
         raise ParameterError(
             "what", what, "a product whose noise has a law: here a part of the keys is rotated by itself"
         )
-    each = head_factors(model, site, circuit, head)
-    return learned_part(*each, dims=dims, level=level, excess_kurtosis=noise.kurtosis(dims, each), signs=signs)
+    factors = head_factors(model, site, circuit, head)
+    return learned_part(*factors, dims=dims, level=level, excess_kurtosis=noise.kurtosis(dims, factors), signs=signs)
 
 
-def _require_matrix(name: str, given: ArrayLike) -> Float[np.ndarray, "row column"]:
-    matrix = require_real_array(name, given).astype(np.float64)
+def _require_matrix(name: str, array: ArrayLike) -> Float[np.ndarray, "row column"]:
+    matrix = require_real_array(name, array).astype(np.float64)
     if matrix.ndim != 2 or not matrix.size or not np.isfinite(matrix).all():
         raise ParameterError(name, matrix.shape, "a matrix of finite numbers")
     return matrix
+
+
+def read_directions(
+    model: WeightMatrices,
+    rows: Iterable[SignalRow],
+    level: float,
+    directions: int,
+    embeddings: WeightMatrices | None = None,
+    names: Mapping[int, str] | None = None,
+    null: Null | str = "gaussian",
+) -> Iterator[DirectionReading]:
+    """Read the strongest directions of each row as tokens, on every side that lies in the residual stream."""
+    by_chance = dict[bool, NearestByChance]()
+    places = {(place.stack, place.layer): layer for layer, place in enumerate(model.layers)}
+    for row in rows:
+        sides = sides_in_stream(row.what)
+        if not sides:
+            continue
+        part = learned_part_of(model, places[row.stack, row.layer], row.what, row.head, level, null)
+        for side, written in sides.items():
+            vectors = (part.left.T if side == "left" else part.right)[:directions]
+            scores = direction_tokens(embeddings or model, vectors, written)
+            if written not in by_chance:
+                by_chance[written] = nearest_by_chance(embeddings or model, written)
+            for k, p_value in enumerate(scores.p_value.tolist()):
+                place, ends = (row.stack, row.layer, row.what, row.head), scores.named(k, names or {})
+                yield DirectionReading(*place, k, side, written, *ends, p_value, by_chance[written])

@@ -79,13 +79,13 @@ class RemainingNoise:
 
     def direction(self, eigenvalue: Values) -> tuple[dict[str, Values], Values]:
         """Describe a direction by the names of :class:`SpectralSignal`; also return the spread of its eigenvalue."""
-        found = self.spike.outlier(eigenvalue)
-        strength = self.spike.gain * np.fmax(found.strength, self.spike.threshold)
+        outlier = self.spike.outlier(eigenvalue)
+        strength = self.spike.gain * np.fmax(outlier.strength, self.spike.threshold)
         # With ψ = m/θ², each overlap is (1 - S)(1 + c ψ), c that of the end on its side, and shrunken = s (1 - S).
         ends = [1.0 + self.total / (n * strength**2) for n in (self.dims[0], self.dims[-1])]
-        left, right = (np.minimum(found.shrunken / np.sqrt(eigenvalue) * end, 1.0) for end in ends)
-        named = {"strength": strength, "shrunken": found.shrunken, "overlap_left": left, "overlap_right": right}
-        return named, found.std
+        left, right = (np.minimum(outlier.shrunken / np.sqrt(eigenvalue) * end, 1.0) for end in ends)
+        named = {"strength": strength, "shrunken": outlier.shrunken, "overlap_left": left, "overlap_right": right}
+        return named, outlier.std
 
     def limits(self, eigenvalue: Values, unrepelled: Values, level: float) -> tuple[Values, Values]:
         """Outermost of the confidence limits of the strength that belong to either eigenvalue."""

@@ -3,41 +3,36 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 
 from rmtbase.results.signal._remaining_noise import Values, noise_left
+from rmtbase.results.signal.schema import ALL_OF_THE_NORM, NO_LAW_LEFT, TOO_FEW_LEFT, ZEROS_LEFT
+
+Spectra = Float[np.ndarray, "spectrum r"]
+PerSpectrum = Float[np.ndarray, " spectrum"]
+Counts = Int[np.ndarray, " spectrum"]
+Mask = Bool[np.ndarray, " spectrum"]
 
 LEAST_REST = 8
 """Smallest number of eigenvalues that must be left; with fewer, the law of the largest of them is not known."""
-
-TOO_FEW_LEFT, ALL_OF_THE_NORM, ZEROS_LEFT, NO_LAW_LEFT = "too few left", "all of the norm", "zeros left", "no law left"
-
-NO_NUMBER: Mapping[str, str] = {
-    TOO_FEW_LEFT: "too few eigenvalues are left below the directions",
-    ALL_OF_THE_NORM: "the directions account for all of the squared norm, so that no noise is left",
-    ZEROS_LEFT: "the eigenvalues below the directions are zero",
-    NO_LAW_LEFT: "the law of the largest eigenvalue is not known for what the directions leave",
-}
-"""Reasons why a spectrum with directions has no number of them, as stored, and in words."""
 
 
 class CountedDirections(NamedTuple):
     """Result of the sequential test of spectra."""
 
-    number: Int[np.ndarray, " spectrum"]  # number of directions
-    kept: Bool[np.ndarray, " spectrum"]  # whether a hypothesis was kept; False if all that can be tested were rejected
+    number: Counts  # number of directions
+    kept: Mask  # whether a hypothesis was kept; False if all that can be tested were rejected
     p_value: Float[np.ndarray, "spectrum hypothesis"]  # p-values of H_0, H_1, ..., as far as they were tested
-    scale: Float[np.ndarray, " spectrum"]  # v of the noise
-    deflation: Float[np.ndarray, " spectrum"]  # deflation of the sum of the rest by the directions found, at v = 1
-    # key of :data:`NO_NUMBER` where the test went on to where none can be made; "" otherwise
+    scale: PerSpectrum  # v of the noise
+    deflation: PerSpectrum  # deflation of the sum of the rest by the directions found, at v = 1
+    # code of ``schema.NO_NUMBER`` where the test went on to where none can be made; "" otherwise
     no_number: Shaped[np.ndarray, " spectrum"]
 
 
-def count_directions(values: Float[np.ndarray, "spectrum r"], dims: tuple[int, ...], level: float) -> CountedDirections:
+def count_directions(values: Spectra, dims: tuple[int, ...], level: float) -> CountedDirections:
     """Run the sequential test of :func:`spectral_signal` on checked eigenvalues (spectrum, r)."""
     sums = np.cumsum(values[:, ::-1], axis=1)[:, ::-1]  # of λ_k and all below
     number, kept = np.zeros(len(values), dtype=np.int64), np.zeros(len(values), dtype=bool)
@@ -49,14 +44,14 @@ def count_directions(values: Float[np.ndarray, "spectrum r"], dims: tuple[int, .
         positive, beyond = values[rows, k] > 0.0, deflation[rows] >= noise.total
         no_number[rows[beyond]], no_number[rows[~positive]] = ALL_OF_THE_NORM, ZEROS_LEFT
         rows = rows[positive & ~beyond]
-        whole = sums[rows, k] / (1.0 - deflation[rows] / noise.total)
-        found = noise.p_value(values[rows, k], whole - values[rows, k])
-        if not rows.size or found is None:
+        total = sums[rows, k] / (1.0 - deflation[rows] / noise.total)
+        p_value = noise.p_value(values[rows, k], total - values[rows, k])
+        if not rows.size or p_value is None:
             no_number[rows] = NO_LAW_LEFT
             break
         p_values.append(np.full(len(values), np.nan))
-        p_values[-1][rows] = found
-        rejected = found <= level
+        p_values[-1][rows] = p_value
+        rejected = p_value <= level
         kept[rows[~rejected]] = True
         rows = rows[rejected]
         number[rows] += 1
@@ -73,12 +68,7 @@ def count_directions(values: Float[np.ndarray, "spectrum r"], dims: tuple[int, .
 
 
 def at_last_scale(
-    values: Float[np.ndarray, "spectrum r"],
-    sums: Float[np.ndarray, "spectrum r"],
-    dims: tuple[int, ...],
-    kept: Bool[np.ndarray, " spectrum"],
-    number: Int[np.ndarray, " spectrum"],
-    deflation: Float[np.ndarray, " spectrum"],
+    values: Spectra, sums: Spectra, dims: tuple[int, ...], kept: Mask, number: Counts, deflation: PerSpectrum
 ) -> CountedDirections:
     """Evaluate all directions at the scale of the noise that remains without all of them; without p-values."""
     scale = _scales(sums, dims, kept, number, deflation)
@@ -93,13 +83,7 @@ def at_last_scale(
     return CountedDirections(number, kept, no_p_value, np.where(kept, scale, np.nan), deflation, no_number)
 
 
-def _scales(
-    sums: Float[np.ndarray, "spectrum r"],
-    dims: tuple[int, ...],
-    kept: Bool[np.ndarray, " spectrum"],
-    number: Int[np.ndarray, " spectrum"],
-    deflation: Float[np.ndarray, " spectrum"],
-) -> Float[np.ndarray, " spectrum"]:
+def _scales(sums: Spectra, dims: tuple[int, ...], kept: Mask, number: Counts, deflation: PerSpectrum) -> PerSpectrum:
     """Estimate v of each kept spectrum from the eigenvalues below its directions."""
     scale = np.full(len(sums), np.nan)
     for k in np.unique(number[kept]).tolist():
@@ -109,11 +93,7 @@ def _scales(
 
 
 def _scale(
-    sums: Float[np.ndarray, "spectrum r"],
-    dims: tuple[int, ...],
-    rows: Int[np.ndarray, " row"],
-    k: int,
-    deflation: Float[np.ndarray, " spectrum"],
+    sums: Spectra, dims: tuple[int, ...], rows: Int[np.ndarray, " row"], k: int, deflation: PerSpectrum
 ) -> Float[np.ndarray, " row"]:
     """Estimate v from the eigenvalues below the k-th; it is not positive if the directions account for all of them."""
     if k >= sums.shape[1]:

@@ -20,9 +20,11 @@ from jaxtyping import Float, Float64, Shaped
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import single_threaded_blas
 from rmtbase.parameters import require_draws
+from rmtbase.reasons import Reason
 from rmtbase.results.signal._flipped_rest import PRECISION, Flippable, Matrix, flippable
-from rmtbase.results.signal._sequential_count import LEAST_REST, NO_NUMBER, TOO_FEW_LEFT, at_last_scale
+from rmtbase.results.signal._sequential_count import LEAST_REST, at_last_scale
 from rmtbase.results.signal._spectral_signal import SpectralSignal, described
+from rmtbase.results.signal.schema import TOO_FEW_LEFT
 
 MapDraws = Callable[..., Iterable[Any]]
 
@@ -33,12 +35,7 @@ _MOST_TIED = 0.5  # share of flips tied for the largest value; beyond it, all fl
 _LATER = 3  # flips with as large a value that keep H_1 and later hypotheses
 _ATTAINED = 0.6  # share of the level that a test with ties must be able to reach
 
-NO_FLOOR = f"the number is not known: {NO_NUMBER[TOO_FEW_LEFT]}"
-
-TIED = (
-    "sign flips leave the largest singular value as it is, so that they cannot tell a direction from chance: too few "
-    "elements are not zero, or one is too large"
-)
+NO_FLOOR, TIED = Reason(TOO_FEW_LEFT), Reason("flips_tied")
 
 
 class SignCount(NamedTuple):
@@ -47,7 +44,12 @@ class SignCount(NamedTuple):
     number: float  # number of directions; NaN where there is a ``reason``
     # p-values of H_0, H_1, ..., as far as they were tested; the last belongs to the hypothesis kept
     p_value: Float64[np.ndarray, " hypothesis"]
-    reason: str  # why there is no number, or ""
+    reason: Reason = Reason()  # why there is no number
+
+    @property
+    def untested(self) -> Reason:
+        """Reason why no hypothesis could be tested."""
+        return Reason() if self.p_value.size else self.reason
 
 
 @dataclass(frozen=True)
@@ -91,35 +93,35 @@ class SignFlips:
         ``map_draws`` may spread the flips of large matrices over threads, as an executor's ``map`` does.
         """
         with single_threaded_blas():  # gives the same bits on any number of cores
-            return self._count(factors, map_draws if sum(one.size for one in factors) > _SPREAD else map)
+            return self._count(factors, map_draws if sum(factor.size for factor in factors) > _SPREAD else map)
 
     def _count(self, factors: Sequence[Matrix], map_draws: MapDraws) -> SignCount:
         chain = flippable(*factors)
         values, most = chain.eigenvalues(), max(min(chain.dims) - LEAST_REST, 0)
         if not values[0] > 0.0:
-            return SignCount(math.nan, np.empty(0), "all zeros, which have no shape to test")
+            return SignCount(math.nan, np.empty(0), Reason("all_zeros"))
         if values.size < 2:
-            return SignCount(math.nan, np.empty(0), "a spectrum of 1 value, which sign flips leave as it is")
+            return SignCount(math.nan, np.empty(0), Reason("single_value"))
         number, p_values = 0, np.empty(0)
-        sparse = any(np.count_nonzero(one) < _SPARSE * sum(one.shape) for one in factors)
+        sparse = any(np.count_nonzero(factor) < _SPARSE * sum(factor.shape) for factor in factors)
         while number <= most:
             draws = self.draws if not number else min(self.draws, _allowing(_LATER, self.level))
             largest = self._largest(chain, number, values, draws, sparse and not number, map_draws)
             if not number and not self._tells(largest, values[0]):
                 return SignCount(math.nan, np.empty(0), TIED)
-            found = _p_values(values[number:], largest, draws)
-            rejected = min(int(np.argmax(np.append(found > self.level, True))), most + 1 - number)
-            p_values = np.append(p_values, found[: max(rejected, 1)])
+            tested = _p_values(values[number:], largest, draws)
+            rejected = min(int(np.argmax(np.append(tested > self.level, True))), most + 1 - number)
+            p_values = np.append(p_values, tested[: max(rejected, 1)])
             if not rejected:
-                return SignCount(float(number), p_values, "")
+                return SignCount(float(number), p_values)
             number += rejected
         return SignCount(math.nan, p_values, NO_FLOOR)
 
     def prepare(self, factors: Sequence[Shaped[np.ndarray, "group member rank width"]]) -> list[SignCount]:
         """Count the directions of each head: all members of the first group, then of the next."""
-        groups, members = len(factors[0]), max(one.shape[1] for one in factors)
+        groups, members = len(factors[0]), max(factor.shape[1] for factor in factors)
         return [
-            self.count(*(one[group, member % one.shape[1]] for one in factors))
+            self.count(*(factor[group, member % factor.shape[1]] for factor in factors))
             for group in range(groups)
             for member in range(members)
         ]
@@ -132,7 +134,10 @@ class SignFlips:
     ) -> list[SignCount]:
         """Count the directions of [A_1 ... A_g]ᵀB of each group, with every A_i at one σ̂."""
         scaled = each / np.where(sigmas > 0.0, sigmas, np.inf)[..., None, None]
-        return [self.count(np.concatenate(list(own), axis=-1), one[0]) for own, one in zip(scaled, shared, strict=True)]
+        return [
+            self.count(np.concatenate(list(blocks), axis=-1), matrix[0])
+            for blocks, matrix in zip(scaled, shared, strict=True)
+        ]
 
     def _enough(self, draws: int) -> int:
         """Return how many flips with as large a value put p above the level, whatever the other flips give."""
@@ -148,24 +153,30 @@ class SignFlips:
         return bool((beyond[beyond <= enough] >= _ATTAINED * enough).any())
 
     def _largest(
-        self, chain: Flippable, k: int, values: Float64[np.ndarray, " r"], draws: int, whole: bool, map_draws: MapDraws
+        self,
+        chain: Flippable,
+        k: int,
+        values: Float64[np.ndarray, " r"],
+        draws: int,
+        draw_all: bool,
+        map_draws: MapDraws,
     ) -> Float64[np.ndarray, " draw"]:
         """Largest squared singular value of each flip, up to the flip at which H_k is certain to be kept.
 
         All flips are drawn with ``whole``, and where most flips of H_0 are tied.
         """
         total = values[k:].sum() / math.prod(1.0 - k / n for n in chain.dims)
-        found: list[float] = []
+        largest: list[float] = []
         exceeded = 0
         for share in _in_order(map_draws, chain.flipped(k, self.seed), draws):
-            found.append(share * total)
-            exceeded += found[-1] >= values[k] * (1.0 - PRECISION)
-            if exceeded >= self._enough(draws) and not whole:
-                tied = np.array([*found, values[0]]) >= max(*found, values[0]) * (1.0 - PRECISION)
-                if k or tied.sum() <= _MOST_TIED * len(found):
+            largest.append(share * total)
+            exceeded += largest[-1] >= values[k] * (1.0 - PRECISION)
+            if exceeded >= self._enough(draws) and not draw_all:
+                tied = np.array([*largest, values[0]]) >= max(*largest, values[0]) * (1.0 - PRECISION)
+                if k or tied.sum() <= _MOST_TIED * len(largest):
                     break
-                whole = True
-        return np.array(found)
+                draw_all = True
+        return np.array(largest)
 
 
 def _in_order(map_draws: MapDraws, share: Callable[[int], float], draws: int) -> Iterator[float]:
@@ -210,13 +221,13 @@ def signal_of_counts(
     one variance: the places of outliers depend on nothing else in the law of the entries. Their scatter does, so that
     :data:`rmtbase.results.signal.schema.NEED_A_LAW` are NaN.
     """
-    number = np.array([one.number for one in counts])
-    p_value = np.full((len(counts), max(one.p_value.size for one in counts)), np.nan)
-    for row, one in zip(p_value, counts, strict=True):
-        row[: one.p_value.size] = one.p_value
+    number = np.array([count.number for count in counts])
+    p_value = np.full((len(counts), max(count.p_value.size for count in counts)), np.nan)
+    for row, count in zip(p_value, counts, strict=True):
+        row[: count.p_value.size] = count.p_value
     kept = ~np.isnan(number)
     sums = np.cumsum(values[:, ::-1], axis=1)[:, ::-1]
-    found = at_last_scale(values, sums, dims, kept, np.where(kept, number, 0).astype(np.int64), np.zeros(len(values)))
-    no_number = np.where(kept, found.no_number, [TOO_FEW_LEFT if one.p_value.size else "" for one in counts])
-    found = found._replace(p_value=p_value, no_number=no_number)
-    return SpectralSignal(**described(values, dims, math.nan, found, normal=False))
+    counted = at_last_scale(values, sums, dims, kept, np.where(kept, number, 0).astype(np.int64), np.zeros(len(values)))
+    no_number = np.where(kept, counted.no_number, [TOO_FEW_LEFT if count.p_value.size else "" for count in counts])
+    counted = counted._replace(p_value=p_value, no_number=no_number)
+    return SpectralSignal(**described(values, dims, math.nan, counted, normal=False))

@@ -4,70 +4,53 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 from rmtbase.errors import ParameterError
-from rmtbase.results.signal._heavy_tails import HeavyTails, heavy_tails
+from rmtbase.results.signal._heavy_tails import heavy_tails, no_tail
 from rmtbase.results.signal.rows import SignalRow
-from rmtbase.results.signal.schema import TAIL_NUMBERS, TAIL_TEXTS, TAIL_VERDICTS
+from rmtbase.results.signal.schema import CANDIDATES, VERDICTS
 
 _FEWEST_DRAWS = 99
 _LEAST_LEVEL = 1e-4
 
-At = tuple[int, int]
 
-
-def tail_variables(
-    spectra: Iterable[tuple[At, Float[np.ndarray, " r"], tuple[int, ...], str]],
-    size: tuple[int, int],
-    level: float,
-    advance: Callable[[int], None],
-) -> dict[str, np.ndarray]:
-    """Compute the variables of a group from its spectra (place, eigenvalues, dims, reason why it has no numbers)."""
-    values: dict[str, np.ndarray] = {name: np.full(size, np.nan) for name in TAIL_NUMBERS}
-    texts = {name: np.full(size, "", dtype=object) for name in TAIL_TEXTS}
+def tail_draws(level: float) -> int:
+    """Return the number of draws that tests of tails take at a level."""
     if level < _LEAST_LEVEL:
         raise ParameterError(
             "level", level, f"at least {_LEAST_LEVEL:g} for tails, whose tests take 1/level draws each"
         )
-    draws = max(_FEWEST_DRAWS, math.ceil(1.0 / level - 1e-9) - 1)
-    for at, eigenvalues, dims, reason in spectra:
-        if not reason:
-            try:
-                found = heavy_tails(np.sqrt(eigenvalues), draws, level, dims=dims)
-                for name, number in _numbers(found).items():
-                    values[name][at] = number
-                texts["tail_verdict"][at] = found.comparison.verdict
-            except ParameterError as error:
-                reason = (
-                    f"{'dims' if error.name == 'dims' else 'singular values'} {error.found}: {error.expected} needed"
-                )
-        texts["tail_reason"][at] = reason
-        advance(1)
-    return values | {name: text.astype(str) for name, text in texts.items()}
+    return max(_FEWEST_DRAWS, math.ceil(1.0 / level - 1e-9) - 1)
 
 
-def _numbers(found: HeavyTails) -> dict[str, float]:
-    low, middle, high = np.quantile(found.null_exponent, (0.025, 0.5, 0.975)).tolist()
-    names = ("noise", "spikes", "power_law", "depth")
-    p_values, likelihoods = found.comparison.p_value.tolist(), found.comparison.log_likelihood.tolist()
+def tail_values(eigenvalues: Float[np.ndarray, " r"], dims: tuple[int, ...], level: float) -> dict[str, Any]:
+    """Compute the variables of one spectrum; only the reason if its tail cannot be tested."""
+    singular_values = np.sqrt(eigenvalues)
+    if reason := no_tail(singular_values, dims):
+        return {"tail_reason": str(reason)}
+    tails = heavy_tails(singular_values, tail_draws(level), level, dims=dims)
+    low, middle, high = np.quantile(tails.null_exponent, (0.025, 0.5, 0.975)).tolist()
+    compared = zip(CANDIDATES, tails.comparison.p_value, tails.comparison.log_likelihood, strict=True)
     return {
-        "power_law_exponent": found.fit.exponent,
-        "power_law_tail": found.fit.tail,
-        "exponent_p_value": found.p_value,
-        "exponent_goodness": found.goodness,
-        "hill_exponent": found.hill,
-        "hill_p_value": found.hill_p_value,
+        "power_law_exponent": tails.fit.exponent,
+        "power_law_tail": tails.fit.tail,
+        "exponent_p_value": tails.p_value,
+        "exponent_goodness": tails.goodness,
         "null_exponent": middle,
         "null_exponent_low": low,
         "null_exponent_high": high,
-        "path_depth": found.comparison.depth,
-        **{f"{name}_p_value": p for name, p in zip(names, p_values, strict=True)},
-        **{f"{name}_log_likelihood": value for name, value in zip(names, likelihoods, strict=True)},
+        "path_depth": tails.comparison.depth,
+        "tail_verdict": tails.comparison.verdict,
+        **{
+            f"{name}_{kind}": value
+            for name, p_value, likelihood in compared
+            for kind, value in (("p_value", p_value), ("log_likelihood", likelihood))
+        },
     }
 
 
@@ -81,27 +64,23 @@ class TailSummary(NamedTuple):
     null_low: float
     null_high: float
     heavier: int  #: number of spectra whose exponent is smaller than by chance, at the level
-    verdicts: dict[str, int]  #: number of spectra with each of ``TAIL_VERDICTS``
+    verdicts: dict[str, int]  #: number of spectra with each of ``VERDICTS``
 
 
 def summarize_tails(rows: Sequence[SignalRow], level: float) -> list[TailSummary]:
     """Summarize each circuit and component with tails, in their order."""
-    found = []
+    summaries = []
     for what in dict.fromkeys(row.what for row in rows):
-        own = [row.tails for row in rows if row.what == what and row.tails.get("tail_verdict")]
-        if not own:
+        tails = [row.tails for row in rows if row.what == what and row.tails.get("tail_verdict")]
+        if not tails:
             continue
-        median: dict[str, Any] = {name: float(np.median([one[name] for one in own])) for name in TAIL_NUMBERS[:9]}
-        counted = Counter(one["tail_verdict"] for one in own)
-        found.append(
+        names = ("power_law_exponent", "null_exponent_low", "null_exponent_high")
+        exponent, low, high = (float(np.median([tail[name] for tail in tails])) for name in names)
+        heavier = sum(tail["exponent_p_value"] <= level for tail in tails)
+        verdicts = Counter(tail["tail_verdict"] for tail in tails)
+        summaries.append(
             TailSummary(
-                what,
-                len(own),
-                median["power_law_exponent"],
-                median["null_exponent_low"],
-                median["null_exponent_high"],
-                sum(one["exponent_p_value"] <= level for one in own),
-                {verdict: counted[verdict] for verdict in TAIL_VERDICTS},
+                what, len(tails), exponent, low, high, heavier, {verdict: verdicts[verdict] for verdict in VERDICTS}
             )
         )
-    return found
+    return summaries

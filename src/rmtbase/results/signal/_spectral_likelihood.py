@@ -35,15 +35,15 @@ from rmtbase import laws
 from rmtbase.results.depth._depth_fitter import MAX_DEPTH
 from rmtbase.results.signal._remaining_noise import noise_left
 from rmtbase.results.signal._sequential_count import count_directions
-
-CANDIDATES = ("noise", "spikes", "power law", "effective depth")
-"""Candidates, in the order of every axis of candidates."""
+from rmtbase.results.signal.schema import CANDIDATES
 
 LEAST_TAIL = 8
 """Fewest eigenvalues in a power law's tail: fewer could equally well be spikes."""
 
 Values = Float[np.ndarray, "..."]
 Spectra = Float[np.ndarray, "draw r"]
+PerDraw = Float[np.ndarray, " draw"]
+CountPerDraw = Int[np.ndarray, " draw"]
 
 _KERNEL = math.sqrt(3.0) / math.pi  # the scale of the logistic density of standard deviation 1
 _DENSE = 128  # quantiles at either end, and between, at which a table has nodes
@@ -116,8 +116,8 @@ def noise_law(dims: tuple[int, ...]) -> SmearedLaw:
 def path_law(rank: int, depth: int, sigma: float) -> SmearedLaw:
     """Smeared law of a residual path."""
     levels = (np.arange(rank) + 0.5) / rank
-    found = np.asarray(laws.ResidualPath(depth, sigma).log_eigenvalue.isf(levels))
-    return SmearedLaw.from_quantiles(np.maximum(found, found[0] + _LOWEST))
+    log_quantile = np.asarray(laws.ResidualPath(depth, sigma).log_eigenvalue.isf(levels))
+    return SmearedLaw.from_quantiles(np.maximum(log_quantile, log_quantile[0] + _LOWEST))
 
 
 class Fits(NamedTuple):
@@ -126,12 +126,12 @@ class Fits(NamedTuple):
     # ℓ of each candidate; -inf for spikes if none was found, or if there is no bulk below them
     log_likelihood: Float[np.ndarray, "draw candidate"]
     shift: Float[np.ndarray, "draw candidate"]  # s of each candidate
-    directions: Int[np.ndarray, " draw"]  # k
+    directions: CountPerDraw  # k
     spread: Float[np.ndarray, "draw r"]  # τ of each eigenvalue; NaN if it is not a spike
     # tail, slope: m and α - 1
-    tail: Int[np.ndarray, " draw"]
-    slope: Float[np.ndarray, " draw"]
-    depth: Int[np.ndarray, " draw"]  # L
+    tail: CountPerDraw
+    slope: PerDraw
+    depth: CountPerDraw  # L
 
 
 def fit_candidates(log_eigenvalues: Spectra, dims: tuple[int, ...], level: float, sigma: float) -> Fits:
@@ -149,31 +149,29 @@ def fit_candidates(log_eigenvalues: Spectra, dims: tuple[int, ...], level: float
     return Fits(likelihood, shift, directions, spread, tail, slope, depth)
 
 
-def _shifted(y: Spectra, law: SmearedLaw) -> tuple[Float[np.ndarray, " draw"], Float[np.ndarray, " draw"]]:
+def _shifted(y: Spectra, law: SmearedLaw) -> tuple[PerDraw, PerDraw]:
     """Return (Σ ln g(y_i - s), s) at the best s, which lies among the shifts that align one quantile each."""
-    found = np.empty((2, len(y)))
+    best = np.empty((2, len(y)))
     apart = np.sort(y - law.quantile[: y.shape[1]], axis=1)
     step = law.edge_width
-    for row, one in enumerate(y):
+    for row, spectrum in enumerate(y):
         grid = np.linspace(apart[row, 0] - step, apart[row, -1] + step, _COARSE)
         # Nine tenths of the differences usually lie close together: the grid is dense there.
         grid = np.union1d(grid, np.quantile(apart[row], np.linspace(0.05, 0.95, _COARSE)))
-        found[:, row] = _best(one, law, grid)
-    return found[0], found[1]
+        best[:, row] = _best(spectrum, law, grid)
+    return best[0], best[1]
 
 
-def _best(one: Float[np.ndarray, " r"], law: SmearedLaw, grid: Float[np.ndarray, " shift"]) -> tuple[float, float]:
+def _best(spectrum: Float[np.ndarray, " r"], law: SmearedLaw, grid: Float[np.ndarray, " shift"]) -> tuple[float, float]:
     for _ in range(_REFINEMENTS):
-        total = law.logpdf(one - grid[:, None]).sum(axis=1)
+        total = law.logpdf(spectrum - grid[:, None]).sum(axis=1)
         best = int(total.argmax())
         low, high = grid[max(best - 1, 0)], grid[min(best + 1, grid.size - 1)]
         grid = np.append(np.linspace(low, high, _FINE), grid[best])
     return float(total[best]), float(grid[-1])  # type: ignore[reportPossiblyUnbound]
 
 
-def _spikes(
-    y: Spectra, dims: tuple[int, ...], level: float
-) -> tuple[Float[np.ndarray, " draw"], Float[np.ndarray, " draw"], Int[np.ndarray, " draw"], Spectra]:
+def _spikes(y: Spectra, dims: tuple[int, ...], level: float) -> tuple[PerDraw, PerDraw, CountPerDraw, Spectra]:
     """Return (Σ ln f, s, k, τ); -inf without a spike, or where the sequential test kept no hypothesis."""
     eigenvalues = np.exp(np.maximum(y - y[:, :1], _LOWEST))  # in any unit
     counted = count_directions(eigenvalues, dims, level)
@@ -188,7 +186,7 @@ def _spikes(
     for row in np.flatnonzero(number > 0).tolist():
         k, rank = int(number[row]), y.shape[1]
         law = noise_law(tuple(n - k for n in dims))
-        _, shift[row] = (float(one[0]) for one in _shifted(y[row : row + 1, k:], law))
+        _, shift[row] = (float(value[0]) for value in _shifted(y[row : row + 1, k:], law))
         likelihood[row] = spiked_density(y[row], y[row, :k], spread[row, :k], law, float(shift[row]), rank).sum()
     return likelihood, shift, number, spread
 
@@ -202,8 +200,8 @@ def spiked_density(
     rank: int,
 ) -> Values:
     """ln f(y) for spikes at given places above a bulk, in a spectrum of ``rank`` eigenvalues."""
-    each = np.exp(-0.5 * ((y[..., None] - at) / spread) ** 2) / (math.sqrt(2.0 * math.pi) * spread)
-    density = (1.0 - at.size / rank) * np.exp(bulk.logpdf(y - shift)) + each.sum(axis=-1) / rank
+    kernels = np.exp(-0.5 * ((y[..., None] - at) / spread) ** 2) / (math.sqrt(2.0 * math.pi) * spread)
+    density = (1.0 - at.size / rank) * np.exp(bulk.logpdf(y - shift)) + kernels.sum(axis=-1) / rank
     return np.log(np.maximum(density, np.finfo(float).tiny))
 
 
@@ -214,27 +212,23 @@ def heavy_density(y: Values, start: float, slope: float, share: float, bulk: Sme
     return np.where(y >= start, np.log(share * slope) - slope * (y - start), below)
 
 
-def _power_law(
-    y: Spectra, bulk: SmearedLaw
-) -> tuple[
-    Float[np.ndarray, " draw"], Float[np.ndarray, " draw"], Int[np.ndarray, " draw"], Float[np.ndarray, " draw"]
-]:
+def _power_law(y: Spectra, bulk: SmearedLaw) -> tuple[PerDraw, PerDraw, CountPerDraw, PerDraw]:
     """Return (Σ ln f, s, m, α - 1) at the best s and m."""
     rank = y.shape[1]
-    found, tail = np.empty((3, len(y))), np.empty(len(y), dtype=np.int64)
+    fitted, tail = np.empty((3, len(y))), np.empty(len(y), dtype=np.int64)
     m = np.arange(LEAST_TAIL, rank + 1)
     below = rank - m
     with np.errstate(divide="ignore", invalid="ignore"):
         shares = m * np.log(m / rank) + np.where(below > 0, below * np.log(below / rank), 0.0)
     apart = np.sort(y - bulk.quantile, axis=1)
-    for row, one in enumerate(y):
-        above = np.cumsum(one)[m - 1] - m * one[m - 1]
+    for row, spectrum in enumerate(y):
+        above = np.cumsum(spectrum)[m - 1] - m * spectrum[m - 1]
         slope = m / np.maximum(above, np.finfo(float).tiny)
         of_tail = shares + m * np.log(slope) - m
         grid = np.linspace(apart[row, 0] - 2.0, apart[row, -1] + bulk.edge_width, 2 * _COARSE)
         best: tuple[float, float, int] = (-math.inf, math.nan, 0)
         for _ in range(_REFINEMENTS):
-            moved = one - grid[:, None]
+            moved = spectrum - grid[:, None]
             density = bulk.logpdf(moved)
             rest = density.sum(axis=1, keepdims=True) - np.cumsum(density, axis=1)[:, m - 1]
             rest[:, below == 0] = 0.0
@@ -245,14 +239,12 @@ def _power_law(
             grid = np.linspace(grid[max(i - 1, 0)], grid[min(i + 1, grid.size - 1)], _FINE)
         _, shift, place = best
         tail[row] = m[place]
-        of = float(one[m[place] - 1]), float(slope[place]), int(m[place]) / rank
-        found[:, row] = heavy_density(one, *of, bulk, shift).sum(), shift, slope[place]
-    return found[0], found[1], tail, found[2]
+        tail_law = float(spectrum[m[place] - 1]), float(slope[place]), int(m[place]) / rank
+        fitted[:, row] = heavy_density(spectrum, *tail_law, bulk, shift).sum(), shift, slope[place]
+    return fitted[0], fitted[1], tail, fitted[2]
 
 
-def _depth(
-    y: Spectra, sigma: float
-) -> tuple[Float[np.ndarray, " draw"], Float[np.ndarray, " draw"], Int[np.ndarray, " draw"]]:
+def _depth(y: Spectra, sigma: float) -> tuple[PerDraw, PerDraw, CountPerDraw]:
     """Return (Σ ln g, s, L) at the best s and L; the likeliest depths are searched for with the medians aligned."""
 
     def aligned(rows: Int[np.ndarray, " row"], depth: int) -> Float[np.ndarray, " row"]:
@@ -261,18 +253,18 @@ def _depth(
 
     every = np.arange(len(y))
     nearest = np.argmax([aligned(every, depth) for depth in _DEPTHS], axis=0)  # a factor of 2 off at most
-    found, best = np.full((2, len(y)), -np.inf), np.zeros(len(y), dtype=np.int64)
+    fitted, best = np.full((2, len(y)), -np.inf), np.zeros(len(y), dtype=np.int64)
     for place in np.unique(nearest).tolist():
         rows = np.flatnonzero(nearest == place)
         depths = np.arange(_DEPTHS[max(place - 1, 0)], _DEPTHS[min(place + 1, len(_DEPTHS) - 1)] + 1)
         likely = np.argsort([-aligned(rows, depth) for depth in depths.tolist()], axis=0)[:_TRIED]
-        for one in np.unique(likely).tolist():
-            own = rows[(likely == one).any(axis=0)]
-            likelihood, shift = _shifted(y[own], path_law(y.shape[1], int(depths[one]), sigma))
-            better = likelihood > found[0, own]
-            found[:, own[better]] = likelihood[better], shift[better]
-            best[own[better]] = depths[one]
-    return found[0], found[1], best
+        for place_of_depth in np.unique(likely).tolist():
+            chosen = rows[(likely == place_of_depth).any(axis=0)]
+            likelihood, shift = _shifted(y[chosen], path_law(y.shape[1], int(depths[place_of_depth]), sigma))
+            better = likelihood > fitted[0, chosen]
+            fitted[:, chosen[better]] = likelihood[better], shift[better]
+            best[chosen[better]] = depths[place_of_depth]
+    return fitted[0], fitted[1], best
 
 
 def ordered_at(levels: NDArray[np.float64], count: int) -> Float[np.ndarray, " count"]:

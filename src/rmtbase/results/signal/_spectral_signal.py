@@ -26,8 +26,10 @@ from rmtbase import laws
 from rmtbase.errors import ParameterError
 from rmtbase.nulls import LARGEST_KURTOSIS, SMALLEST_P_VALUE, without_kurtosis
 from rmtbase.parameters import require_dims, require_probability, require_real_array
+from rmtbase.reasons import Reason
 from rmtbase.results.signal._remaining_noise import noise_left
 from rmtbase.results.signal._sequential_count import LEAST_REST, CountedDirections, count_directions
+from rmtbase.results.signal.schema import OF_DIRECTION
 from rmtbase.shown import in_one_line
 from rmtbase.statistics import cauchy_combination, spectral_statistics
 
@@ -46,11 +48,6 @@ REST_STATISTICS = (
     "spectral_entropy_singular",
 )
 """Statistics by which the rest is compared with noise; they depend on the shape of a spectrum, not on its scale."""
-
-DIRECTION_FIELDS = (
-    "p_value", "strength", "strength_low", "strength_high", "overlap_left", "overlap_right", "shrunken"
-)  # fmt: skip
-"""Numbers of each direction, by the names of :class:`SpectralSignal`."""
 
 
 @in_one_line
@@ -96,8 +93,8 @@ class SpectralSignal:
     overlap_right: Float[np.ndarray, "... direction"]
     #: θ cos_u cos_v, the singular value that brings the direction nearest to its part of S in ‖·‖_F
     shrunken: Float[np.ndarray, "... direction"]
-    #: why the number of directions is not known although some were found, a key of
-    #: ``rmtbase.results.signal._sequential_count.NO_NUMBER``; "" otherwise
+    #: why the number of directions is not known although some were found, a code of
+    #: ``rmtbase.results.signal.schema.NO_NUMBER``; "" otherwise
     no_number: Shaped[np.ndarray, "..."]
 
     @property
@@ -153,22 +150,21 @@ def spectral_signal(
         raise ParameterError("dims", shape, few)
     flat = values.reshape(-1, values.shape[-1])
     kurtosis = _require_kurtosis(excess_kurtosis, values.shape[:-1]).reshape(-1)
-    found = count_directions(flat, shape, level)
+    counted = count_directions(flat, shape, level)
     if kurtosis.any():
-        flat = _as_of_normal(flat, shape, kurtosis, found.scale)
-        found = count_directions(flat, shape, level)
-    each = described(flat, shape, level, found)
-    return SpectralSignal(**{name: one.reshape((*values.shape[:-1], *one.shape[1:])) for name, one in each.items()})
+        flat = _as_of_normal(flat, shape, kurtosis, counted.scale)
+        counted = count_directions(flat, shape, level)
+    arrays = described(flat, shape, level, counted)
+    return SpectralSignal(
+        **{name: array.reshape((*values.shape[:-1], *array.shape[1:])) for name, array in arrays.items()}
+    )
 
 
-def no_law_at(dims: tuple[int, ...]) -> str:
-    """Say why a spectrum of noise of these dims has no test, or return ""."""
+def no_law_at(dims: tuple[int, ...]) -> Reason:
+    """Return the reason why a spectrum of noise of these dims has no test, if any."""
     if min(dims) < LEAST_REST:
-        values = "1 value" if min(dims) == 1 else f"{min(dims)} values"
-        return f"a spectrum of {values} is too short for any law ({LEAST_REST} needed)"
-    if noise_left(dims, 0).ratio is None:
-        return f"the law of the largest eigenvalue is not known for a product of dims {' × '.join(map(str, dims))}"
-    return ""
+        return Reason("too_short", {"length": min(dims), "needed": LEAST_REST})
+    return Reason("no_law_of_dims", {"dims": list(dims)}) if noise_left(dims, 0).ratio is None else Reason()
 
 
 def require_level(level: object) -> float:
@@ -179,14 +175,14 @@ def require_level(level: object) -> float:
     return checked
 
 
-def _require_kurtosis(given: ArrayLike, shape: tuple[int, ...]) -> Float[np.ndarray, "..."]:
+def _require_kurtosis(excess_kurtosis: ArrayLike, shape: tuple[int, ...]) -> Float[np.ndarray, "..."]:
     """Check an excess kurtosis, and return one for each spectrum."""
-    array = require_real_array("excess_kurtosis", given).astype(np.float64)
+    array = require_real_array("excess_kurtosis", excess_kurtosis).astype(np.float64)
     if array.shape not in {(), shape}:
         raise ParameterError("excess_kurtosis", array.shape, f"one number, or one for each spectrum, shape {shape}")
     if not ((array >= -2.0) & (array <= LARGEST_KURTOSIS)).all():
         expected = f"from -2, below which there is none, to {LARGEST_KURTOSIS:g}, beyond which no first order helps"
-        raise ParameterError("excess_kurtosis", given, expected)
+        raise ParameterError("excess_kurtosis", excess_kurtosis, expected)
     return np.broadcast_to(array, shape)
 
 
@@ -199,48 +195,48 @@ def _as_of_normal(
     """Move eigenvalues to their places without excess kurtosis, at the scale of the noise, or of all if unknown."""
     unit = np.where(np.isnan(scale), values.sum(axis=1) / math.prod(dims), scale)[:, None]
     moved = unit[:, 0] > 0.0
-    found = values.copy()
-    found[moved] = unit[moved] * without_kurtosis(values[moved] / unit[moved], kurtosis[moved], dims)
-    return found
+    moved_values = values.copy()
+    moved_values[moved] = unit[moved] * without_kurtosis(values[moved] / unit[moved], kurtosis[moved], dims)
+    return moved_values
 
 
 def described(
     values: Float[np.ndarray, "spectrum r"],
     dims: tuple[int, ...],
     level: float,
-    found: CountedDirections,
+    counted: CountedDirections,
     normal: bool = True,
 ) -> dict[str, np.ndarray]:
     """Compute the fields of :class:`SpectralSignal`; without ``normal``, those that need the law of entries are NaN."""
-    number, kept = found.number, found.kept
+    number, kept = counted.number, counted.kept
     longest = int(number[kept].max(initial=0))
-    each = {name: np.full((len(values), longest), np.nan) for name in DIRECTION_FIELDS}
-    each["p_value"][:] = np.where(np.arange(longest) < number[:, None], found.p_value[:, :longest], np.nan)
-    each["p_value"][~kept] = np.nan
-    units = values[:, :longest] / found.scale[:, None]
+    of_direction = {name: np.full((len(values), longest), np.nan) for name in OF_DIRECTION}
+    of_direction["p_value"][:] = np.where(np.arange(longest) < number[:, None], counted.p_value[:, :longest], np.nan)
+    of_direction["p_value"][~kept] = np.nan
+    units = values[:, :longest] / counted.scale[:, None]
     std = np.full(units.shape, np.nan)
     for j in range(longest):
         rows, noise = np.flatnonzero(kept & (number > j)), noise_left(dims, j)
         named, std[rows, j] = noise.direction(units[rows, j])
         for name, value in named.items():
-            each[name][rows, j] = value
+            of_direction[name][rows, j] = value
     unrepelled = units - _repulsion(units, std)
     for j in range(longest if normal else 0):
         rows, noise = np.flatnonzero(kept & (number > j)), noise_left(dims, j)
         low, high = noise.limits(units[rows, j], unrepelled[rows, j], level)
-        each["strength_low"][rows, j] = np.fmin(low, each["strength"][rows, j])
-        each["strength_high"][rows, j] = np.fmax(high, each["strength"][rows, j])
+        of_direction["strength_low"][rows, j] = np.fmin(low, of_direction["strength"][rows, j])
+        of_direction["strength_high"][rows, j] = np.fmax(high, of_direction["strength"][rows, j])
     for name in ("strength", "strength_low", "strength_high", "shrunken"):
-        each[name] *= np.sqrt(found.scale)[:, None]
-    whole = np.where(kept, values.sum(axis=1), np.nan)
-    own = np.arange(values.shape[1]) < number[:, None]
+        of_direction[name] *= np.sqrt(counted.scale)[:, None]
+    squares = np.where(kept, values.sum(axis=1), np.nan)
+    is_direction = np.arange(values.shape[1]) < number[:, None]
     of_spectrum = {
         "n_directions": np.where(kept, number, np.nan),
-        "first_p_value": found.p_value[:, 0] if found.p_value.size else np.full(len(values), np.nan),
-        "next_p_value": _last(found.p_value),
-        "signal_share": np.minimum(np.nansum(each["strength"] ** 2, axis=1) / whole, 1.0),
-        "raw_share": np.minimum((values * own).sum(axis=1) / whole, 1.0),
-        "noise_scale": np.sqrt(found.scale),
+        "first_p_value": counted.p_value[:, 0] if counted.p_value.size else np.full(len(values), np.nan),
+        "next_p_value": _last(counted.p_value),
+        "signal_share": np.minimum(np.nansum(of_direction["strength"] ** 2, axis=1) / squares, 1.0),
+        "raw_share": np.minimum((values * is_direction).sum(axis=1) / squares, 1.0),
+        "noise_scale": np.sqrt(counted.scale),
         **{
             name: np.full(len(values), np.nan)
             for name in ("rest_p_value", "noise_scale_std", "threshold", "detectable_strength")
@@ -257,8 +253,8 @@ def described(
         of_spectrum["detectable_strength"][rows] = noise.detectable_strength(level) * scale
     floor = of_spectrum["rest_p_value"] >= FLOOR_LEVEL
     of_spectrum["noise_floor"] = floor if normal else np.full(len(values), np.nan)
-    of_spectrum["no_number"] = found.no_number
-    return of_spectrum | each
+    of_spectrum["no_number"] = counted.no_number
+    return of_spectrum | of_direction
 
 
 def _repulsion(
@@ -276,10 +272,10 @@ def _repulsion(
 
 def _last(p_value: Float[np.ndarray, "spectrum hypothesis"]) -> Float[np.ndarray, " spectrum"]:
     """Take the last entry of each row that is not NaN."""
-    known = ~np.isnan(p_value)
-    if not known.any():
+    tested = ~np.isnan(p_value)
+    if not tested.any():
         return np.full(len(p_value), np.nan)
-    place = np.where(known.any(axis=1), known.sum(axis=1) - 1, 0)
+    place = np.where(tested.any(axis=1), tested.sum(axis=1) - 1, 0)
     return p_value[np.arange(len(p_value)), place]
 
 
@@ -299,10 +295,10 @@ def _require_spectra(eigenvalues: ArrayLike, dims: tuple[int, ...]) -> Float[np.
     if array.ndim == 0 or array.shape[-1] != rank:
         raise ParameterError("eigenvalues", array.shape, f"shape (..., {rank}), as many as dims = {dims} has rank")
     array = array.astype(np.float64)
-    nan, infinite, negative = (int(np.count_nonzero(one)) for one in (np.isnan(array), np.isinf(array), array < 0.0))
+    nan, infinite, negative = (int(np.count_nonzero(mask)) for mask in (np.isnan(array), np.isinf(array), array < 0.0))
     rising = not (nan or infinite) and bool((np.diff(array, axis=-1) > 0.0).any())
     if nan or infinite or negative or rising:
         order = "not descending" if rising else "in order"
-        found = f"{nan} NaN, {infinite} infinite and {negative} negative values, {order}"
-        raise ParameterError("eigenvalues", found, "finite numbers that are not negative, in descending order")
+        counts = f"{nan} NaN, {infinite} infinite and {negative} negative values, {order}"
+        raise ParameterError("eigenvalues", counts, "finite numbers that are not negative, in descending order")
     return array

@@ -15,8 +15,8 @@ from rmtbase.drawing.layout import FigureRecipe, FigureStyle, Single
 from rmtbase.drawing.not_testable import NOT_TESTABLE, cross_at_foot
 from rmtbase.drawing.theme import Theme
 from rmtbase.errors import ParameterError
-from rmtbase.results.signal._sequential_count import NO_NUMBER
-from rmtbase.results.signal.schema import TAIL_VERDICTS
+from rmtbase.reasons import Reason
+from rmtbase.results.signal.schema import VERDICTS
 from rmtbase.tables import CIRCUITS
 
 _MATRICES = "matrices"
@@ -92,7 +92,7 @@ def _without_number(reasons: Sequence[str], tested: Bool[np.ndarray, "..."], wha
     """Say how many spectra have directions and no number of them, and why; "" if none."""
     if not reasons:
         return ""
-    words = "; ".join(NO_NUMBER[reason] for reason in dict.fromkeys(reasons))
+    words = "; ".join(Reason(reason).words for reason in dict.fromkeys(reasons))
     return f"{len(reasons)} of {tested.sum()} {_spectra_of(what)} have no number: {words}"
 
 
@@ -161,11 +161,12 @@ def tail_exponents(ax: Axes, theme: Theme, tree: xr.DataTree, what: str = "qk", 
             label="95 % of noise" if k == 0 else None,
         )  # fmt: skip
     colours = (theme.muted, *theme.series, theme.text)
-    for k, name in enumerate(TAIL_VERDICTS):
+    for k, name in enumerate(VERDICTS):
         own = there & (verdict == name)
         if own.any():
             ax.plot(
-                x[own], exponent[own], linestyle="none", marker=(*MARKERS, "x")[k], markersize=4.2, label=name,
+                x[own], exponent[own], linestyle="none", marker=(*MARKERS, "x")[k], markersize=4.2,
+                label=VERDICTS[name],
                 color=colours[k % len(colours)],
             )  # fmt: skip
     ax.set_yscale("log")

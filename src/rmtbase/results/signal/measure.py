@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -13,34 +13,26 @@ from jaxtyping import Float
 from rmtbase.errors import ParameterError
 from rmtbase.heads.factors import null_shape
 from rmtbase.heads.read_sites import SiteSpectra, read_sites, require_circuits, sites_of
+from rmtbase.heads.takers import HeadWork, Takers
 from rmtbase.linalg import single_threaded_blas
-from rmtbase.models import ONE_WAY, Difference, MatrixName, WeightMatrices, require_model
+from rmtbase.models import Difference, MatrixName, WeightMatrices, require_model
 from rmtbase.nulls import LARGEST_KURTOSIS, Null, find_null
 from rmtbase.progress import SILENT, Progress
+from rmtbase.reasons import Reason
 from rmtbase.results.attributes import file_attributes
 from rmtbase.results.large_matrices import tell_of_large
 from rmtbase.results.scores import layer_coordinates
 from rmtbase.results.scores._heads import sizes_of
 from rmtbase.results.scores._read_matrices import products_of
 from rmtbase.results.signal._learned_bound import HeadBounds, ShareBound, no_bound
-from rmtbase.results.signal._matrix_spectra import MatrixSpectrum, MatrixSpectrumTaker
-from rmtbase.results.signal._noise import Noise, NoiseOfHead, noise_of
-from rmtbase.results.signal._sequential_count import NO_NUMBER
-from rmtbase.results.signal._sign_flips import SignCount, signal_of_counts
-from rmtbase.results.signal._signal_tails import tail_variables
-from rmtbase.results.signal._spectral_signal import (
-    DIRECTION_FIELDS,
-    SpectralSignal,
-    no_law_at,
-    require_level,
-    spectral_signal,
-)
-from rmtbase.results.signal.schema import SIGNAL_SCHEMA
+from rmtbase.results.signal._noise import MatrixSpectrum, MatrixSpectrumTaker, Noise, NoiseOfHead, noise_of
+from rmtbase.results.signal._sign_flips import signal_of_counts
+from rmtbase.results.signal._signal_tails import tail_draws, tail_values
+from rmtbase.results.signal._spectral_signal import SpectralSignal, no_law_at, require_level, spectral_signal
+from rmtbase.results.signal.schema import OF_DIRECTION, OF_TAIL, SIGNAL_SCHEMA
 from rmtbase.tables import CIRCUITS, Circuit, describe
 
 _MatrixSpectra = Literal["none", "spectra"]
-
-_NO_SHAPE = "all zeros, which have no shape to test"
 
 
 def signal(
@@ -100,54 +92,53 @@ def signal(
     """
     if matrices not in ("none", "spectra"):
         raise ParameterError("matrices", matrices, "'none' or 'spectra'")
-    level, tails = require_level(level), progress if heavy_tails else None
+    level = require_level(level)
+    if heavy_tails:
+        tail_draws(level)  # judges the level before long work
 
-    def wanted_of(opened: WeightMatrices) -> tuple[Circuit, ...]:
+    def circuits_for(opened: WeightMatrices) -> tuple[Circuit, ...]:
         return require_circuits(opened, circuits_of(opened) if circuits is None else circuits)
 
-    def noise_for(opened: WeightMatrices) -> tuple[Null, Noise]:
-        found = find_null(null or ("signs" if isinstance(opened, Difference) else "gaussian"))
-        return found, noise_of(found, level)
+    def settings_for(opened: WeightMatrices) -> _Settings:
+        chosen = find_null(null or ("signs" if isinstance(opened, Difference) else "gaussian"))
+        return _Settings(level, chosen, noise_of(chosen, level), progress if heavy_tails else None)
 
     def reads(opened: WeightMatrices) -> tuple[Sequence[str] | None, tuple[()]]:
-        noise_for(opened)
-        of_heads = [f"attention_{factor.name}" for circuit in wanted_of(opened) for factor in circuit.factors]
-        read = None if matrices == "spectra" else of_heads
-        tell_of_large(opened, read, progress, int(matrices == "spectra"), np.square)
-        return read, ()
+        settings_for(opened)
+        factors = [f"attention_{factor.name}" for circuit in circuits_for(opened) for factor in circuit.factors]
+        components = None if matrices == "spectra" else factors
+        tell_of_large(opened, components, progress, int(matrices == "spectra"), np.square)
+        return components, ()
 
     model = require_model(model, reads)
-    wanted, (null, noise) = wanted_of(model), noise_for(model)
-    whole = MatrixSpectrumTaker(noise) if matrices == "spectra" else None
-    heads_of = HeadBounds(wanted)
-    taker = heads_of if heads_of.circuits else None
-    with (
-        single_threaded_blas(),
-        read_sites(model, wanted, whole, taker, progress, noise.preparation, joint=True) as reading,
-    ):
+    of_heads, settings = circuits_for(model), settings_for(model)
+    noise = settings.noise
+    whole_matrices = MatrixSpectrumTaker(noise) if matrices == "spectra" else None
+    bounds = HeadBounds(of_heads)
+    takers = Takers(whole_matrices, bounds if bounds.circuits else None)
+    work = HeadWork(noise.preparation, joint=True)
+    with single_threaded_blas(), read_sites(model, of_heads, takers, work, progress) as reading:
         spectra, _ = reading.result()
-    more = () if noise.flips is None else (noise.flips.note,)
-    notes = (*model.notes, *more)
-    for line in (*model.notes_now, *more):
+    of_flips = () if noise.flips is None else (noise.flips.note,)
+    for line in (*model.notes_now, *of_flips):
         progress.detail(line)
     for line in model.warnings:
         progress.note(line)
-    advance = progress.bar("finding directions", len(wanted) + (whole is not None))
+    advance = progress.bar("finding directions", len(of_heads) + (whole_matrices is not None))
     groups: dict[str, xr.Dataset] = {}
-    for circuit in wanted:
-        heads = spectra[circuit]
-        groups[f"/circuits/{circuit.name}/heads"] = _of_heads(model, circuit, heads, heads_of, level, noise, tails)
-        if any(one.groups is not None for one in heads.values()):
-            groups[f"/circuits/{circuit.name}/groups"] = _of_groups(model, circuit, heads, level, noise)
+    for circuit in of_heads:
+        sites = spectra[circuit]
+        groups[f"/circuits/{circuit.name}/heads"] = _of_heads(model, circuit, sites, bounds, settings)
+        if any(site.groups is not None for site in sites.values()):
+            groups[f"/circuits/{circuit.name}/groups"] = _of_groups(model, circuit, sites, settings)
         advance(1)
-    if whole is not None:
-        groups["/matrices"] = _of_matrices(model, whole.spectra, level, noise, tails)
+    if whole_matrices is not None:
+        groups["/matrices"] = _of_matrices(model, whole_matrices.spectra, settings)
         advance(1)
     tree: xr.DataTree = xr.DataTree.from_dict(groups)
-    tree.attrs = _attributes(
-        model, [circuit.name for circuit in wanted], matrices, level, null, noise, tails is not None, notes
-    )
-    for circuit in wanted:
+    chosen = {"circuits": [circuit.name for circuit in of_heads], "matrices": matrices}
+    tree.attrs = _attributes(model, chosen, settings, (*model.notes, *of_flips))
+    for circuit in of_heads:
         sizes, _ = sizes_of(circuit, [model.sites[site] for site in spectra[circuit]])
         tree["circuits"][circuit.name].attrs = {"circuit": circuit.name, **sizes}
     return tree
@@ -156,6 +147,16 @@ def signal(
 def circuits_of(model: WeightMatrices) -> list[str]:
     """List the circuits that heads of a model have."""
     return [name for name, circuit in CIRCUITS.items() if sites_of(model, circuit)]
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """Settings of all tests of a call."""
+
+    level: float
+    null: Null
+    noise: Noise
+    tails: Progress | None  # shows the tests of tails; None without them
 
 
 class _Spectrum(NamedTuple):
@@ -167,115 +168,112 @@ class _Spectrum(NamedTuple):
     noise: NoiseOfHead
     bound: ShareBound
 
+    @property
+    def known_reason(self) -> Reason:
+        """Reason why nothing can be said of the spectrum."""
+        return self.noise.reason or Reason("" if self.eigenvalues.any() else "all_zeros")
+
+    @property
+    def reason(self) -> Reason:
+        """Reason why directions cannot be counted."""
+        counts = self.noise.counted
+        no_law = no_law_at(self.dims) if counts is None else counts.untested
+        return self.known_reason or no_law or (Reason() if self.noise.kurtosis <= LARGEST_KURTOSIS else _HEAVY)
+
+
+_HEAVY = Reason("heavy_entries", {"largest": LARGEST_KURTOSIS})
+
 
 def _of_heads(
-    model: WeightMatrices,
-    circuit: Circuit,
-    spectra: Mapping[int, SiteSpectra],
-    heads_of: HeadBounds,
-    level: float,
-    noise: Noise,
-    tails: Progress | None,
+    model: WeightMatrices, circuit: Circuit, sites: Mapping[int, SiteSpectra], bounds: HeadBounds, settings: _Settings
 ) -> xr.Dataset:
     """Compute the variables of one circuit's heads at all sites."""
-    sites = sorted(spectra)
-    here = [model.sites[site] for site in sites]
-    n_heads = max(getattr(site, circuit.heads) for site in here)
-    found = []
-    for row, site in enumerate(sites):
+    order = sorted(sites)
+    at_sites = [model.sites[site] for site in order]
+    n_heads = max(getattr(site, circuit.heads) for site in at_sites)
+    spectra = []
+    for row, site in enumerate(order):
         shape, reason = _chain(model, site, circuit)
-        one = spectra[site]
-        bounds = heads_of.of_site(model, site, circuit, len(one.singular_values))
-        for head, values in enumerate(one.singular_values):
-            told = noise.of_head(shape, len(circuit.factors), None if one.prepared is None else one.prepared[head])
-            own = told._replace(reason=reason or told.reason)
-            found.append(_Spectrum((row, head), values**2, shape, own, bounds[head]))
-    coordinates = layer_coordinates([site.place for site in here]) | sizes_of(circuit, here)[1]
-    return _group(
-        found, (len(sites), n_heads), coordinates | {"head": np.arange(n_heads)}, level,
-        f"/circuits/{circuit.name}/heads", tails,
-    )  # fmt: skip
+        values, prepared = sites[site].singular_values, sites[site].prepared
+        of_site = bounds.of_site(model, site, circuit, len(values))
+        for head, singular_values in enumerate(values):
+            noise = settings.noise.of_head(shape, len(circuit.factors), None if prepared is None else prepared[head])
+            noise = noise._replace(reason=reason or noise.reason)
+            spectra.append(_Spectrum((row, head), singular_values**2, shape, noise, of_site[head]))
+    coordinates = layer_coordinates([site.place for site in at_sites]) | sizes_of(circuit, at_sites)[1]
+    coordinates |= {"head": np.arange(n_heads)}
+    return _group(spectra, (len(order), n_heads), coordinates, f"/circuits/{circuit.name}/heads", settings)
 
 
 def _of_groups(
-    model: WeightMatrices, circuit: Circuit, spectra: Mapping[int, SiteSpectra], level: float, noise: Noise
+    model: WeightMatrices, circuit: Circuit, sites: Mapping[int, SiteSpectra], settings: _Settings
 ) -> xr.Dataset:
     """Compute the variables of one circuit's groups of heads that share a matrix, of dims (g n_0, n_1, n_2)."""
-    held = {site: one.groups for site, one in sorted(spectra.items()) if one.groups is not None}
-    found = []
-    for row, (site, one) in enumerate(held.items()):
-        (first, *others), reason = _chain(model, site, circuit)
-        shape = (one.shares.shape[-1] * first, *others)
+    groups = {site: spectra.groups for site, spectra in sorted(sites.items()) if spectra.groups is not None}
+    spectra = []
+    for row, (site, joint) in enumerate(groups.items()):
+        (first, *lower), reason = _chain(model, site, circuit)
+        shape = (joint.shares.shape[-1] * first, *lower)
         if len(shape) != len(circuit.factors) + 1:
-            reason = reason or "a product of several matrices, of which the heads share more than one"
-        for group, values in enumerate(one.singular_values):
-            prepared = None if one.prepared is None else one.prepared[group]
-            told = NoiseOfHead(np.nan) if reason else noise.of_head(shape, len(circuit.factors), prepared)
-            own = told._replace(reason=reason or told.reason)
-            found.append(_Spectrum((row, group), values**2, shape, own, no_bound("product")))
-    size = len(held), max(len(one.shares) for one in held.values())
-    places = layer_coordinates([model.sites[site].place for site in held])
+            reason = reason or Reason("product_shared")
+        for group, singular_values in enumerate(joint.singular_values):
+            prepared = None if joint.prepared is None else joint.prepared[group]
+            noise = settings.noise.of_head(shape, len(circuit.factors), prepared) if not reason else _unknown(reason)
+            spectra.append(_Spectrum((row, group), singular_values**2, shape, noise, no_bound("product")))
+    size = len(groups), max(len(joint.shares) for joint in groups.values())
+    places = layer_coordinates([model.sites[site].place for site in groups])
     name = f"/circuits/{circuit.name}/groups"
-    table = _group(found, size, places | {"key_head": np.arange(size[1])}, level, name, None)
-    share = np.full((*size, table.sizes["direction"], max(one.shares.shape[-1] for one in held.values())), np.nan)
-    for row, one in enumerate(held.values()):
-        whole = one.shares[:, : share.shape[2]]
-        share[row, : len(whole), : whole.shape[1], : whole.shape[2]] = whole
-    share[np.isnan(table["strength"].values)] = np.nan
+    table = _group(spectra, size, places | {"key_head": np.arange(size[1])}, name, replace(settings, tails=None))
+    members = max(joint.shares.shape[-1] for joint in groups.values())
+    head_share = np.full((*size, table.sizes["direction"], members), np.nan)
+    for row, joint in enumerate(groups.values()):
+        shares = joint.shares[:, : head_share.shape[2]]
+        head_share[row, : len(shares), : shares.shape[1], : shares.shape[2]] = shares
+    head_share[np.isnan(table["strength"].values)] = np.nan
     schema = SIGNAL_SCHEMA[name]
-    table["head_share"] = schema["head_share"].dims, share
-    return describe(table.assign_coords(member=np.arange(share.shape[3])), schema)
+    table["head_share"] = schema["head_share"].dims, head_share
+    return describe(table.assign_coords(member=np.arange(members)), schema)
 
 
-def _chain(model: WeightMatrices, site: int, circuit: Circuit) -> tuple[tuple[int, ...], str]:
+def _unknown(reason: Reason) -> NoiseOfHead:
+    return NoiseOfHead(np.nan, reason=reason)
+
+
+def _chain(model: WeightMatrices, site: int, circuit: Circuit) -> tuple[tuple[int, ...], Reason]:
     """Return the dims of the noise of a site's heads; if it has no known law, the dims of their matrices, and why."""
     try:
         shape = null_shape(model, site, circuit)
-    except ParameterError as error:
-        dims = tuple(getattr(model.sites[site], name) for name in circuit.dims)
-        return dims, f"rows of several matrices, whose noise has no known law; expected {error.expected}"
+    except ParameterError:
+        return tuple(getattr(model.sites[site], name) for name in circuit.dims), Reason("several_sources")
     if isinstance(shape, tuple):
         layer = model.layers.index(model.sites[site].place)
         return shape, _one_way(model, layer, *(f"attention_{factor.name}" for factor in circuit.factors))
-    return shape.dims, "a part of the keys is rotated and not compressed, which has no known law"
+    return shape.dims, Reason("rotated_keys")
 
 
-def _one_way(model: WeightMatrices, layer: int, *components: str) -> str:
-    """Say why the rounding of a difference has directions of its own, or return ""."""
-    of = isinstance(model, Difference) and any(model.rounds_one_way(layer, one) for one in components)
-    return ONE_WAY if of else ""
+def _one_way(model: WeightMatrices, layer: int, *components: str) -> Reason:
+    """Return the reason if the rounding of a difference has directions of its own."""
+    one_way = isinstance(model, Difference) and any(model.rounds_one_way(layer, name) for name in components)
+    return Reason("one_way_rounding" if one_way else "")
 
 
 def _of_matrices(
-    model: WeightMatrices,
-    spectra: Mapping[MatrixName, MatrixSpectrum],
-    level: float,
-    noise: Noise,
-    tails: Progress | None,
+    model: WeightMatrices, spectra: Mapping[MatrixName, MatrixSpectrum], settings: _Settings
 ) -> xr.Dataset:
     """Compute the variables of the whole matrices of all layers."""
-    components = [one for one in model.components if any(name.component == one for name in spectra)]
-    products = products_of(model)
-    found = [
-        _Spectrum(
-            (model.layers.index(name.place), components.index(name.component)),
-            one.eigenvalues,
-            one.shape,
-            one.noise._replace(
-                reason="a product of stored matrices: its heads have a law"
-                if name in products
-                else _one_way(model, model.layers.index(name.place), name.component)
-            ),
-            no_bound("whole matrix"),
-        )
-        for name, one in spectra.items()
-    ]
+    components = [name for name in model.components if any(matrix.component == name for matrix in spectra)]
+    products, entries = products_of(model), []
+    for name, matrix in spectra.items():
+        layer = model.layers.index(name.place)
+        reason = Reason("stored_product") if name in products else _one_way(model, layer, name.component)
+        at, noise = (layer, components.index(name.component)), matrix.noise._replace(reason=reason)
+        entries.append(_Spectrum(at, matrix.eigenvalues, matrix.shape, noise, no_bound("whole_matrix")))
     size = len(model.layers), len(components)
     coordinates = layer_coordinates(model.layers) | {"component": components}
-    group = _group(found, size, coordinates, level, "/matrices", tails)
+    group = _group(entries, size, coordinates, "/matrices", settings)
     sizes = np.full((*size, 2), np.nan)
-    for one in found:
-        sizes[one.at] = one.dims
+    for entry in entries:
+        sizes[entry.at] = entry.dims
     schema = SIGNAL_SCHEMA["/matrices"]
     for k, variable in enumerate(("n_rows", "n_columns")):
         group[variable] = schema[variable].dims, sizes[..., k]
@@ -283,102 +281,84 @@ def _of_matrices(
 
 
 def _group(
-    spectra: Sequence[_Spectrum],
-    size: tuple[int, int],
-    coordinates: Mapping[str, Any],
-    level: float,
-    name: str,
-    tails: Progress | None,
+    spectra: Sequence[_Spectrum], size: tuple[int, int], coordinates: Mapping[str, Any], name: str, settings: _Settings
 ) -> xr.Dataset:
     """Compute all variables of a group except the sizes of matrices; spectra with the same dims are tested together."""
-    longest = max(one.eigenvalues.size for one in spectra)
-    eigenvalue = np.full((*size, longest), np.nan)
-    sigma, bound = np.full(size, np.nan), np.full(size, np.nan)
-    reason, lacks_number, lacks_bound = (np.full(size, "", dtype=object) for _ in range(3))
+    longest = max(spectrum.eigenvalues.size for spectrum in spectra)
+    values = {"eigenvalue": np.full((*size, longest), np.nan)}
+    values |= {variable: np.full(size, np.nan) for variable in ("sigma", "learned_share_bound")}
+    values |= {variable: np.full(size, "", dtype=object) for variable in ("reason", "no_number", "no_bound")}
     by_dims: dict[tuple[int, ...], list[_Spectrum]] = {}
-    for one in spectra:
-        eigenvalue[one.at][: one.eigenvalues.size] = one.eigenvalues
-        bound[one.at], lacks_bound[one.at] = one.bound
-        sigma[one.at] = np.sqrt(one.eigenvalues.sum() / np.prod([float(n) for n in one.dims]))
-        no_law = no_law_at(one.dims) if one.noise.counted is None else _untold(one.noise.counted)
-        reason[one.at] = one.noise.reason or _zeros(one) or no_law or _too_heavy(one.noise.kurtosis)
-        if not reason[one.at]:
-            by_dims.setdefault(one.dims, []).append(one)
-    found: list[tuple[list[_Spectrum], SpectralSignal]] = []
-    for dims, alike in by_dims.items():
-        found.append((alike, _signal_of(alike, dims, level)))
-    width = max((of.p_value.shape[1] for _, of in found), default=0)
-    values: dict[str, np.ndarray] = {
-        one.name: np.full((*size, width) if one.name in DIRECTION_FIELDS else size, np.nan)
-        for one in fields(SpectralSignal)
-        if one.name != "no_number"
-    } | {"expected_error": np.full(size, np.nan)}
-    for alike, of in found:
-        rows = tuple(np.array([one.at for one in alike]).T)
-        for variable, whole in values.items():
-            own = getattr(of, variable)
-            whole[(*rows, slice(own.shape[1])) if variable in DIRECTION_FIELDS else rows] = own
-        without = np.isnan(of.n_directions)
-        values["expected_error"][tuple(part[without] for part in rows)] = np.nan
-        for one, why in zip(alike, of.no_number.tolist(), strict=True):
-            lacks_number[one.at], reason[one.at] = why, NO_NUMBER.get(why, "")
-    if tails is not None:
-        each = ((one.at, one.eigenvalues, one.dims, one.noise.reason or _zeros(one)) for one in spectra)
-        values |= tail_variables(each, size, level, tails.bar("comparing tails", len(spectra)))
-    values |= {"eigenvalue": eigenvalue, "sigma": sigma, "reason": reason.astype(str)}
-    values |= {"learned_share_bound": bound, "no_bound": lacks_bound.astype(str)}
-    values |= {"no_number": lacks_number.astype(str)}
+    for spectrum in spectra:
+        at, reason = spectrum.at, spectrum.reason
+        values["eigenvalue"][at][: spectrum.eigenvalues.size] = spectrum.eigenvalues
+        values["learned_share_bound"][at], values["no_bound"][at] = spectrum.bound
+        values["sigma"][at] = np.sqrt(spectrum.eigenvalues.sum() / np.prod([float(n) for n in spectrum.dims]))
+        values["reason"][at] = str(reason)
+        if not reason:
+            by_dims.setdefault(spectrum.dims, []).append(spectrum)
+    signals = [(tested, _signal_of(tested, dims, settings.level)) for dims, tested in by_dims.items()]
+    width = max((signal.p_value.shape[1] for _, signal in signals), default=0)
+    computed = [field.name for field in fields(SpectralSignal) if field.name != "no_number"] + ["expected_error"]
+    values |= {variable: np.full((*size, width) if variable in OF_DIRECTION else size, np.nan) for variable in computed}
+    for tested, signal in signals:
+        at = tuple(np.array([spectrum.at for spectrum in tested]).T)
+        for variable in computed:
+            numbers = getattr(signal, variable)
+            values[variable][(*at, slice(numbers.shape[1])) if variable in OF_DIRECTION else at] = numbers
+        without = np.isnan(signal.n_directions)
+        values["expected_error"][tuple(part[without] for part in at)] = np.nan
+        values["no_number"][at] = values["reason"][at] = signal.no_number
+    if settings.tails is not None:
+        values |= _tails(spectra, size, settings.level, settings.tails.bar("comparing tails", len(spectra)))
     schema = SIGNAL_SCHEMA[name]
     places = {"direction": np.arange(width), "index": np.arange(longest)}
-    variables = {variable: (schema[variable].dims, whole) for variable, whole in values.items()}
+    variables = {
+        variable: (schema[variable].dims, array.astype(str) if array.dtype == object else array)
+        for variable, array in values.items()
+    }
     return describe(xr.Dataset(variables, coords={**coordinates, **places}), schema)
 
 
-def _signal_of(alike: Sequence[_Spectrum], dims: tuple[int, ...], level: float) -> SpectralSignal:
+def _tails(
+    spectra: Sequence[_Spectrum], size: tuple[int, int], level: float, advance: Callable[[int], None]
+) -> dict[str, np.ndarray]:
+    """Compute the variables of the tails of a group."""
+    values = {
+        name: np.full(size, "", dtype=object) if domain.kinds == "OUT" else np.full(size, np.nan)
+        for name, (_, domain) in OF_TAIL.items()
+    }
+    for spectrum in spectra:
+        reason = spectrum.known_reason
+        numbers = {"tail_reason": str(reason)} if reason else tail_values(spectrum.eigenvalues, spectrum.dims, level)
+        for name, number in numbers.items():
+            values[name][spectrum.at] = number
+        advance(1)
+    return values
+
+
+def _signal_of(spectra: Sequence[_Spectrum], dims: tuple[int, ...], level: float) -> SpectralSignal:
     """Compute signal and noise of spectra with the same dims."""
-    eigenvalues = np.array([one.eigenvalues for one in alike])
-    counts = [one.noise.counted for one in alike if one.noise.counted is not None]
+    eigenvalues = np.array([spectrum.eigenvalues for spectrum in spectra])
+    counts = [spectrum.noise.counted for spectrum in spectra if spectrum.noise.counted is not None]
     if counts:
         return signal_of_counts(eigenvalues, dims, counts)
-    return spectral_signal(eigenvalues, dims, level, np.array([one.noise.kurtosis for one in alike]))
-
-
-def _untold(count: SignCount) -> str:
-    """Say why sign flips cannot test a spectrum, or return ""."""
-    return "" if count.p_value.size else count.reason
-
-
-def _zeros(spectrum: _Spectrum) -> str:
-    return "" if spectrum.eigenvalues.any() else _NO_SHAPE
-
-
-def _too_heavy(kurtosis: float) -> str:
-    """Say why there is no law for entries of this excess kurtosis, or return ""."""
-    if kurtosis <= LARGEST_KURTOSIS:
-        return ""
-    return f"elements of excess kurtosis above {LARGEST_KURTOSIS:g}, for which no law is known; null = signs is"
+    return spectral_signal(eigenvalues, dims, level, np.array([spectrum.noise.kurtosis for spectrum in spectra]))
 
 
 def _attributes(
-    model: WeightMatrices,
-    circuits: list[str],
-    matrices: str,
-    level: float,
-    null: Null,
-    noise: Noise,
-    heavy_tails: bool,
-    notes: Sequence[str],
+    model: WeightMatrices, chosen: Mapping[str, object], settings: _Settings, notes: Sequence[str]
 ) -> dict[str, object]:
+    null, flips = settings.null, settings.noise.flips
     call = {
         "function": "rmtbase.results.signal.signal",
-        "circuits": circuits,
-        "matrices": matrices,
-        "level": level,
+        **chosen,
+        "level": settings.level,
         "null": null.name,
-        **({} if noise.flips is None else {"draws": noise.flips.draws, "seed": noise.flips.seed}),
+        **({} if flips is None else {"draws": flips.draws, "seed": flips.seed}),
         "initialization": null.initialization,
-        **({"heavy_tails": True} if heavy_tails else {}),
+        **({} if settings.tails is None else {"heavy_tails": True}),
     }
-    of_kind = {"level": level, "null": null.name, "initialization": null.initialization}
+    of_kind = {"level": settings.level, "null": null.name, "initialization": null.initialization}
     weights = {"query_key_sha256": model.fingerprint()}
     return file_attributes("signal", model, of_kind, notes, model.warnings, call, weights=weights)

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rmtbase.reasons import NOT_RECORDED, Reason
 from rmtbase.report import DETAILS, UNTESTED, Column, Heading, Item, Rows, Verbatim
-from rmtbase.results.attributes import command_about
-from rmtbase.results.signal._learned_bound import NO_BOUND
-from rmtbase.results.signal._sequential_count import NO_NUMBER
+from rmtbase.results.attributes import command_about, result_json
+from rmtbase.results.signal.schema import VERDICTS, WITHIN_CHANCE
 from rmtbase.shown import percent, shown
-from rmtbase.tables import plural
 from rmtbase.terminal.endings import VERBOSITY, Verbosity, note
+from rmtbase.words import counted, plural
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -24,13 +23,14 @@ if TYPE_CHECKING:
     from rmtbase.heads.direction_tokens import DirectionReading
     from rmtbase.models import Difference, Model, WeightMatrices
     from rmtbase.nulls import Null
-    from rmtbase.results.signal.rows import GroupRow, SignalRow, SignalSummary
+    from rmtbase.results.signal.rows import SignalRow, SignalSummary
 
 _LISTED = 12
 """Largest number of spectra, and of groups, that get a line of their own."""
 
 _FIRST = 3  # spectra named as those that learned most
 _NO_NUMBER = "no number"
+_CANNOT_TELL = "cannot tell"
 _LONGEST_TOKEN = 20  # characters
 
 
@@ -42,7 +42,7 @@ def _strongest_rows(rows: Sequence[SignalRow]) -> list[SignalRow]:
 def strongest_readings(model: WeightMatrices, tree: xr.DataTree, directions: int, null: Null) -> list[DirectionReading]:
     """Read the strongest directions of the listed spectra as tokens."""
     from rmtbase.models import opened_from, token_names
-    from rmtbase.results.signal._read_directions import read_directions
+    from rmtbase.results.signal._learned_part import read_directions
     from rmtbase.results.signal.rows import signal_rows
 
     level, (source, *_) = float(tree.attrs["level"]), opened_from(model)
@@ -87,28 +87,27 @@ def _answer(
     yield signal_headline(rows, level)
     if strongest:
         first = ", ".join(
-            f"{row.place} ({percent(row.numbers['signal_share'])} in {_number(row)[-1]} "
+            f"{row.place} ({percent(row.numbers['signal_share'])} in {_directions(row)} "
             f"{plural(len(row.directions), 'direction')})"
             for row in strongest[:_FIRST]
         )
-        known = sum(not math.isnan(row.numbers["signal_share"]) for row in rows)
+        numbered = sum(not math.isnan(row.numbers["signal_share"]) for row in rows)
         yield (
-            f"Largest learned share of the squared norm, among the {known} {plural(known, 'spectrum')} with a number "
+            f"Largest learned share of the squared norm, among the {counted(numbered, 'spectrum')} with a number "
             f"of directions: {first}."
         )
-    medians = [_median_words(one) for one in summaries if one.testable]
+    medians = [
+        f"{summary.what} no number ({summary.unknown} of {summary.testable} have none)"
+        if math.isnan(summary.median)
+        else f"{summary.what} {summary.median:g}"
+        for summary in summaries
+        if summary.testable
+    ]
     if medians:
         yield f"Median number of directions: {', '.join(medians)}; noise has none with probability {1 - level:.0%}."
-    yield from _bound_items([one for one in summaries if one.bounded or "cannot tell" in one.unbounded])
-    if any(row.numbers["noise_floor"] == 0 for row in strongest[:_FIRST]):
+    yield from _bound_items([item for item in summaries if item.bounded or WITHIN_CHANCE in item.unbounded])
+    if any(row.numbers["noise_floor"] is False for row in strongest[:_FIRST]):
         yield "In brackets: the other eigenvalues do not look like noise, which makes the number uncertain."
-
-
-def _median_words(summary: SignalSummary) -> str:
-    """Give the median number of directions, or say that most spectra have no number."""
-    if not math.isnan(summary.median):
-        return f"{summary.what} {summary.median:g}"
-    return f"{summary.what} no number ({summary.unknown} of {summary.testable} have none)"
 
 
 def _bound_items(summaries: Sequence[SignalSummary]) -> Iterator[Item]:
@@ -120,7 +119,7 @@ def _bound_items(summaries: Sequence[SignalSummary]) -> Iterator[Item]:
         return
     bounds = []
     for summary in summaries:
-        median = "cannot tell" if math.isnan(summary.bound) else f"at least {percent(summary.bound)} in the median"
+        median = _CANNOT_TELL if math.isnan(summary.bound) else f"at least {percent(summary.bound)} in the median"
         bounds.append(f"{summary.what} {median} ({summary.bounded} of {summary.spectra} have a bound)")
     yield (
         f"Learned share of each matrix of a head, rows scaled to one norm: {'; '.join(bounds)}. At most 5 % of the "
@@ -132,138 +131,145 @@ def _row_items(
     rows: Sequence[SignalRow], summaries: Sequence[SignalSummary], strongest: Sequence[SignalRow], level: float
 ) -> Iterator[Item]:
     """Print a line for each circuit and component, then the spectra in which the most was learned."""
-    known = [row for row in rows if not math.isnan(row.numbers["n_directions"])]
-    learned = [row for row in known if row.directions]
     if any(row.testable for row in rows):
         yield (
             "Directions are counted in each by itself: a spectrum that learned nothing has one with probability "
             f"{100 * level:g} %."
         )
-    columns = [Column("what", "left"), *map(Column, ("spectra", "testable", "none found", "directions, median"))]
-    columns += map(Column, ("most", "learned share of the squared norm", "rest is not noise", "at least, by a bound"))
-    texts = [
-        (
-            one.what,
-            str(one.spectra),
-            str(one.testable),
-            str(one.without) if one.testable else UNTESTED,
-            _count(one.median, _NO_NUMBER if one.testable else UNTESTED),
-            f"{'≥ ' if one.unknown else ''}{_count(one.most)}",
-            _known(100 * one.share, "{:.1f} %", _NO_NUMBER if one.testable else UNTESTED),
-            _count(one.no_floor),
-            _known(100 * one.bound, "{:.1f} %", "cannot tell" if "cannot tell" in one.unbounded else ""),
-        )
-        for one in summaries
-    ]
-    yield Rows(columns, texts)
+    yield Rows.of(
+        summaries,
+        Column("what", "left", cell=lambda item: item.what),
+        Column("spectra", cell=lambda item: str(item.spectra)),
+        Column("testable", cell=lambda item: str(item.testable)),
+        Column("none found", cell=lambda item: str(item.without) if item.testable else UNTESTED),
+        Column("directions, median", cell=lambda item: _if_number(item.median, "{:g}", _lacking(item))),
+        Column("most", cell=lambda item: f"{'≥ ' if item.unknown else ''}{_if_number(item.most)}"),
+        Column(
+            "learned share of the squared norm",
+            cell=lambda item: _if_number(100 * item.share, "{:.1f} %", _lacking(item)),
+        ),
+        Column("rest is not noise", cell=lambda item: _if_number(item.no_floor)),
+        Column(
+            "at least, by a bound",
+            cell=lambda item: _if_number(
+                100 * item.bound, "{:.1f} %", _CANNOT_TELL if WITHIN_CHANCE in item.unbounded else ""
+            ),
+        ),
+    )
     if strongest:
-        yield from _strongest_items(strongest, level)
-    left = len(learned) - len(strongest)
-    if left > 0:
-        yield f"and {left} more; the file and --json hold all of them"
-    if any(row.numbers["noise_floor"] == 0 for row in known):
+        yield Rows.of(strongest, *_spectrum_columns(level), named=3)
+    omitted = sum(bool(row.directions) for row in rows) - len(strongest)
+    if omitted > 0:
+        yield f"and {omitted} more; the file and --json hold all of them"
+    if any(row.numbers["noise_floor"] is False and row.numbers["n_directions"] is not None for row in rows):
         yield "( ): the other eigenvalues are not those of noise, so that the number depends on where noise begins."
-    yield from _reasons("a number of directions", [NO_NUMBER.get(row.no_number, "") for row in rows])
-    yield from _reasons("a bound on the learned share", [NO_BOUND.get(row.no_bound, "") for row in rows])
+    yield from _reasons("a number of directions", [Reason(row.no_number) for row in rows])
+    yield from _reasons("a bound on the learned share", [Reason(row.no_bound) for row in rows])
 
 
-def _strongest_items(rows: Sequence[SignalRow], level: float) -> Iterator[Item]:
-    columns = [Column("layer"), Column("what", "left"), Column("head"), Column("directions")]
-    columns += map(Column, ("strongest", f"{100 * (1 - level):g} % limits", "/ threshold", "overlaps"))
-    columns += map(Column, ("learned share", "noise scale", "rest is noise, p"))
-    texts = []
-    for row in rows:
-        of, first = row.numbers, row.directions[0]
-        texts.append(
-            (
-                *_number(row),
-                *_strongest(row),
-                f"{first['overlap_left']:.2f}, {first['overlap_right']:.2f}",
-                f"{100 * of['signal_share']:.1f} %",
-                f"{of['noise_scale']:.3g}" + _known(of["noise_scale_std"], " ± {:.1g}", ""),
-                _known(of["rest_p_value"], "{:.2g}", UNTESTED),
-            )
-        )
-    yield Rows(columns, texts, named=3)
+def _lacking(summary: SignalSummary) -> str:
+    return _NO_NUMBER if summary.testable else UNTESTED
 
 
-def _number(row: SignalRow) -> tuple[str, ...]:
-    """Format the place of a spectrum and its number of directions, in brackets if there is no noise floor."""
-    number = f"{row.numbers['n_directions']:g}"
-    return *_place(row), number if row.numbers["noise_floor"] else f"({number})"
+def _place_columns(head: str = "head") -> tuple[Column, ...]:
+    """Columns of the place of a spectrum or reading."""
+    return (
+        Column("layer", cell=lambda row: f"{row.stack} {row.layer}".lstrip()),
+        Column("what", "left", cell=lambda row: row.what),
+        Column(head, cell=lambda row: "" if row.head is None else str(row.head)),
+    )
 
 
-def _place(row: SignalRow | DirectionReading) -> tuple[str, str, str]:
-    return f"{row.stack} {row.layer}".lstrip(), row.what, "" if row.head is None else str(row.head)
+def _strength_columns(level: float) -> tuple[Column, ...]:
+    """Columns of the strength of the first direction, its limits, and its ratio to the threshold."""
+
+    def limits(row: SignalRow) -> str:
+        first = row.directions[0]
+        return _if_number(first["strength_low"], f"{{:.3g}}–{first['strength_high']:.3g}")
+
+    return (
+        Column("strongest", cell=lambda row: f"{row.directions[0]['strength']:.3g}"),
+        Column(f"{100 * (1 - level):g} % limits", cell=limits),
+        Column("/ threshold", cell=lambda row: f"{row.directions[0]['strength'] / row.numbers['threshold']:.3g}"),
+    )
 
 
-def _strongest(row: SignalRow) -> tuple[str, str, str]:
-    """Format the strength of the first direction, its limits, and its ratio to the threshold."""
-    first = row.directions[0]
-    limits = _known(first["strength_low"], f"{{:.3g}}–{first['strength_high']:.3g}", UNTESTED)
-    return f"{first['strength']:.3g}", limits, f"{first['strength'] / row.numbers['threshold']:.3g}"
+def _spectrum_columns(level: float) -> tuple[Column, ...]:
+    def overlaps(row: SignalRow) -> str:
+        return ", ".join(f"{row.directions[0][name]:.2f}" for name in ("overlap_left", "overlap_right"))
+
+    def noise_scale(row: SignalRow) -> str:
+        return f"{row.numbers['noise_scale']:.3g}" + _if_number(row.numbers["noise_scale_std"], " ± {:.1g}", "")
+
+    return (
+        *_place_columns(),
+        Column("directions", cell=_directions),
+        *_strength_columns(level),
+        Column("overlaps", cell=overlaps),
+        Column("learned share", cell=lambda row: f"{100 * row.numbers['signal_share']:.1f} %"),
+        Column("noise scale", cell=noise_scale),
+        Column("rest is noise, p", cell=lambda row: _if_number(row.numbers["rest_p_value"], "{:.2g}")),
+    )
 
 
-def _group_items(rows: Sequence[SignalRow], groups: Sequence[GroupRow], level: float) -> Iterator[Item]:
+def _directions(row: SignalRow) -> str:
+    """Format the number of directions, in brackets if there is no noise floor."""
+    number = str(row.numbers["n_directions"])
+    return f"({number})" if row.numbers["noise_floor"] is False else number
+
+
+def _group_items(rows: Sequence[SignalRow], groups: Sequence[SignalRow], level: float) -> Iterator[Item]:
     """Print heads that share a key head, or values, as one, beside the directions of each head by itself."""
     from rmtbase.results.signal.rows import groups_headline
 
-    alone = {(row.stack, row.layer, row.what, row.head): row.numbers["n_directions"] for row in rows}
-    learned = sorted((one for one in groups if one.row.directions), key=lambda one: -one.row.numbers["signal_share"])
-    found = groups_headline(groups)
-    yield f"Heads that share a key head or values, as one: {found}."
-    if not learned:
-        return
-    columns = [Column("layer"), Column("what", "left"), Column("shared head"), Column("directions")]
-    columns += map(Column, ("in its heads", "strongest", f"{100 * (1 - level):g} % limits", "/ threshold"))
-    columns.append(Column("of each head"))
-    texts = []
-    for row, shares in learned[:_LISTED]:
-        assert row.head is not None
-        members = len(shares[0])
-        heads = range(row.head * members, (row.head + 1) * members)
-        texts.append(
-            (
-                *_number(row),
-                ", ".join(_count(alone[row.stack, row.layer, row.what, head], _NO_NUMBER) for head in heads),
-                *_strongest(row),
-                " ".join(f"{100 * share:.0f}" for share in shares[0]) + " %",
-            )
+    yield f"Heads that share a key head or values, as one: {groups_headline(groups)}."
+    numbers = {(row.stack, row.layer, row.what, row.head): row.numbers["n_directions"] for row in rows}
+
+    def in_heads(group: SignalRow) -> str:
+        assert group.head is not None
+        members = len(group.directions[0]["head_share"])
+        heads = range(group.head * members, (group.head + 1) * members)
+        counts = (numbers[group.stack, group.layer, group.what, head] for head in heads)
+        return ", ".join(_NO_NUMBER if number is None else str(number) for number in counts)
+
+    def shares(group: SignalRow) -> str:
+        return " ".join(f"{100 * share:.0f}" for share in group.directions[0]["head_share"]) + " %"
+
+    strongest = _strongest_rows(groups)
+    if strongest:
+        yield Rows.of(
+            strongest,
+            *_place_columns("shared head"),
+            Column("directions", cell=_directions),
+            Column("in its heads", cell=in_heads),
+            *_strength_columns(level),
+            Column("of each head", cell=shares),
+            named=3,
         )
-    yield Rows(columns, texts, named=3)
 
 
-def _known(value: float, form: str, otherwise: str) -> str:
+def _if_number(value: float, form: str = "{:g}", otherwise: str = UNTESTED) -> str:
     return otherwise if math.isnan(value) else form.format(value)
-
-
-def _count(number: float, otherwise: str = UNTESTED) -> str:
-    return _known(number, "{:g}", otherwise)
 
 
 def _tail_items(rows: Sequence[SignalRow], level: float) -> Iterator[Item]:
     """Print a line for each circuit and component: exponents, and the verdicts on its spectra."""
     from rmtbase.results.signal._signal_tails import summarize_tails
 
-    found = summarize_tails(rows, level)
-    if found:
-        columns = [
-            Column("what", "left"),
-            *map(Column, ("spectra", "exponent, median", "95 % of noise", "heavier tail")),
-        ]
-        columns += map(Column, found[0].verdicts)
-        texts = [
-            (
-                one.what,
-                str(one.spectra),
-                f"{one.exponent:.3g}",
-                f"{one.null_low:.3g}–{one.null_high:.3g}",
-                str(one.heavier),
-                *map(str, one.verdicts.values()),
-            )
-            for one in found
-        ]
-        yield Rows(columns, texts)
+    def verdict_column(code: str, words: str) -> Column:
+        return Column(words, cell=lambda item: str(item.verdicts[code]))
+
+    summaries = summarize_tails(rows, level)
+    if summaries:
+        yield Rows.of(
+            summaries,
+            Column("what", "left", cell=lambda item: item.what),
+            Column("spectra", cell=lambda item: str(item.spectra)),
+            Column("exponent, median", cell=lambda item: f"{item.exponent:.3g}"),
+            Column("95 % of noise", cell=lambda item: f"{item.null_low:.3g}–{item.null_high:.3g}"),
+            Column("heavier tail", cell=lambda item: str(item.heavier)),
+            *(verdict_column(code, words) for code, words in VERDICTS.items()),
+        )
         yield (
             "Exponents of a power law fitted to the eigenvalues, beside those of matrices that learned nothing; a "
             f"heavier tail: smaller by more than chance makes it, at {level:g}. What a spectrum is: the one "
@@ -272,10 +278,10 @@ def _tail_items(rows: Sequence[SignalRow], level: float) -> Iterator[Item]:
     yield from _reasons("tails", [row.tails["tail_reason"] for row in rows if row.tails])
 
 
-def _reasons(lacking: str, reasons: Sequence[str]) -> Iterator[Item]:
-    """Print how many spectra lack something for each reason; "" is no reason."""
-    for reason, count in Counter(filter(None, reasons)).items():
-        yield f"{count} {'spectrum' if count == 1 else 'spectra'} without {lacking}: {reason}"
+def _reasons(lacking: str, reasons: Sequence[Reason]) -> Iterator[Item]:
+    """Print how many spectra lack something for each reason."""
+    for words, count in Counter(reason.words for reason in reasons if reason).items():
+        yield f"{counted(count, 'spectrum')} without {lacking}: {words}"
 
 
 def _reading_items(readings: Sequence[DirectionReading], level: float, command: str) -> Iterator[Item]:
@@ -288,22 +294,24 @@ def _reading_items(readings: Sequence[DirectionReading], level: float, command: 
         if readings:
             yield f"All of them: {command}"
         return
-    columns = [Column("layer"), Column("what", "left"), Column("head"), Column("direction"), Column("side", "left")]
-    columns += [Column("tokens at one end, z", "left"), Column("at the other", "left"), Column("nearest by chance, p")]
-    texts = [
-        (
-            *_place(one),
-            str(one.direction),
-            f"{one.side}, {'written' if one.written else 'read'}",
-            *(
-                f"{' '.join(shown(token, _LONGEST_TOKEN) for token, _ in end)} ({end[0][1]:+.1f})"
-                for end in (one.above, one.below)
-            ),
-            f"{one.p_value:.2g}",
-        )
-        for one in listed
-    ]
-    yield Rows(columns, texts, named=3)
+
+    def tokens(end: str) -> Callable[[DirectionReading], str]:
+        def cell(reading: DirectionReading) -> str:
+            nearest = getattr(reading, end)
+            return f"{' '.join(shown(token, _LONGEST_TOKEN) for token, _ in nearest)} ({nearest[0][1]:+.1f})"
+
+        return cell
+
+    yield Rows.of(
+        listed,
+        *_place_columns(),
+        Column("direction", cell=lambda reading: str(reading.direction)),
+        Column("side", "left", cell=lambda reading: f"{reading.side}, {'written' if reading.written else 'read'}"),
+        Column("tokens at one end, z", "left", cell=tokens("above")),
+        Column("at the other", "left", cell=tokens("below")),
+        Column("nearest by chance, p", cell=lambda reading: f"{reading.p_value:.2g}"),
+        named=3,
+    )
     chance = "p bounds the probability that any token is as near to a random direction."
     yield f"{nearest_words(readings)} {chance} A direction and its opposite are the same.".lstrip()
     if len(listed) < len(readings):
@@ -313,87 +321,57 @@ def _reading_items(readings: Sequence[DirectionReading], level: float, command: 
 def as_json(tree: xr.DataTree, readings: Sequence[DirectionReading] | None = None) -> dict[str, Any]:
     """Return every head and matrix with its directions as plain data; null where there is no number."""
     from rmtbase.heads.direction_tokens import readings_headline
-    from rmtbase.results.signal.rows import (
-        discoveries,
-        groups_not_testable,
-        signal_groups,
-        signal_headline,
-        signal_not_testable,
-        signal_rows,
-    )
-    from rmtbase.tables import not_testable_json
+    from rmtbase.results.signal.rows import discoveries, not_testable, signal_groups, signal_headline, signal_rows
 
-    attributes, level = tree.attrs, float(tree.attrs["level"])
-    rows, groups = signal_rows(tree), signal_groups(tree)
-    return {
-        **{name: attributes[name] for name in ("model", "revision", "level")},
-        "n_testable": sum(row.testable for row in rows),
-        "n_learned": discoveries(rows, level) if any(row.testable for row in rows) else None,
-        "not_testable": not_testable_json([*signal_not_testable(rows), *groups_not_testable(groups)]),
-        "sentences": [
-            signal_headline(rows, level),
-            *([] if readings is None else [readings_headline(readings, level)]),
-        ],
-        "warnings": json.loads(attributes["warnings"]),
-        "heads": _heads_json(rows, level),
-        "spectra": [_row_json(row) for row in rows],
-        **({"groups": [_group_json(one) for one in groups]} if groups else {}),
-        **({} if readings is None else {"tokens": [_reading_json(one) for one in readings]}),
-    }
+    level, rows, groups = float(tree.attrs["level"]), signal_rows(tree), signal_groups(tree)
+    tested = sum(row.testable for row in rows)
+    return result_json(
+        tree.attrs,
+        ("model", "revision", "level"),
+        [*not_testable(rows), *not_testable(groups, "heads of key head")],
+        [signal_headline(rows, level), *([] if readings is None else [readings_headline(readings, level)])],
+        n_testable=tested,
+        n_learned=discoveries(rows, level) if tested else None,
+        heads=_heads_json(rows, level),
+        spectra=[_row_json(row) for row in rows],
+        **({"groups": [_row_json(group, "key_head") for group in groups]} if groups else {}),
+        **({} if readings is None else {"tokens": [_reading_json(reading) for reading in readings]}),
+    )
 
 
 def _heads_json(rows: Sequence[SignalRow], level: float) -> list[dict[str, Any]]:
     """List every circuit of every head with its test, q over all heads, and how much it learned."""
     from rmtbase.statistics import benjamini_hochberg
-    from rmtbase.tables import recorded
 
     heads = [row for row in rows if row.head is not None]
     q_value = benjamini_hochberg(np.array([row.numbers["first_p_value"] for row in heads]))
     return [
         _place_json(row)
-        | {
-            "p_value": row.numbers["first_p_value"],
-            "q_value": float(q),
-            "differs": bool(q < level) if row.testable else None,
-            "n_directions": _plain("n_directions", row.numbers["n_directions"]),
-            "signal_share": row.numbers["signal_share"],
-            "testable": row.testable,
-            "reason": row.reason if row.testable else recorded(row.reason),
-            "no_number": row.no_number,
-            "learned_share_bound": row.numbers["learned_share_bound"],
-            "no_bound": row.no_bound,
-        }
+        | {"p_value": row.numbers["first_p_value"], "q_value": float(q)}
+        | {"differs": bool(q < level) if row.testable else None}
+        | {name: row.numbers[name] for name in ("n_directions", "signal_share", "learned_share_bound")}
+        | {"testable": row.testable, "no_number": row.no_number, "no_bound": row.no_bound}
+        | {"reason": row.reason.words if row.reason or row.testable else NOT_RECORDED.words}
         for row, q in zip(heads, q_value, strict=True)
     ]
 
 
-def _place_json(row: SignalRow | DirectionReading, numbered: str = "head") -> dict[str, Any]:
-    return ({"stack": row.stack} if row.stack else {}) | {"layer": row.layer, "what": row.what, numbered: row.head}
+def _place_json(row: SignalRow | DirectionReading, unit: str = "head") -> dict[str, Any]:
+    return ({"stack": row.stack} if row.stack else {}) | {"layer": row.layer, "what": row.what, unit: row.head}
 
 
-def _row_json(row: SignalRow, numbered: str = "head") -> dict[str, Any]:
+def _row_json(row: SignalRow, unit: str = "head") -> dict[str, Any]:
+    tails = {name: value.words if isinstance(value, Reason) else value for name, value in row.tails.items()}
     return (
-        _place_json(row, numbered)
-        | {name: _plain(name, value) for name, value in row.numbers.items()}
-        | {"directions": row.directions, "reason": row.reason, "no_number": row.no_number, "no_bound": row.no_bound}
-        | ({"heavy_tails": row.tails} if row.tails else {})
+        _place_json(row, unit)
+        | row.numbers
+        | {"directions": row.directions, "reason": row.reason.words}
+        | {"no_number": row.no_number, "no_bound": row.no_bound}
+        | ({"heavy_tails": tails} if tails else {})
     )
 
 
-def _group_json(group: GroupRow) -> dict[str, Any]:
-    whole = _row_json(group.row, "key_head")
-    directions = zip(group.row.directions, group.head_share, strict=True)
-    return whole | {"directions": [{**one, "head_share": share} for one, share in directions]}
-
-
 def _reading_json(reading: DirectionReading) -> dict[str, Any]:
-    told = ("direction", "side", "written", "p_value", "above", "below")
+    names = ("direction", "side", "written", "p_value", "above", "below")
     by_chance = {} if reading.by_chance is None else {"nearest_by_chance": reading.by_chance._asdict()}
-    return _place_json(reading) | {name: getattr(reading, name) for name in told} | by_chance
-
-
-def _plain(name: str, value: float) -> float | int | bool:
-    """Convert a value to its own type; printing turns NaN into JSON's null."""
-    if math.isnan(value) or name not in ("n_directions", "noise_floor"):
-        return value
-    return bool(value) if name == "noise_floor" else int(value)
+    return _place_json(reading) | {name: getattr(reading, name) for name in names} | by_chance

@@ -1,9 +1,10 @@
-"""Signal and noise of a model as rows, the source of printed tables, JSON and CSV."""
+"""Signal and noise of a model as rows and in summary, the source of printed tables and JSON."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,21 +12,19 @@ import xarray as xr
 from jaxtyping import Float
 
 from rmtbase.errors import ParameterError
-from rmtbase.results.signal._sequential_count import NO_NUMBER
-from rmtbase.results.signal._spectral_signal import DIRECTION_FIELDS
-from rmtbase.results.signal.schema import TAIL_NUMBERS, TAIL_TEXTS
+from rmtbase.reasons import NOT_RECORDED, NotTestable, Reason, listed_reasons
+from rmtbase.results.signal.schema import OF_DIRECTION, OF_TAIL, SIGNAL_SCHEMA
+from rmtbase.shown import in_one_line
 from rmtbase.statistics import benjamini_hochberg
-from rmtbase.tables import CIRCUITS, NotTestable, headline, layer_numbers, layer_stacks, plural, recorded
-
-_NUMBERS = (
-    "n_directions", "first_p_value", "next_p_value", "rest_p_value", "noise_floor", "sigma", "noise_scale",
-    "noise_scale_std", "threshold", "detectable_strength", "signal_share", "raw_share", "expected_error",
-    "learned_share_bound",
-)  # fmt: skip
+from rmtbase.tables import CIRCUITS, Variable, groups_of, rows_of
+from rmtbase.tables.domain import NON_NEGATIVE
+from rmtbase.words import counted, of_tested, place_name
 
 
-class SignalRow(NamedTuple):
-    """Signal and noise of one circuit of a head, or of one matrix.
+@in_one_line
+@dataclass(frozen=True)
+class SignalRow:
+    """Signal and noise of one circuit of a head, of heads that share a key head, or of one matrix.
 
     ``testable`` says whether the hypothesis of no direction could be tested. A spectrum with ``no_number`` was tested;
     only the number of its directions, and with it their share, is unknown.
@@ -35,21 +34,26 @@ class SignalRow(NamedTuple):
     stack: str
     layer: int
     what: str  # name of the circuit or the component
-    head: int | None  # number of the head; None for a matrix
-    # numbers by the names of ``SIGNAL_SCHEMA``, and ``squared_norm``, ‖W‖_F²; NaN where there is none
-    numbers: dict[str, float]
+    head: int | None  # number of the head, or of the shared key head; None for a matrix
+    # numbers by the names of ``SIGNAL_SCHEMA``, and ``squared_norm``, ‖W‖_F²; NaN, or None for counts, where there is
+    # none
+    numbers: dict[str, Any]
     # numbers of each direction by the names of ``SIGNAL_SCHEMA``, the strongest first
-    directions: list[dict[str, float]]
-    reason: str  # why no test could be made, or why the number of directions is not known, in words; or ""
+    directions: list[dict[str, Any]]
+    reason: Reason  # why no test could be made, or why the number of directions is not known
     tails: dict[str, Any]  # numbers of heavy tails by the names of ``SIGNAL_SCHEMA``; empty if these were not computed
-    no_number: str  # why the number is not known although directions were found, a key of ``NO_NUMBER``; or ""
-    no_bound: str  # why there is no ``learned_share_bound``, a key of ``NO_BOUND``; or ""
+    no_number: str  # code of the reason why the number is not known although directions were found; or ""
+    no_bound: str  # code of the reason why there is no ``learned_share_bound``; or ""
 
     @property
     def place(self) -> str:
         """Name of the spectrum: ``layer 3 qk head 2``, ``layer 3 mlp_in``."""
-        head = "" if self.head is None else f" head {self.head}"
-        return f"{self.stack} layer {self.layer} {self.what}{head}".lstrip()
+        return self.named("head")
+
+    def named(self, unit: str) -> str:
+        """Name the spectrum, with the unit that its number counts."""
+        number = () if self.head is None else (unit, self.head)
+        return place_name(self.layer, self.what, *number, stack=self.stack)
 
     @property
     def testable(self) -> bool:
@@ -63,58 +67,42 @@ def signal_rows(tree: xr.DataTree) -> list[SignalRow]:
         raise ParameterError(
             "tree", type(tree).__name__, "a tree of signal and noise, as rmtbase.results.signal.signal makes"
         )
-    rows = [row for name, group in _held(tree, "heads") for row in _rows(group, "head", name)]
-    if "matrices" in tree.children:
-        rows += _rows(tree["matrices"].to_dataset(), "component", "")
+    groups = groups_of(tree)
+    rows = [row for circuit in CIRCUITS for row in _rows(groups, f"/circuits/{circuit}/heads", "head", circuit)]
+    return rows + _rows(groups, "/matrices", "component")
+
+
+def signal_groups(tree: xr.DataTree) -> list[SignalRow]:
+    """List what heads that share a key head, or values, have learned together; none if heads do not share.
+
+    Each direction has ``head_share``, the share of each head of the group.
+    """
+    groups = groups_of(tree)
+    return [row for circuit in CIRCUITS for row in _rows(groups, f"/circuits/{circuit}/groups", "key_head", circuit)]
+
+
+def _rows(groups: Mapping[str, xr.Dataset], path: str, dim: str, circuit: str = "") -> list[SignalRow]:
+    if path not in groups:
+        return []
+    dims = "layer", dim
+    group = groups[path].assign(squared_norm=(dims, np.nansum(groups[path]["eigenvalue"].values, axis=-1)))
+    schema = {**SIGNAL_SCHEMA[path], "squared_norm": Variable(dims, "‖W‖_F²", NON_NEGATIVE)}
+    of_direction = [name for name in (*OF_DIRECTION, "head_share") if name in group]
+    rows = []
+    for numbers in rows_of(group, schema, *dims, along=("direction", "member")):
+        place = numbers.pop("stack", ""), numbers.pop("layer")
+        name = numbers.pop(dim)
+        columns = {variable: numbers.pop(variable) for variable in of_direction}
+        directions = [
+            {variable: column[k] for variable, column in columns.items()} for k in range(numbers["n_directions"] or 0)
+        ]
+        tails = {variable: numbers.pop(variable) for variable in OF_TAIL if variable in numbers}
+        reason, no_number, no_bound = (numbers.pop(variable) for variable in ("reason", "no_number", "no_bound"))
+        for direction in directions if "head_share" in group else ():
+            direction["head_share"] = [share for share in direction["head_share"] if not np.isnan(share)]
+        what, head = (circuit, name) if circuit else (name, None)
+        rows.append(SignalRow(*place, what, head, numbers, directions, reason, tails, no_number, no_bound))
     return rows
-
-
-class GroupRow(NamedTuple):
-    """Heads that share a key head, or values, in one circuit."""
-
-    row: SignalRow  # what they have learned together; its ``head`` is the number of the shared key head
-    head_share: list[list[float]]  # share of each head in each direction
-
-
-def signal_groups(tree: xr.DataTree) -> list[GroupRow]:
-    """List every group of heads of every circuit, in the order of the model; none if heads do not share."""
-    found = []
-    for name, group in _held(tree, "groups"):
-        share = group["head_share"].values[group["sigma"].notnull().values]
-        for row, of in zip(_rows(group, "key_head", name), share, strict=True):
-            own = of[: len(row.directions)]
-            found.append(GroupRow(row, [one[~np.isnan(one)].tolist() for one in own]))
-    return found
-
-
-def _held(tree: xr.DataTree, what: str) -> list[tuple[str, xr.Dataset]]:
-    """List the circuits that the tree has, each with the dataset of its heads, or of their groups."""
-    held = tree.children["circuits"].children if "circuits" in tree.children else {}
-    return [(name, held[name][what].to_dataset()) for name in CIRCUITS if name in held and what in held[name].children]
-
-
-def _rows(group: xr.Dataset, of: str, circuit: str) -> Iterator[SignalRow]:
-    layers, stacks, names = layer_numbers(group), layer_stacks(group), group[of].values.tolist()
-    numbers = {name: group[name].values for name in _NUMBERS}
-    directions = {name: group[name].values for name in DIRECTION_FIELDS}
-    looked = "tail_verdict" in group
-    tails = {name: group[name].values for name in (*TAIL_NUMBERS, *TAIL_TEXTS) if looked}
-    norms = np.nansum(group["eigenvalue"].values, axis=-1)
-    for i, j in np.argwhere(group["sigma"].notnull().values).tolist():
-        number = numbers["n_directions"][i, j]
-        count = 0 if np.isnan(number) else int(number)
-        yield SignalRow(
-            stacks[i],
-            layers[i],
-            circuit or str(names[j]),
-            names[j] if circuit else None,
-            {name: float(whole[i, j]) for name, whole in numbers.items()} | {"squared_norm": float(norms[i, j])},
-            [{name: float(whole[i, j, k]) for name, whole in directions.items()} for k in range(count)],
-            str(group["reason"].values[i, j]),
-            {name: str(whole[i, j]) if name in TAIL_TEXTS else float(whole[i, j]) for name, whole in tails.items()},
-            str(group["no_number"].values[i, j]),
-            str(group["no_bound"].values[i, j]),
-        )
 
 
 class SignalSummary(NamedTuple):
@@ -132,94 +120,85 @@ class SignalSummary(NamedTuple):
     share: float  # median learned share of the squared norm; NaN if the median falls on an unknown one
     bounded: int  # number of spectra with a lower bound on the learned share
     bound: float  # median of these bounds, with spectra without one below all others; NaN if it falls on one of those
-    unbounded: dict[str, int]  # reasons why there is no bound, keys of ``NO_BOUND``, with their numbers of spectra
+    unbounded: dict[str, int]  # number of spectra without a bound, by the codes ``NO_BOUND``
 
 
 def discoveries(rows: Sequence[SignalRow], level: float) -> int:
     """Count the testable spectra in which something was learned, at a false discovery rate of ``level``."""
-    q_value = benjamini_hochberg(np.array([row.numbers["first_p_value"] for row in rows]))
-    return int((q_value < level).sum())
+    return int((benjamini_hochberg(_column(rows, "first_p_value")) < level).sum())
 
 
-def signal_not_testable(rows: Sequence[SignalRow]) -> list[NotTestable]:
+def not_testable(rows: Sequence[SignalRow], unit: str = "head") -> list[NotTestable]:
     """List the spectra that could not be tested, each with its reason."""
-    return [NotTestable(row.place, recorded(row.reason)) for row in rows if not row.testable]
+    return [NotTestable(row.named(unit), row.reason or NOT_RECORDED) for row in rows if not row.testable]
 
 
 def signal_headline(rows: Sequence[SignalRow], level: float) -> str:
     """Say in how many of the testable spectra a learned direction was found, and why others could not be tested."""
-    left_out, tested = signal_not_testable(rows), [row for row in rows if row.testable]
-    known = [row for row in tested if not row.no_number]
-    floors = sum(row.numbers["noise_floor"] == 0 for row in known)
-    which = f"in {floors}" if len(known) == len(tested) else f"in {floors} of the {len(known)} with a number"
-    without = f" ({which} the rest does not look like noise)" if floors else ""
-    found, words = discoveries(rows, level), f"have a learned direction at a false discovery rate of {100 * level:g} %"
-    alone = sum(row.numbers["first_p_value"] <= level for row in tested)
-    if alone and not found:
-        without += (
-            f" ({alone} have one at {100 * level:g} % by themselves, where chance gives {level * len(tested):.0f})"
-        )
-    lacking = no_number_words(rows, "spectrum")
-    return f"{headline(found, len(tested), left_out, 'spectrum', words + without)}{lacking and f'; {lacking}'}."
+    tested = [row for row in rows if row.testable]
+    numbered = [row for row in tested if not row.no_number]
+    no_floor = sum(row.numbers["noise_floor"] is False for row in numbered)
+    words = f"have a learned direction at a false discovery rate of {100 * level:g} %"
+    if no_floor:
+        base = "" if len(numbered) == len(tested) else f" of the {len(numbered)} with a number"
+        words += f" (in {no_floor}{base} the rest does not look like noise)"
+    learned = discoveries(rows, level)
+    single = sum(row.numbers["first_p_value"] <= level for row in tested)
+    if single and not learned:
+        chance = f"{level * len(tested):.0f}"
+        words += f" ({single} have one at {100 * level:g} % by themselves, where chance gives {chance})"
+    finding = of_tested(learned, len(tested), not_testable(rows), "spectrum", words)
+    return f"{finding}{_no_number_words(rows, 'spectrum')}."
 
 
-def no_number_words(rows: Sequence[SignalRow], noun: str) -> str:
-    """Say how many of the spectra have directions and no number of them, and why; "" if none."""
-    counts = Counter(row.no_number for row in rows if row.no_number)
-    if not counts:
-        return ""
-    count, single = counts.total(), len(counts) == 1
-    reasons = "; ".join(NO_NUMBER[why] + ("" if single else f" ({number})") for why, number in counts.most_common())
-    have = "has" if count == 1 else "have"
-    return f"{count} of {len(rows)} {plural(len(rows), noun)} {have} no number of directions: {reasons}"
-
-
-def groups_not_testable(groups: Sequence[GroupRow]) -> list[NotTestable]:
-    """List the groups of heads that could not be tested as one, each with its reason."""
-    return [
-        NotTestable(one.row.place.replace(" head ", " heads of key head "), recorded(one.row.reason))
-        for one in groups
-        if not one.row.testable
-    ]
-
-
-def groups_headline(groups: Sequence[GroupRow]) -> str:
+def groups_headline(groups: Sequence[SignalRow]) -> str:
     """Say in how many of the testable groups of heads, each taken as one, a direction was found."""
-    tested = [one.row for one in groups if one.row.testable]
-    found = sum(bool(row.directions) or np.isnan(row.numbers["n_directions"]) for row in tested)
-    lacking = no_number_words([group.row for group in groups], "group")
-    words = headline(found, len(tested), groups_not_testable(groups), "group", "have a direction")
-    return f"{words}{lacking and f'; {lacking}'}"
+    tested = [row for row in groups if row.testable]
+    learned = sum(row.numbers["n_directions"] != 0 for row in tested)
+    untested = not_testable(groups, "heads of key head")
+    finding = of_tested(learned, len(tested), untested, "group", "have a direction")
+    return finding + _no_number_words(groups, "group")
+
+
+def _no_number_words(rows: Sequence[SignalRow], noun: str) -> str:
+    """Say how many of the spectra have directions and no number of them, and why; "" if none."""
+    reasons = [Reason(row.no_number) for row in rows if row.no_number]
+    if not reasons:
+        return ""
+    verb = "has" if len(reasons) == 1 else "have"
+    count = f"{len(reasons)} of {counted(len(rows), noun)}"
+    return f"; {count} {verb} no number of directions: {listed_reasons(reasons)}"
 
 
 def summarize_signal(rows: Sequence[SignalRow]) -> list[SignalSummary]:
     """Summarize each circuit and component, in their order."""
-    found = []
-    for what in dict.fromkeys(row.what for row in rows):
-        own = [row for row in rows if row.what == what]
-        tested = [row for row in own if row.testable]
-        number, share, floor = (
-            np.array([row.numbers[name] for row in tested]) for name in ("n_directions", "signal_share", "noise_floor")
-        )
-        bound = np.array([row.numbers["learned_share_bound"] for row in own])
-        unknown = int(np.isnan(number).sum())
-        found.append(
-            SignalSummary(
-                what,
-                len(own),
-                len(tested),
-                int((number == 0).sum()),
-                float("nan") if np.isnan(floor).all() else float(((floor == 0) & ~np.isnan(number)).sum()),
-                unknown,
-                _median(number),
-                max(float(np.nanmax(number, initial=0.0)), float(unknown > 0)) if tested else float("nan"),
-                _median(share),
-                int((~np.isnan(bound)).sum()),
-                -_median(-bound),
-                dict(Counter(row.no_bound for row in own if row.no_bound)),
-            )
-        )
-    return found
+    return [
+        _summary(what, [row for row in rows if row.what == what]) for what in dict.fromkeys(row.what for row in rows)
+    ]
+
+
+def _summary(what: str, rows: Sequence[SignalRow]) -> SignalSummary:
+    tested = [row for row in rows if row.testable]
+    number, share, floor = (_column(tested, name) for name in ("n_directions", "signal_share", "noise_floor"))
+    bound, unknown = _column(rows, "learned_share_bound"), int(np.isnan(number).sum())
+    return SignalSummary(
+        what,
+        len(rows),
+        len(tested),
+        int((number == 0).sum()),
+        float("nan") if np.isnan(floor).all() else float(((floor == 0) & ~np.isnan(number)).sum()),
+        unknown,
+        _median(number),
+        max(float(np.nanmax(number, initial=0.0)), float(unknown > 0)) if tested else float("nan"),
+        _median(share),
+        int((~np.isnan(bound)).sum()),
+        -_median(-bound),
+        dict(Counter(row.no_bound for row in rows if row.no_bound)),
+    )
+
+
+def _column(rows: Sequence[SignalRow], name: str) -> Float[np.ndarray, " spectrum"]:
+    return np.array([row.numbers[name] for row in rows], dtype=float)
 
 
 def _median(values: Float[np.ndarray, " spectrum"]) -> float:

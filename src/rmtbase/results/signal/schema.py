@@ -1,14 +1,12 @@
-"""Schema of a file of signal and noise."""
+"""Declaration of a file of signal and noise: its variables, codes and checks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import xarray as xr
 
 from rmtbase.results.scores.schema import OF_HEADS
-from rmtbase.results.signal._learned_bound import NO_BOUND
-from rmtbase.results.signal._sequential_count import NO_NUMBER
 from rmtbase.shown import quoted
 from rmtbase.tables import CIRCUITS, EVERY_FILE, Fault, Kind, Schema, Variable, register
 from rmtbase.tables.domain import (
@@ -20,119 +18,121 @@ from rmtbase.tables.domain import (
     NON_NEGATIVE_OR_NAN,
     POSITIVE_OR_NAN,
     PROBABILITY,
+    REASON,
     SIZE_OR_NAN,
     TEXT,
     Domain,
 )
 
-TAIL_NUMBERS = (
-    "power_law_exponent", "power_law_tail", "exponent_p_value", "exponent_goodness", "hill_exponent", "hill_p_value",
-    "null_exponent", "null_exponent_low", "null_exponent_high", "path_depth", "noise_p_value", "spikes_p_value",
-    "power_law_p_value", "depth_p_value", "noise_log_likelihood", "spikes_log_likelihood", "power_law_log_likelihood",
-    "depth_log_likelihood",
+CANDIDATES = ("noise", "spikes", "power_law", "depth")
+"""Candidates for a spectrum, in the order of every axis of candidates."""
+
+VERDICTS = {
+    "noise": "noise",
+    "spikes": "spikes",
+    "power_law": "power law",
+    "depth": "effective depth",
+    "undecided": "not told apart",
+    "neither": "none of them",
+}
+"""Verdicts on a spectrum and their words: one of the candidates, several of them, or none."""
+
+NO_NUMBER = TOO_FEW_LEFT, ALL_OF_THE_NORM, ZEROS_LEFT, NO_LAW_LEFT = (
+    "too_few_left", "all_of_the_norm", "zeros_left", "no_law_left"
 )  # fmt: skip
-"""Numbers of one spectrum, by their names in the file."""
+"""Codes of the reasons why a spectrum with directions has no number of them."""
 
-TAIL_TEXTS = ("tail_verdict", "tail_reason")
+WITHIN_CHANCE = "within_chance"
 
-TAIL_VERDICTS = ("noise", "spikes", "power law", "effective depth", "not told apart", "none of them")
-"""Verdicts on a spectrum: one of the four candidates, several of them, or none."""
+NO_BOUND = (
+    WITHIN_CHANCE, "product", "whole_matrix", "dependent_entries", "signs_not_random", "too_few_axes", "contradiction"
+)  # fmt: skip
+"""Codes of the reasons why there is no bound on a learned share."""
 
 NEED_A_LAW = (
     "strength_low", "strength_high", "rest_p_value", "noise_floor", "noise_scale_std", "detectable_strength"
 )  # fmt: skip
 """Variables that are NaN with sign flips: the scatter of eigenvalues and the test of the rest need a law."""
 
-_TAILS = "heavy_tails"
-_NO_NUMBER = Domain("a reason, or empty", kinds="OUT", choices=("", *NO_NUMBER))
-_NO_BOUND = Domain("a reason, or empty", kinds="OUT", choices=("", *NO_BOUND))
-_VERDICT = Domain("a verdict, or empty", kinds="OUT", choices=("", *TAIL_VERDICTS))
+TAILS = "heavy_tails"
+"""The optional part of the file."""
 
 
-_OF_TAILS = (
-    ("power_law_exponent", "exponent of the power law fitted to the eigenvalues, at the best x_min", POSITIVE_OR_NAN),
-    ("power_law_tail", "number of eigenvalues from that x_min on", SIZE_OR_NAN),
-    ("exponent_p_value", "p-value of an exponent as small in noise", PROBABILITY),
-    ("exponent_goodness", "p-value of the power law, for independent values", PROBABILITY),
-    ("hill_exponent", "Hill's exponent of the largest tenth of the eigenvalues", POSITIVE_OR_NAN),
-    ("hill_p_value", "p-value of a Hill's exponent as small in noise", PROBABILITY),
-    ("null_exponent", "median of the fitted exponents of noise", POSITIVE_OR_NAN),
-    ("null_exponent_low", "2.5 % quantile of the fitted exponents of noise", POSITIVE_OR_NAN),
-    ("null_exponent_high", "97.5 % quantile of the fitted exponents of noise", POSITIVE_OR_NAN),
-    ("tail_verdict", "verdict on the spectrum, by one likelihood of all its eigenvalues", _VERDICT),
-    ("path_depth", "depth of the likeliest residual path", SIZE_OR_NAN),
-    *(
-        (f"{name}_{what}", f"{words} {of}", domain)
-        for name, of in (
-            ("noise", "noise"), ("spikes", "spikes on a bulk"), ("power_law", "a power law"), ("depth", "that path")
-        )
-        for what, words, domain in (
-            ("p_value", "p-value, by its own draws, of", PROBABILITY),
-            ("log_likelihood", "log-likelihood, with Schwarz's penalty, of", ANY),
-        )
+def _codes(*codes: str) -> Domain:
+    return Domain("a code, or empty", kinds="OUT", choices=("", *codes))
+
+
+OF_SPECTRUM: dict[str, tuple[str, Domain]] = {
+    "n_directions": ("learned directions: at least this number, at confidence 1 - level", COUNT_OR_NAN),
+    "first_p_value": ("p-value of no learned direction at all", PROBABILITY),
+    "next_p_value": ("p-value of no further direction; the last that was tested", PROBABILITY),
+    "rest_p_value": ("p-value of the other eigenvalues being those of noise", PROBABILITY),
+    "noise_floor": ("1 where the rest is noise; 0 where it is not, or too few are left", FLAG_OR_NAN),
+    "sigma": ("product of the factors' standard deviations, if W were only noise", NON_NEGATIVE_OR_NAN),
+    "noise_scale": ("product of the factors' standard deviations, of the noise only", POSITIVE_OR_NAN),
+    "noise_scale_std": ("standard error of noise_scale", POSITIVE_OR_NAN),
+    "threshold": ("strength beyond which a further direction leaves the bulk", POSITIVE_OR_NAN),
+    "detectable_strength": ("strength found with probability 1 - level", POSITIVE_OR_NAN),
+    "signal_share": ("learned share of the squared norm, in the directions found", PROBABILITY),
+    "raw_share": ("share of the squared norm in the directions found, noise included", PROBABILITY),
+    "expected_error": ("expected squared error of the shrunken signal", NON_NEGATIVE_OR_NAN),
+    "learned_share_bound": ("lower bound on the learned share of the matrix, rows at one norm", PROBABILITY),
+    "reason": ("why no test could be made, or why n_directions is not known; empty elsewhere", REASON),
+    "no_number": ("why n_directions is not known although directions were found; else empty", _codes(*NO_NUMBER)),
+    "no_bound": ("why there is no learned_share_bound; empty where there is one", _codes(*NO_BOUND)),
+}
+"""Variables of each spectrum: long name and domain. Strengths and scales are in the units of the product W."""
+
+OF_DIRECTION: dict[str, tuple[str, Domain]] = {
+    "p_value": ("p-value of no more directions than those before it", PROBABILITY),
+    "strength": ("singular value of the direction's part of the signal", POSITIVE_OR_NAN),
+    "strength_low": (
+        "lower confidence limit of the mean strength, over the noise of the other factors", NON_NEGATIVE_OR_NAN
     ),
-    ("tail_reason", "why the tail was not tested; empty where it was", TEXT),
-)  # fmt: skip
-"""Variables of spectra whose tails were tested: name, long name, domain."""
+    "strength_high": (
+        "upper confidence limit of the mean strength, over the noise of the other factors", POSITIVE_OR_NAN
+    ),
+    "overlap_left": ("squared cosine with the direction, where written", PROBABILITY),
+    "overlap_right": ("squared cosine with the direction, where read", PROBABILITY),
+    "shrunken": ("singular value that brings W nearest to the signal", NON_NEGATIVE_OR_NAN),
+}  # fmt: skip
+"""Variables of each direction, NaN where there is no such direction or the number is not known."""
+
+OF_TAIL: dict[str, tuple[str, Domain]] = {
+    "power_law_exponent": ("exponent of the power law fitted to the eigenvalues, at the best x_min", POSITIVE_OR_NAN),
+    "power_law_tail": ("number of eigenvalues from that x_min on", SIZE_OR_NAN),
+    "exponent_p_value": ("p-value of an exponent as small in noise", PROBABILITY),
+    "exponent_goodness": ("p-value of the power law, for independent values", PROBABILITY),
+    "null_exponent": ("median of the fitted exponents of noise", POSITIVE_OR_NAN),
+    "null_exponent_low": ("2.5 % quantile of the fitted exponents of noise", POSITIVE_OR_NAN),
+    "null_exponent_high": ("97.5 % quantile of the fitted exponents of noise", POSITIVE_OR_NAN),
+    "path_depth": ("depth of the likeliest residual path", SIZE_OR_NAN),
+    **{f"{name}_p_value": (f"p-value of {VERDICTS[name]}, by its own draws", PROBABILITY) for name in CANDIDATES},
+    **{
+        f"{name}_log_likelihood": (f"log-likelihood of {VERDICTS[name]}, with Schwarz's penalty", ANY)
+        for name in CANDIDATES
+    },
+    "tail_verdict": ("verdict on the spectrum, by one likelihood of all its eigenvalues", _codes(*VERDICTS)),
+    "tail_reason": ("why the tail was not tested; empty where it was", REASON),
+}
+"""Variables of each spectrum whose tail was tested."""
 
 
-def _signal_schema(*of_spectrum: str) -> Schema:
-    """Make the schema of spectra with these dimensions: ``layer, head`` for heads, ``layer, component`` for matrices.
-
-    Strengths, scales and singular values are in the units of the product W. Numbers are NaN where the number of
-    directions is not known, and where there is no such direction.
-    """
-
-    def of(name: str, words: str, domain: object, *further: str, part: str = "") -> tuple[str, Variable]:
-        return name, Variable((*of_spectrum, *further), words, domain, part=part)  # type: ignore[arg-type]
-
-    return dict(
-        [
-            of("n_directions", "learned directions: at least this number, at confidence 1 - level", COUNT_OR_NAN),
-            of("first_p_value", "p-value of no learned direction at all", PROBABILITY),
-            of("next_p_value", "p-value of no further direction; the last that was tested", PROBABILITY),
-            of("rest_p_value", "p-value of the other eigenvalues being those of noise", PROBABILITY),
-            of("noise_floor", "1 where the rest is noise; 0 where it is not, or too few are left", FLAG_OR_NAN),
-            of("sigma", "product of the factors' standard deviations, if W were only noise", NON_NEGATIVE_OR_NAN),
-            of("noise_scale", "product of the factors' standard deviations, of the noise only", POSITIVE_OR_NAN),
-            of("noise_scale_std", "standard error of noise_scale", POSITIVE_OR_NAN),
-            of("threshold", "strength beyond which a further direction leaves the bulk", POSITIVE_OR_NAN),
-            of("detectable_strength", "strength found with probability 1 - level", POSITIVE_OR_NAN),
-            of("signal_share", "learned share of the squared norm, in the directions found", PROBABILITY),
-            of("raw_share", "share of the squared norm in the directions found, noise included", PROBABILITY),
-            of("expected_error", "expected squared error of the shrunken signal", NON_NEGATIVE_OR_NAN),
-            of("reason", "why no test could be made, or why n_directions is not known; empty elsewhere", TEXT),
-            of("no_number", "why n_directions is not known although directions were found; else empty", _NO_NUMBER),
-            of("learned_share_bound", "lower bound on the learned share of the matrix, rows at one norm", PROBABILITY),
-            of("no_bound", "why there is no learned_share_bound; empty where there is one", _NO_BOUND),
-            of("p_value", "p-value of no more directions than those before it", PROBABILITY, "direction"),
-            of("strength", "singular value of the direction's part of the signal", POSITIVE_OR_NAN, "direction"),
-            of(
-                "strength_low",
-                "lower confidence limit of the mean strength, over the noise of the other factors",
-                NON_NEGATIVE_OR_NAN,
-                "direction",
-            ),
-            of(
-                "strength_high",
-                "upper confidence limit of the mean strength, over the noise of the other factors",
-                POSITIVE_OR_NAN,
-                "direction",
-            ),
-            of("overlap_left", "squared cosine with the direction, where written", PROBABILITY, "direction"),
-            of("overlap_right", "squared cosine with the direction, where read", PROBABILITY, "direction"),
-            of("shrunken", "singular value that brings W nearest to the signal", NON_NEGATIVE_OR_NAN, "direction"),
-            of("eigenvalue", "eigenvalues of the product's square, padded with NaN", FALLING, "index"),
-            *(of(name, words, domain, part=_TAILS) for name, words, domain in _OF_TAILS),
-        ]
-    )
+def spectrum_schema(*dims: str) -> Schema:
+    """Return the schema of spectra: ``layer, head`` for heads, ``layer, component`` for matrices."""
+    return {
+        **{name: Variable(dims, *declared) for name, declared in OF_SPECTRUM.items()},
+        **{name: Variable((*dims, "direction"), *declared) for name, declared in OF_DIRECTION.items()},
+        "eigenvalue": Variable((*dims, "index"), "eigenvalues of the product's square, padded with NaN", FALLING),
+        **{name: Variable(dims, *declared, part=TAILS) for name, declared in OF_TAIL.items()},
+    }
 
 
 SIGNAL_SCHEMA: dict[str, Schema] = {
-    **{f"/circuits/{name}/heads": _signal_schema("layer", "head") for name in CIRCUITS},
+    **{f"/circuits/{name}/heads": spectrum_schema("layer", "head") for name in CIRCUITS},
     **{
         f"/circuits/{name}/groups": {
-            **_signal_schema("layer", "key_head"),
+            **spectrum_schema("layer", "key_head"),
             "head_share": Variable(
                 ("layer", "key_head", "direction", "member"),
                 "share of each head of the group in the square of the singular value",
@@ -142,7 +142,7 @@ SIGNAL_SCHEMA: dict[str, Schema] = {
         for name in ("qk", "ov")
     },
     "/matrices": {
-        **_signal_schema("layer", "component"),
+        **spectrum_schema("layer", "component"),
         "n_rows": Variable(("layer", "component"), "rows (outputs)", SIZE_OR_NAN),
         "n_columns": Variable(("layer", "component"), "columns (inputs)", SIZE_OR_NAN),
     },
@@ -154,23 +154,17 @@ their common σ̂; ``ov`` likewise for heads that share values.
 """
 
 
-def _signals_whole(groups: Mapping[str, xr.Dataset]) -> Fault:
+def _has_spectra(groups: Mapping[str, xr.Dataset]) -> Fault:
     """Check that there are heads or matrices."""
-    return None if any(True for _ in _each(groups)) else ("neither heads nor matrices", "a group of either")
+    return None if SIGNAL_SCHEMA.keys() & groups.keys() else ("neither heads nor matrices", "a group of either")
 
 
-def _directions_held(groups: Mapping[str, xr.Dataset]) -> Fault:
+def _directions_fit(groups: Mapping[str, xr.Dataset]) -> Fault:
     """Check that each direction of each spectrum has an entry."""
-    for name, group in _each(groups):
-        if (group["n_directions"].values > group.sizes["direction"]).any():
+    for name in (name for name in SIGNAL_SCHEMA if name in groups):
+        if (groups[name]["n_directions"].values > groups[name].sizes["direction"]).any():
             return f"more n_directions in {quoted(name)} than there is room for", "an entry of direction for each"
     return None
-
-
-def _each(groups: Mapping[str, xr.Dataset]) -> Iterator[tuple[str, xr.Dataset]]:
-    for name in SIGNAL_SCHEMA:
-        if name in groups:
-            yield name, groups[name]
 
 
 register(
@@ -184,6 +178,6 @@ register(
             **dict.fromkeys(("revision", "family", "initialization"), TEXT),
         },
         frozenset(SIGNAL_SCHEMA),
-        relations=(_signals_whole, _directions_held),
+        relations=(_has_spectra, _directions_fit),
     )
 )
