@@ -68,7 +68,7 @@ def steps(folder: str) -> None:
     """Score step by step and print the [wall, processor] seconds of each as JSON. The cache must be empty."""
     begin = clocks()
     from rmtbase.models import open_model
-    from rmtbase.montecarlo import cached_baseline
+    from rmtbase.montecarlo import cached_table
     from rmtbase.nulls import draws_for
     from rmtbase.results.scores import score
 
@@ -78,7 +78,7 @@ def steps(folder: str) -> None:
     (d_model, d_head, _), *_ = {(site.d_query, site.d_head, site.d_key) for site in model.sites}
     draws = draws_for(sum(site.n_heads for site in model.sites))
     begin = clocks()
-    cached_baseline(d_model, d_head, draws)
+    cached_table("low_rank_product", {"d_model": d_model, "d_head": d_head}, draws).get()
     seconds["null: simulate"] = clocks() - begin
     begin = clocks()
     model.fingerprint()  # the model remembers it, so that the scores below find it made

@@ -19,7 +19,7 @@ from atlas_metadata import datacite
 from compact_atlas import compact_baseline, merge_atlases
 
 from rmtbase.errors import MissingFileError, TableError
-from rmtbase.montecarlo import Plan, make_plan, read_plan, run_plan
+from rmtbase.montecarlo import Inline, LocalProcesses, Plan, make_plan, read_plan, run_plan
 from rmtbase.nulls import atlas_path
 from rmtbase.progress import SILENT
 from rmtbase.tables import open_atlas_file, write_bytes, write_table
@@ -60,14 +60,14 @@ def finished(piece: Path, plan: Plan) -> xr.Dataset | None:
     return atlas if [shape[-1] for one in made for shape in one["shapes"]] == [plan.hash] else None
 
 
-def compact_null(plan: Plan, work: Path, workers: int | None) -> xr.Dataset:
+def compact_null(plan: Plan, work: Path, executor: Inline | LocalProcesses) -> xr.Dataset:
     """Read the compact null of a single shape from the work folder, or simulate it and keep it there."""
     piece = work / f"atlas-{plan.name}.nc"
     atlas = finished(piece, plan)
     if atlas is None:
         full = work / f"table-{plan.name}.nc"
         start = time.monotonic()
-        atlas = compact_baseline(run_plan(plan, full, workers=workers, progress=_Notes()))
+        atlas = compact_baseline(run_plan(plan, full, executor=executor, progress=_Notes()))
         write_table(atlas, piece)
         full.unlink()
         print(f"{plan.name}: {plan.total_draws} draws in {time.monotonic() - start:.0f} s", flush=True)
@@ -83,9 +83,10 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=atlas_path(), help="by default where the package looks for it")
     options = parser.parse_args()
     plan = read_plan(options.plan)
+    executor = Inline() if options.workers is None else LocalProcesses(options.workers)
     for folder in (options.work, options.output.parent):
         folder.mkdir(parents=True, exist_ok=True)
-    atlas = merge_atlases([compact_null(one, options.work, options.workers) for one in single_shapes(plan)], plan.hash)
+    atlas = merge_atlases([compact_null(one, options.work, executor) for one in single_shapes(plan)], plan.hash)
     write_table(atlas, options.output)
     write_bytes(datacite().encode(), options.output.with_name("datacite.json"))
     size = options.output.stat().st_size

@@ -70,7 +70,6 @@ GOOD = (
     "--help",
     *(f"{command} --help" for command in COMMANDS),
     f"baseline {SMALL} --draws 200 -o null.nc",
-    f"baseline {SMALL} --draws 200 --status -o other.nc",
     "baseline --d-model 64 --d-model 32 --d-head 8 --d-head 4 --sigma 0.02 --sigma 1 --draws 60 --seed 5",
     "baseline --d-model 24 --d-head 24 --draws 60 --normalization none --json -o square.nc",
     "baseline --plan square.toml --json -o single.nc",

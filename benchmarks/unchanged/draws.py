@@ -121,10 +121,6 @@ def _plans(entries: Entries) -> None:
 
 
 def _others(entries: Entries) -> None:
-    grouped = public("montecarlo.simulate_grouped_query")(32, 8, 4, 60, seed=2)
-    entries.add("simulate_grouped_query", grouped)
-    entries.take("self_normalized", lambda: grouped.self_normalized)
-    entries.take("head_correlation", lambda: [grouped.head_correlation(), grouped.head_correlation(False)])
     entries.take("simulate_gaussian_matrix", lambda: public("montecarlo.simulate_gaussian_matrix")(40, 12, 200, 3))
     chain = public("ensembles.low_rank_product")(32, 8, method="dense")
     normal = public("ensembles.make_ensemble")("initialized_matrix", {"n_rows": 9, "n_columns": 8, "std": 0.02})

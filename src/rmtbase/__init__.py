@@ -67,23 +67,9 @@ _HOME = {
     "signal": "rmtbase.results.signal",
     "trajectory": "rmtbase.results.trajectory",
 }
-_PACKAGES = frozenset(
-    {
-        "constants",
-        "drawing",
-        "ensembles",
-        "errors",
-        "heads",
-        "laws",
-        "linalg",
-        "models",
-        "montecarlo",
-        "nulls",
-        "results",
-        "statistics",
-        "tables",
-        "watch",
-    }
+_PACKAGES = (
+    *("constants", "drawing", "ensembles", "errors", "heads", "laws", "linalg", "models", "montecarlo"),
+    *("nulls", "results", "statistics", "tables", "watch"),
 )
 
 

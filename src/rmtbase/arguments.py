@@ -78,21 +78,23 @@ def attach_checked(package: str, file: str) -> tuple[Callable[[str], Any], Calla
 
 
 def _wrapped(function: Callable[..., Any], inner: Callable[..., Any], owner: type | None = None) -> Callable[..., Any]:
-    known = inspect.signature(inner).parameters
-    parameters = known.values()
-    by_position = [one.name for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
-    several = {one.kind: one.name for one in parameters if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD)}
-    rest, others = several.get(inspect.Parameter.VAR_POSITIONAL, ""), several.get(inspect.Parameter.VAR_KEYWORD, "")
+    signature = inspect.signature(inner).parameters
+    parameters = signature.values()
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    by_position = [parameter.name for parameter in parameters if parameter.kind in positional]
+    by_kind = {parameter.kind: parameter.name for parameter in parameters}
+    extra_positional = by_kind.get(inspect.Parameter.VAR_POSITIONAL, "")
+    extra_keyword = by_kind.get(inspect.Parameter.VAR_KEYWORD, "")
     types: dict[str, Any] = {}
 
     @wraps(function)
     def with_checked_arguments(*args: Any, **kwargs: Any) -> Any:
         if not types:
-            types.update({name: kind for name, kind in _types(inner, owner).items() if name in known})
-        names = chain(by_position, repeat(rest))
+            types.update({name: kind for name, kind in _types(inner, owner).items() if name in signature})
+        names = chain(by_position, repeat(extra_positional))
         checked_args = [_require(name, value, types.get(name, Any)) for name, value in zip(names, args, strict=False)]
         for name, value in kwargs.items():
-            kwargs[name] = _require(name, value, types.get(name if name in types else others, Any))
+            kwargs[name] = _require(name, value, types.get(name if name in types else extra_keyword, Any))
         return function(*checked_args, **kwargs)
 
     with_checked_arguments._checks = True  # type: ignore[attr-defined]

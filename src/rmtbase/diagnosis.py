@@ -9,30 +9,9 @@ from typing import Any
 
 # Requirements of rmtbase and of its extras; a source tree that is not installed has no list of them.
 PACKAGES = (
-    "jax",
-    "jaxlib",
-    "numpy",
-    "scipy",
-    "mpmath",
-    "xarray",
-    "netCDF4",
-    "h5py",
-    "matplotlib",
-    "lazy_loader",
-    "safetensors",
-    "typer",
-    "rich",
-    "ml_dtypes",
-    "huggingface-hub",
-    "jaxtyping",
-    "threadpoolctl",
-    "filelock",
-    "jinja2",
-    "platformdirs",
-    "torch",
-    "transformers",
-    "gguf",
-    "distributed",
+    *("jax", "jaxlib", "numpy", "scipy", "mpmath", "xarray", "netCDF4", "h5py", "matplotlib", "lazy_loader"),
+    *("safetensors", "typer", "rich", "ml_dtypes", "huggingface-hub", "jaxtyping", "threadpoolctl", "filelock"),
+    *("jinja2", "platformdirs", "torch", "transformers", "gguf", "distributed"),
 )
 _SHAPES = ((768, 64), (64, 64))  # (d_model, d_head): well conditioned, as most heads are, and as badly as possible
 
@@ -47,7 +26,7 @@ def examine() -> dict[str, dict[str, Any]]:
     from rmtbase.montecarlo import cache_folder
     from rmtbase.tables import software_versions
 
-    packages = {name: found or "not installed" for name, found in software_versions(*PACKAGES).items()}
+    packages = {name: version or "not installed" for name, version in software_versions(*PACKAGES).items()}
     return {
         "software": {"rmtbase": rmtbase.__version__, "python": platform.python_version(), **packages},
         "libraries": _libraries(),
@@ -72,16 +51,16 @@ def _libraries() -> dict[str, str]:
     import scipy.linalg  # noqa: F401  # loads another BLAS
     from threadpoolctl import threadpool_info
 
-    found = {}
-    for one in threadpool_info():
-        if one["user_api"] == "blas":
-            facts = [one.get(name) for name in ("architecture", "threading_layer")] + [f"{one['num_threads']} threads"]
-            name = f"BLAS {Path(one['filepath']).parent.name.removesuffix('.libs')}"
-            found[name] = f"{one['internal_api']} {one['version']} ({', '.join(filter(None, facts))})"
-    found["HDF5, to check files"] = h5py.version.hdf5_version
-    found["HDF5, to read and write"] = netCDF4.__hdf5libversion__
-    found["netCDF-C"] = netCDF4.__netcdf4libversion__
-    return found
+    libraries = {}
+    for library in threadpool_info():
+        if library["user_api"] == "blas":
+            facts = [*map(library.get, ("architecture", "threading_layer")), f"{library['num_threads']} threads"]
+            name = f"BLAS {Path(library['filepath']).parent.name.removesuffix('.libs')}"
+            libraries[name] = f"{library['internal_api']} {library['version']} ({', '.join(filter(None, facts))})"
+    libraries["HDF5, to check files"] = h5py.version.hdf5_version
+    libraries["HDF5, to read and write"] = netCDF4.__hdf5libversion__
+    libraries["netCDF-C"] = netCDF4.__netcdf4libversion__
+    return libraries
 
 
 def _solvers() -> dict[str, str]:
@@ -93,7 +72,7 @@ def _solvers() -> dict[str, str]:
         f"draws, d_model {d_model}, d_head {d_head}": choose_solver(low_rank_product(d_model, d_head))
         for d_model, d_head in _SHAPES
     }
-    return {what: f"{choice.name} ({choice.reason})" for what, choice in chosen.items()}
+    return {case: f"{choice.name} ({choice.reason})" for case, choice in chosen.items()}
 
 
 def _devices() -> dict[str, str]:

@@ -45,11 +45,7 @@ class RmtbaseWarning(UserWarning):
 
 
 class _FileError(RmtbaseError):
-    """Something is wrong with a file or a folder.
-
-    Attributes:
-        path: the file or folder.
-    """
+    """Something is wrong with the file or folder ``path``."""
 
     def __init__(self, path: Path | str, message: str) -> None:
         self.path = Path(path)
@@ -57,13 +53,7 @@ class _FileError(RmtbaseError):
 
 
 class _ContentError(_FileError):
-    """A file or folder has other contents than expected.
-
-    Attributes:
-        path: the file or folder.
-        found: its contents, in words.
-        expected: the expected contents.
-    """
+    """The file or folder ``path`` has the contents ``found``, in words, and not the ``expected`` ones."""
 
     def __init__(self, path: Path | str, found: str, expected: str) -> None:
         self.found, self.expected = found, expected
@@ -71,13 +61,7 @@ class _ContentError(_FileError):
 
 
 class ParameterError(RmtbaseError, ValueError):
-    """A parameter is outside its domain.
-
-    Attributes:
-        name: the parameter.
-        found: the value that was passed.
-        expected: its domain, in words.
-    """
+    """The parameter ``name`` has the value ``found`` outside its domain, in words ``expected``."""
 
     def __init__(self, name: str, found: object, expected: str) -> None:
         self.name, self.found, self.expected = name, found, expected
@@ -85,14 +69,9 @@ class ParameterError(RmtbaseError, ValueError):
 
 
 class MissingDependencyError(RmtbaseError, ImportError):
-    """An optional package, or a later version of it, is needed.
+    """An optional ``package``, of the ``extra`` of rmtbase, is needed for a ``purpose``.
 
-    Attributes:
-        package: the missing package.
-        purpose: what it is needed for.
-        extra: the extra of rmtbase that installs it.
-        oldest: the oldest sufficient version, or None if any version is.
-        found: the installed version, or None if the package is not installed.
+    ``oldest`` is the oldest sufficient version, ``found`` the installed one; either may be None.
     """
 
     def __init__(
@@ -106,12 +85,7 @@ class MissingDependencyError(RmtbaseError, ImportError):
 
 
 class OutputError(RmtbaseError, OSError):
-    """A file cannot be written. An existing file is left unchanged.
-
-    Attributes:
-        path: the file.
-        reason: the reason, in words.
-    """
+    """The file ``path`` cannot be written for a ``reason``, in words. An existing file is left unchanged."""
 
     def __init__(self, path: Path | str, reason: str) -> None:
         self.path, self.reason = Path(path), reason
@@ -119,12 +93,7 @@ class OutputError(RmtbaseError, OSError):
 
 
 class FitError(RmtbaseError):
-    """A law cannot be fitted to a sample.
-
-    Attributes:
-        law: the law.
-        reason: the reason, in words.
-    """
+    """A ``law`` cannot be fitted to a sample for a ``reason``, in words."""
 
     def __init__(self, law: str, reason: str) -> None:
         self.law, self.reason = law, reason
@@ -144,12 +113,7 @@ class RecordError(_ContentError):
 
 
 class MissingFileError(RmtbaseError, FileNotFoundError):
-    """A file that is to be read does not exist.
-
-    Attributes:
-        path: the file.
-        needed_by: the file that names it, such as an index, or None.
-    """
+    """The file ``path``, named in ``needed_by`` (such as an index) or None, does not exist."""
 
     def __init__(self, path: Path | str, advice: str, needed_by: str | None = None) -> None:
         self.path, self.needed_by = Path(path), needed_by
@@ -166,12 +130,7 @@ class StoreError(_ContentError):
 
 
 class WorkerError(RmtbaseError):
-    """Workers are lost, or fail again and again. Finished work is kept.
-
-    Attributes:
-        piece: the task that failed, or the workers, in words.
-        reason: the reason, in words.
-    """
+    """Workers are lost, or fail again and again at a ``piece`` of work, for a ``reason``. Finished work is kept."""
 
     def __init__(self, piece: str, reason: str) -> None:
         self.piece, self.reason = piece, reason
@@ -179,26 +138,21 @@ class WorkerError(RmtbaseError):
 
 
 @contextmanager
-def said_what_is_kept(kept: Callable[[], str]) -> Iterator[None]:
-    """Add to the message of an error that stops a run what is finished, and where it is kept for resuming.
+def resumable(finished: Callable[[], str]) -> Iterator[None]:
+    """Add to the message of an error that stops a run which work is finished and kept, for the run to resume from.
 
-    Args:
-        kept: returns the words, when the run stops; "" if nothing is kept.
+    ``finished`` returns the words when the run stops; "" if nothing is kept.
     """
-
-    def added() -> str:
-        there = kept()
-        return f"; {there}, run again to go on" if there else ""
-
     try:
         yield
-    except OutputError as error:
-        raise OutputError(error.path, f"{error.reason}{added()}") from error
-    except WorkerError as error:
-        raise WorkerError(error.piece, f"{error.reason}{added()}") from error
-    except KeyboardInterrupt as stop:  # printed once, by the code that ends the process
-        if there := added():
-            stop.add_note(there.removeprefix("; "))
+    except (OutputError, WorkerError) as error:
+        if work := finished():
+            error.reason = f"{error.reason}; {work}, run again to go on"
+            error.args = (one_line(f"{error}; {work}, run again to go on"),)
+        raise
+    except KeyboardInterrupt as stop:
+        if work := finished():
+            stop.add_note(f"{work}, run again to go on")  # printed once, by the code that ends the process
         raise
 
 
@@ -214,13 +168,9 @@ class ForkedProcessError(RmtbaseError, RuntimeError):
 
 
 class AllocationError(RmtbaseError, MemoryError):
-    """A single draw does not fit in memory.
+    """A single draw of the ``ensemble``, a matrix of this ``shape``, does not fit in memory.
 
-    Attributes:
-        ensemble: name of the ensemble.
-        shape: shape of the matrix of one draw.
-        needed: bytes of that matrix, or of the whole draw if it was refused beforehand.
-        available: bytes available when it was refused beforehand, else None.
+    ``needed`` are the bytes of the matrix; if the draw was refused beforehand, of the draw, beside those ``available``.
     """
 
     def __init__(
@@ -244,15 +194,13 @@ class CheckpointError(_FileError):
     """A model checkpoint cannot be read."""
 
 
+_DOWNLOAD = "download the checkpoint again, or pass its folder"
+
+
 class MissingCheckpointFileError(MissingFileError, CheckpointError):
     """A file that a checkpoint names or needs does not exist."""
 
-    def __init__(
-        self,
-        path: Path | str,
-        needed_by: str | None = None,
-        advice: str = "download the checkpoint again, or pass its folder",
-    ) -> None:
+    def __init__(self, path: Path | str, needed_by: str | None = None, advice: str = _DOWNLOAD) -> None:
         MissingFileError.__init__(self, path, advice, needed_by)
 
 
@@ -261,12 +209,9 @@ class CorruptFileError(_ContentError, CheckpointError):
 
 
 class MissingTensorError(CheckpointError):
-    """A tensor that the layout needs is not in the checkpoint.
+    """The ``tensor`` that the layout of an ``architecture`` needs is not in the checkpoint.
 
-    Attributes:
-        tensor: name of the tensor.
-        architecture: the architecture that has it.
-        because: the reason for expecting it in any case, from the configuration or from the other tensors.
+    ``because`` is the reason for expecting it in any case, from the configuration or from the other tensors.
     """
 
     def __init__(self, path: Path | str, tensor: str, architecture: str, because: str = "") -> None:
@@ -278,13 +223,7 @@ class MissingTensorError(CheckpointError):
 
 
 class ShapeError(CheckpointError):
-    """A tensor's shape contradicts the configuration.
-
-    Attributes:
-        tensor: name of the tensor.
-        found: its shape.
-        expected: the shape that the configuration implies.
-    """
+    """The shape ``found`` of a ``tensor`` contradicts the one that the configuration implies, ``expected``."""
 
     def __init__(
         self, path: Path | str, tensor: str, found: Sequence[int], expected: Sequence[int], because: str
@@ -298,12 +237,7 @@ class ShapeError(CheckpointError):
 
 
 class NonFiniteError(CheckpointError):
-    """A weight is NaN or infinite.
-
-    Attributes:
-        tensor: name of the tensor.
-        nan_count, inf_count: numbers of NaN and infinite values.
-    """
+    """The ``tensor`` has ``nan_count`` NaN and ``inf_count`` infinite values."""
 
     def __init__(self, path: Path | str, tensor: str, nan_count: int, inf_count: int) -> None:
         self.tensor, self.nan_count, self.inf_count = tensor, nan_count, inf_count
@@ -320,7 +254,9 @@ _WIDESPREAD = ("bert", "gpt2", "gpt_neox", "llama", "mistral", "qwen3")
 def near_architectures(name: str, supported: Sequence[str]) -> str:
     """List some supported names: first those similar to the given one, then the most widely used."""
     near = get_close_matches(name, supported, n=6, cutoff=0.5)
-    return ", ".join(dict.fromkeys((*near, *(one for one in _WIDESPREAD if one in supported))))
+    return ", ".join(
+        dict.fromkeys((*near, *(architecture for architecture in _WIDESPREAD if architecture in supported)))
+    )
 
 
 class UnprovedConfigurationError(CheckpointError):
@@ -328,12 +264,9 @@ class UnprovedConfigurationError(CheckpointError):
 
 
 class UnknownArchitectureError(CheckpointError):
-    """The model has an architecture without a known layout.
+    """The ``architecture`` that the configuration names has no known layout, as the ``supported`` ones have.
 
-    Attributes:
-        architecture: the architecture that the configuration names.
-        supported: the architectures that have a layout.
-        near: some of their names, the most similar ones first.
+    ``near`` are some of their names, the most similar ones first.
     """
 
     def __init__(self, path: Path | str, architecture: str, supported: Sequence[str]) -> None:

@@ -35,10 +35,7 @@ _SMALLEST_PRODUCT = 1e-35  # of the sigmas; beyond it or its inverse, squared ei
 
 
 def require_positive_integer(name: str, value: object, most: int = 2**53) -> int:
-    """Return ``value`` as an int; raise :class:`ParameterError` unless it is an integer from 1 to ``most``.
-
-    By default ``most`` is that up to which float64 counts; booleans are no integers.
-    """
+    """Return an integer from 1 to ``most``, by default that up to which float64 counts; booleans are no integers."""
     number = _integer(name, value, 1, "a positive integer")
     if number > most:
         raise ParameterError(name, value, f"at most {most}")
@@ -46,21 +43,21 @@ def require_positive_integer(name: str, value: object, most: int = 2**53) -> int
 
 
 def require_bins(value: object) -> int:
-    """Return a number of bins as an int; raise :class:`ParameterError` unless it is an integer from 1 to a million."""
+    """Return a number of bins, an integer from 1 to a million."""
     return require_positive_integer("bins", value, 1_000_000)
 
 
 def require_repeats(name: str, value: object) -> int:
-    """Return a number of repetitions that are all made here, as an int from 1 to ten million."""
+    """Return a number of repetitions that are all made here, an integer from 1 to ten million."""
     return require_positive_integer(name, value, 10_000_000)
 
 
 def require_integer(name: str, value: object, least: int, most: int, expected: str = "an integer") -> int:
-    """Return ``value`` as an int; raise :class:`ParameterError` unless it is an integer from ``least`` to ``most``."""
-    words = f"{expected} from {least} to {most}"
-    number = _integer(name, value, least, words)
+    """Return an integer from ``least`` to ``most``."""
+    domain = f"{expected} from {least} to {most}"
+    number = _integer(name, value, least, domain)
     if number > most:
-        raise ParameterError(name, value, words)
+        raise ParameterError(name, value, domain)
     return number
 
 
@@ -75,12 +72,12 @@ def _integer(name: str, value: object, least: int, expected: str) -> int:
 
 
 def require_positive_number(name: str, value: object) -> float:
-    """Return ``value`` as a float; raise :class:`ParameterError` if it is not a finite positive real number."""
+    """Return a finite positive real number."""
     return _number(name, value, 0.0, "a finite positive number")
 
 
 def require_finite_number(name: str, value: object) -> float:
-    """Return ``value`` as a float; raise :class:`ParameterError` if it is not a finite real number."""
+    """Return a finite real number."""
     return _number(name, value, -math.inf, "a finite number")
 
 
@@ -95,7 +92,7 @@ def _number(name: str, value: object, above: float, expected: str) -> float:
 
 
 def require_probability(name: str, value: object, below: float = 1.0) -> float:
-    """Return ``value`` as a float; raise :class:`ParameterError` unless it is a number between 0 and ``below``."""
+    """Return a number between 0 and ``below``."""
     expected = f"a number between 0 and {Fraction(below)}, both excluded"
     number = _number(name, value, 0.0, expected)
     if not number < below:
@@ -104,7 +101,7 @@ def require_probability(name: str, value: object, below: float = 1.0) -> float:
 
 
 def require_draws(value: object) -> int:
-    """Return ``value`` as an int; raise :class:`ParameterError` unless it is an integer of at least 2."""
+    """Return an integer of at least 2."""
     draws = require_positive_integer("draws", value)
     if draws < 2:
         raise ParameterError("draws", value, "at least 2 (a standard error needs a spread)")
@@ -112,7 +109,7 @@ def require_draws(value: object) -> int:
 
 
 def require_seed(seed: object) -> int:
-    """Return ``seed`` as an int; raise :class:`ParameterError` if it is not an integer in [0, 2^63)."""
+    """Return an integer in [0, 2^63)."""
     expected = "an integer from 0 to 2^63 - 1"
     number = _integer("seed", seed, 0, expected)
     if number >= _MAX_SEED:
@@ -121,18 +118,16 @@ def require_seed(seed: object) -> int:
 
 
 def require_head_shape(d_model: object, d_head: object) -> tuple[int, int]:
-    """Return (d_model, d_head) as ints; raise :class:`ParameterError` unless both are positive and d_head ≤ d_model."""
-    width = require_positive_integer("d_model", d_model)
+    """Return positive integers (d_model, d_head), d_head ≤ d_model."""
+    width = require_positive_integer("d_model", d_model, _WIDEST)
     head = require_positive_integer("d_head", d_head)
-    if width > _WIDEST:
-        raise ParameterError("d_model", width, f"at most {_WIDEST}")
     if head > width:
         raise ParameterError("d_head", head, f"at most d_model = {width} (W_Q is d_head × d_model, of rank d_head)")
     return width, head
 
 
 def require_dims(value: object) -> tuple[int, ...]:
-    """Return the dimensions (n_0, …, n_L) of a chain, L ≥ 1, as ints, or raise :class:`ParameterError`."""
+    """Return the dimensions (n_0, …, n_L) of a chain, L ≥ 1."""
     if not isinstance(value, Iterable) or isinstance(value, str | bytes):
         raise ParameterError("dims", value, "a sequence (n_0, ..., n_L) of at least two positive integers")
     dims = tuple(require_positive_integer(f"dims[{index}]", n) for index, n in enumerate(value))
@@ -142,7 +137,7 @@ def require_dims(value: object) -> tuple[int, ...]:
 
 
 def require_sigmas(sigmas: object, count: int) -> tuple[float, ...]:
-    """Return the standard deviation of each factor of a chain, or raise :class:`ParameterError`; None means 1."""
+    """Return the standard deviation of each factor of a chain; None means 1."""
     if sigmas is None:
         return (1.0,) * count
     if not isinstance(sigmas, Iterable) or isinstance(sigmas, str | bytes):
@@ -154,7 +149,7 @@ def require_sigmas(sigmas: object, count: int) -> tuple[float, ...]:
 
 
 def require_order(k: object) -> int:
-    """Return the order of a moment as an int; raise :class:`ParameterError` unless it is a nonnegative integer."""
+    """Return the order of a moment, a nonnegative integer."""
     if (order := _integer("k", k, 0, "a non-negative integer")) > _HIGHEST_ORDER:
         raise ParameterError("k", k, f"at most {_HIGHEST_ORDER}")
     return order
@@ -164,16 +159,13 @@ def require_moderate_sigmas(sigmas: object, count: int) -> tuple[float, ...]:
     """Check as :func:`require_sigmas`, and that the fourth power of the product, the scale of Σλ², fits in float64."""
     checked = require_sigmas(sigmas, count)
     if not _SMALLEST_PRODUCT < math.prod(checked) < 1.0 / _SMALLEST_PRODUCT:
-        raise ParameterError(
-            "sigmas",
-            checked,
-            f"a product between {_SMALLEST_PRODUCT:g} and {1.0 / _SMALLEST_PRODUCT:g}; rescale the matrix",
-        )
+        expected = f"a product between {_SMALLEST_PRODUCT:g} and {1.0 / _SMALLEST_PRODUCT:g}; rescale the matrix"
+        raise ParameterError("sigmas", checked, expected)
     return checked
 
 
 def require_trim(trim: object, name: str = "trim") -> Fraction:
-    """Return ``trim`` as an exact fraction, 0.1 as 1/10; raise :class:`ParameterError` unless 0 ≤ trim < 1/2."""
+    """Return a share in [0, 1/2) as an exact fraction, 0.1 as 1/10."""
     expected = "a number t with 0 <= t < 1/2, the share left out at either end"
     if not 0 <= _number(name, trim, -math.inf, expected) < 0.5:
         raise ParameterError(name, trim, expected)
@@ -181,30 +173,32 @@ def require_trim(trim: object, name: str = "trim") -> Fraction:
 
 
 def require_normalization(normalization: object) -> str:
-    """Return ``normalization``; raise :class:`ParameterError` unless it is one of :data:`NORMALIZATIONS`."""
+    """Return one of :data:`NORMALIZATIONS`."""
     if not isinstance(normalization, str) or normalization not in NORMALIZATIONS:
         raise ParameterError("normalization", normalization, "'none' or 'sqrt_d'")
     return normalization
 
 
-def require_independent_entries(initialization: object, what: str, name: str = "initialization") -> str:
-    """Check as :func:`require_initialization`, and that the entries are independent, as ``what`` needs."""
-    if require_initialization(initialization, name) == "orthogonal":
-        others = ", ".join(repr(one) for one in INITIALIZATIONS if one != "orthogonal")
-        expected = f"one of {others}: {what} needs independent entries, and those of an orthogonal matrix are not"
-        raise ParameterError(name, initialization, expected)
-    return str(initialization)
-
-
 def require_initialization(initialization: object, name: str = "initialization") -> str:
-    """Return ``initialization``; raise :class:`ParameterError` unless it is one of :data:`INITIALIZATIONS`."""
+    """Return one of :data:`INITIALIZATIONS`."""
     if not isinstance(initialization, str) or initialization not in INITIALIZATIONS:
         raise ParameterError(name, initialization, f"one of {', '.join(INITIALIZATIONS)}")
     return initialization
 
 
+def require_independent_entries(initialization: object, purpose: str, name: str = "initialization") -> str:
+    """Check as :func:`require_initialization`, and that the entries are independent, as a ``purpose`` needs."""
+    if require_initialization(initialization, name) == "orthogonal":
+        independent = ", ".join(map(repr, INITIALIZATIONS[:-1]))
+        expected = (
+            f"one of {independent}: {purpose} needs independent entries, and those of an orthogonal matrix are not"
+        )
+        raise ParameterError(name, initialization, expected)
+    return str(initialization)
+
+
 def require_real_array(name: str, value: object) -> NDArray[Any]:
-    """Return ``value`` as an array in its own dtype; raise :class:`ParameterError` unless it has only real numbers.
+    """Return an array of real numbers in its own dtype.
 
     JAX arrays and torch tensors, on any device, with or without gradients, are converted without loss; bfloat16, which
     NumPy lacks, becomes the type of ml_dtypes. Complex numbers, booleans, text, dates and objects are refused, and so
@@ -214,9 +208,7 @@ def require_real_array(name: str, value: object) -> NDArray[Any]:
 
     expected = "real numbers"
     if masked := _masked(value):
-        raise ParameterError(
-            name, f"{masked} masked entries", f"{expected} without masked ones; fill or leave them out"
-        )
+        raise ParameterError(name, f"{masked} masked entries", f"{expected} without masked ones; fill or omit them")
     try:
         array = _numpy_array(value)
     except (ValueError, TypeError, RuntimeError) as error:  # a ragged list, or a tensor that NumPy cannot convert
@@ -241,8 +233,8 @@ def _numpy_array(value: Any) -> NDArray[Any]:
         import ml_dtypes
 
         return value.detach().cpu().view(torch.int16).numpy().view(ml_dtypes.bfloat16)
-    if isinstance(value, list | tuple) and any(isinstance(one, torch.Tensor) for one in value):
-        return np.stack([_numpy_array(one) for one in value])
+    if isinstance(value, list | tuple) and any(isinstance(item, torch.Tensor) for item in value):
+        return np.stack([_numpy_array(item) for item in value])
     return np.asarray(value)
 
 
@@ -259,12 +251,14 @@ def require_finite_numbers(name: str, value: object) -> NDArray[np.float64]:
 
     array = require_real_numbers(name, value)
     if not np.isfinite(array).all():
-        raise ParameterError(name, _not_finite(array), "finite numbers")
+        nan, infinite = np.count_nonzero(np.isnan(array)), np.count_nonzero(np.isinf(array))
+        found = f"{nan} NaN and {infinite} infinite values among {array.size}"
+        raise ParameterError(name, found, "finite numbers")
     return array
 
 
 def require_matrices(name: str, value: object) -> NDArray[np.float64]:
-    """Return finite matrices ``(..., rows, columns)`` in float64, or raise :class:`ParameterError`."""
+    """Return finite matrices ``(..., rows, columns)`` in float64."""
     array = require_finite_numbers(name, value)
     if array.ndim < 2:
         raise ParameterError(name, f"shape {array.shape}", "matrices (..., rows, columns)")
@@ -272,10 +266,7 @@ def require_matrices(name: str, value: object) -> NDArray[np.float64]:
 
 
 def require_p_values(name: str, value: object) -> NDArray[np.float64]:
-    """Return p-values in float64; raise :class:`ParameterError` if one is outside [0, 1]. NaN means no test was made.
-
-    Values that rounding takes beyond 0 or 1 by at most 1e-12 are clipped.
-    """
+    """Return p-values in float64, those beyond 0 or 1 by rounding clipped; NaN means no test was made."""
     import numpy as np
 
     p = require_real_numbers(name, value)
@@ -287,18 +278,11 @@ def require_p_values(name: str, value: object) -> NDArray[np.float64]:
 
 
 def require_probabilities(name: str, value: object) -> NDArray[np.float64]:
-    """Return probabilities in float64; raise :class:`ParameterError` unless each is between 0 and 1."""
+    """Return probabilities in float64."""
     p = require_real_numbers(name, value)
     if not ((p >= 0.0) & (p <= 1.0)).all():
         raise ParameterError(name, value, "numbers from 0 to 1")
     return p
-
-
-def _not_finite(array: NDArray[np.float64]) -> str:
-    import numpy as np
-
-    nan, infinite = (int(np.count_nonzero(one(array))) for one in (np.isnan, np.isinf))
-    return f"{nan} NaN and {infinite} infinite values among {array.size}"
 
 
 def _masked(value: object) -> int:
@@ -310,7 +294,7 @@ def _masked(value: object) -> int:
 
 
 def require_interval(name: str, value: object) -> tuple[float, float]:
-    """Return ``value`` as (low, high); raise :class:`ParameterError` unless both are finite and low < high."""
+    """Return finite numbers (low, high), low < high."""
     expected = "two finite numbers (low, high) with low < high"
     try:
         low, high = () if _masked(value) else (float(end) for end in value)  # type: ignore[attr-defined]

@@ -24,10 +24,10 @@ _KINDS = (
 def require_regular(path: Path) -> None:
     """Raise unless the path is a regular file, or a link to one, without opening it."""
     try:
-        found = path.stat()
+        status = path.stat()
     except ValueError as error:  # a name with a null character
         raise OSError(errno.EINVAL, str(error), str(path)) from error
-    _require_regular(path, found)
+    _require_regular(path, status)
 
 
 def open_regular(path: Path, *, buffered: bool = True) -> BinaryIO:
@@ -44,16 +44,16 @@ def open_regular(path: Path, *, buffered: bool = True) -> BinaryIO:
     return stream
 
 
-def _require_regular(path: Path, found: os.stat_result) -> None:
-    if not stat.S_ISREG(found.st_mode):
-        kind = next((name for is_kind, name in _KINDS if is_kind(found.st_mode)), "something else")
+def _require_regular(path: Path, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        kind = next((name for is_kind, name in _KINDS if is_kind(status.st_mode)), "something else")
         raise OSError(errno.EINVAL, f"it is {kind}; expected a regular file", str(path))
 
 
 def identity(path: Path) -> tuple[int, int] | None:
     """Device and inode of a file, after following links, equal for all names of a file; None if it does not exist."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino

@@ -125,15 +125,15 @@ def percent(share: float) -> str:
     return f"{share:.1%}" if 0.0 < abs(share) < 0.0995 or 0.995 <= share < 1.0 else f"{share:.0%}"
 
 
-def last_place(error: float, known: float = 0.0) -> int | None:
+def last_place(error: float, other_error: float = 0.0) -> int | None:
     """Return the power of ten of the last digit of a number with an error: the second digit of that error.
 
-    None unless the error is positive and finite. ``known`` is the largest error of a number that stands beside it: if
-    positive, its second digit is the last one, unless the error's comes before.
+    None unless the error is positive and finite. ``other_error`` is the largest error of a number that stands beside
+    it: if positive, its second digit is the last one, unless the error's comes before.
     """
     if not (error > 0 and math.isfinite(error)):
         return None
-    widest = max(error, known) if known > 0 and math.isfinite(known) else error
+    widest = max(error, other_error) if other_error > 0 and math.isfinite(other_error) else error
     return math.floor(math.log10(widest)) - 1
 
 

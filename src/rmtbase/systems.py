@@ -50,7 +50,7 @@ def sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def replace_file(new: Path, there: Path) -> None:
+def replace_file(new: Path, target: Path) -> None:
     """Replace a file by another, atomically.
 
     Windows refuses this while any process, such as a virus scanner, has the old file open; then it is retried for a
@@ -59,12 +59,12 @@ def replace_file(new: Path, there: Path) -> None:
     until = time.monotonic() + (_IN_USE_FOR if sys.platform == "win32" else 0.0)
     while True:
         try:
-            new.replace(there)
+            new.replace(target)
         except PermissionError as error:
             if sys.platform != "win32":
                 raise
             if time.monotonic() > until:
-                raise PermissionError(error.errno, "it is open in a program; close it there", str(there)) from error
+                raise PermissionError(error.errno, "it is open in a program; close it there", str(target)) from error
             time.sleep(0.02)
         else:
             return
@@ -167,11 +167,11 @@ def _vm_stat() -> int:
     """Read the available memory on macOS, whose ``vm_stat`` reports pages."""
     import subprocess
 
-    said = subprocess.run([os.fspath(_VM_STAT)], capture_output=True, encoding="utf-8", check=False).stdout
-    size = re.search(r"page size of (\d+) bytes", said)
-    pages = dict(re.findall(r"^Pages (\w+): +(\d+)\.$", said, flags=re.MULTILINE))
+    output = subprocess.run([os.fspath(_VM_STAT)], capture_output=True, encoding="utf-8", check=False).stdout
+    size = re.search(r"page size of (\d+) bytes", output)
+    pages = dict(re.findall(r"^Pages (\w+): +(\d+)\.$", output, flags=re.MULTILINE))
     if size is None:
-        raise ValueError(said)
+        raise ValueError(output)
     return int(size[1]) * (int(pages["free"]) + sum(int(pages.get(name, 0)) for name in _SPARE[1:]))
 
 

@@ -230,14 +230,6 @@ def test_shell_completes_names(words, some, completed):
     assert some <= set(completed(words))
 
 
-def test_shell_completes_plans(completed, tmp_path):
-    for name in ("one.toml", "other.toml", "one.nc"):
-        (tmp_path / name).touch()
-    (tmp_path / "onward").mkdir()
-    found = completed(f"rmtbase baseline {tmp_path}/on")
-    assert found == [f"{tmp_path}/one.toml", f"{tmp_path}/onward/"]
-
-
 def test_completion_is_fast_and_imports_no_jax():
     code = (
         "import sys; sys.argv = ['rmtbase']\n"

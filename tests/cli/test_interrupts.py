@@ -183,8 +183,8 @@ def there():
 
 
 BEFORE_ANY_COMMAND = [
-    (signal.SIGTERM, "rmtbase.cli._process", "terminated"),
-    (signal.SIGHUP, "rmtbase.cli._process", "hung up"),
+    (signal.SIGTERM, "rmtbase.cli._app", "terminated"),
+    (signal.SIGHUP, "rmtbase.cli._app", "hung up"),
     (signal.SIGINT, "rmtbase.terminal.signals", "interrupted"),
     (signal.SIGTERM, "socket", "terminated"),
 ]

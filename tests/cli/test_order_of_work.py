@@ -237,7 +237,7 @@ def test_where_figures_go_is_judged_before_they_are_drawn(options, words, run, m
     "options",
     [
         (DATA / "missing.nc",), (DATA / "baseline.nc",), (SCORES, "--permutations", "0"), (SCORES, "--seed", "-1"),
-        (SCORES, "--group", "a"), (SCORES, "--training", "x=1,2,3"), (SCORES, "--initial", "x.nc"),
+        (SCORES, "--group", "a"),
         (SCORES, "-o", "missing/c.nc"), (SCORES, "--paired"), ("--group", f"a={SCORES}"),
     ],
     ids=str,

@@ -4,6 +4,9 @@ False failures: each comparison of laws is a two-sample Kolmogorov–Smirnov tes
 five standard errors; all together a correct sampler fails for fewer than one seed in 10 000. The seeds are fixed.
 """
 
+from typing import NamedTuple
+
+import jax
 import numpy as np
 import pytest
 from scipy import stats
@@ -11,7 +14,8 @@ from scipy import stats
 from exhaustive import mostly_exhaustive
 from rmtbase.ensembles import grouped_query_product, low_rank_product
 from rmtbase.errors import ParameterError
-from rmtbase.montecarlo import GroupedQuerySample, draw_spectra, simulate_grouped_query
+from rmtbase.linalg import reproducible_jax
+from rmtbase.montecarlo import case_key, draw_keys, draw_spectra, simulate_heads_with_factors
 from rmtbase.statistics import SPECTRAL_STATISTICS, spectral_statistics
 
 D_MODEL, D_HEAD, GROUP, DRAWS = 11, 4, 3, 8_000
@@ -19,9 +23,35 @@ NAMES = list(SPECTRAL_STATISTICS)
 TRACE, LOG_DETERMINANT = NAMES.index("trace"), NAMES.index("log_determinant")
 
 
+class Sample(NamedTuple):
+    """Statistics (draw, head, statistic) and ‖X‖_F² (draw, factor) of the heads of a group."""
+
+    sample: np.ndarray
+    norm_squared: np.ndarray
+
+
+def drawn(d_model, d_head, group, draws, seed):
+    ensemble = grouped_query_product(d_model, d_head, group)
+    with reproducible_jax():
+        keys = draw_keys(case_key(seed, ensemble.name), np.arange(draws, dtype=np.uint32))
+        cores, norms = jax.vmap(ensemble.sample)(keys)
+    singular = np.linalg.svd(np.asarray(cores), compute_uv=False)
+    return Sample(spectral_statistics(singular), np.asarray(norms))
+
+
+def head_correlation(sample):
+    """Correlation of each statistic between two heads of a group, from all pairs, and its standard error."""
+    draws, group = sample.shape[:2]
+    z = sample - sample.mean(axis=(0, 1))
+    squares = (z**2).mean(axis=1)
+    pairs = (z.sum(axis=1) ** 2 - group * squares) / (group * (group - 1))
+    value = pairs.mean(axis=0) / squares.mean(axis=0)
+    return value, (pairs - value * squares).std(axis=0, ddof=1) / (np.sqrt(draws) * squares.mean(axis=0))
+
+
 @pytest.fixture(scope="module")
 def thin():
-    return simulate_grouped_query(D_MODEL, D_HEAD, GROUP, DRAWS, seed=1)
+    return drawn(D_MODEL, D_HEAD, GROUP, DRAWS, seed=1)
 
 
 @pytest.fixture(scope="module")
@@ -79,11 +109,11 @@ def test_every_statistic_is_as_correlated_between_heads_as_in_dense_matrices(thi
     ("d_model", "d_head", "group"), mostly_exhaustive([(4, 4, 3), (768, 4, 3), (64, 16, 4)], always=1)
 )
 def test_correlations_of_trace_and_log_determinant_are_the_exact_ones(d_model, d_head, group):
-    found = simulate_grouped_query(d_model, d_head, group, 4_000, seed=4).head_correlation(self_normalized=False)
+    found, error = head_correlation(drawn(d_model, d_head, group, 4_000, seed=4).sample)
     exact = {TRACE: d_model / (2 * d_model + d_head + 1), LOG_DETERMINANT: 0.5}
     for k, value in exact.items():
-        assert found.standard_error[k] < 0.03
-        assert abs(found.value[k] - value) < 5 * found.standard_error[k], NAMES[k]
+        assert error[k] < 0.03
+        assert abs(found[k] - value) < 5 * error[k], NAMES[k]
 
 
 def test_covariance_of_traces_is_two_d_cubed_h(thin):
@@ -96,28 +126,10 @@ def test_heads_with_keys_of_their_own_are_recognised_as_uncorrelated(thin):
     shuffled = thin.sample.copy()
     shuffled[:, 1:] = np.roll(thin.sample[:, 1:], 1, axis=0)
     shuffled[:, 2:] = np.roll(shuffled[:, 2:], 1, axis=0)
-    independent = GroupedQuerySample(D_MODEL, D_HEAD, shuffled, thin.norm_squared).head_correlation(
-        self_normalized=False
-    )
-    assert (np.abs(independent.value) < 5 * independent.standard_error).all()
-    shared = thin.head_correlation(self_normalized=False)
-    assert (shared.value > 5 * shared.standard_error).all()
-
-
-def test_self_normalisation_is_that_of_scoring(thin):
-    own = thin.self_normalized
-    estimate = thin.norm_squared / (D_MODEL * D_HEAD)
-    np.testing.assert_allclose(own[:, 1, TRACE], thin.sample[:, 1, TRACE] / (estimate[:, 1] * estimate[:, 3]))
-    ratio = NAMES.index("participation_ratio")
-    np.testing.assert_array_equal(own[..., ratio], thin.sample[..., ratio])
-
-
-def test_first_draws_of_a_longer_run_are_those_of_a_shorter_one(thin):
-    few = simulate_grouped_query(D_MODEL, D_HEAD, GROUP, 5, seed=1)
-    np.testing.assert_array_equal(few.sample, thin.sample[:5])
-    np.testing.assert_array_equal(few.norm_squared, thin.norm_squared[:5])
-    other = simulate_grouped_query(D_MODEL, D_HEAD, GROUP, 5, seed=2)
-    assert (other.sample != few.sample).all()
+    independent, error = head_correlation(shuffled)
+    assert (np.abs(independent) < 5 * error).all()
+    shared, error = head_correlation(thin.sample)
+    assert (shared > 5 * error).all()
 
 
 def test_a_draw_has_the_stated_shapes():
@@ -126,20 +138,37 @@ def test_a_draw_has_the_stated_shapes():
     assert ensemble.matrix_shape == (3, 4, 4)
     assert ensemble.factor_sizes == (48,) * 4
     assert ensemble.rank == 4
-    sample = simulate_grouped_query(12, 4, 3, 2)
+    sample = drawn(12, 4, 3, 2, seed=0)
     assert sample.sample.shape == (2, 3, len(NAMES))
     assert sample.norm_squared.shape == (2, 4)
 
 
 @pytest.mark.parametrize(("arguments", "name"), [((0, 1, 1), "d_model"), ((8, 9, 1), "d_head"), ((8, 4, 0), "group")])
 def test_bad_parameters_are_named(arguments, name):
-    for call in (grouped_query_product, lambda *of: simulate_grouped_query(*of, draws=10)):
+    for call in (grouped_query_product, lambda *shape: simulate_heads_with_factors(*shape, draws=10)):
         with pytest.raises(ParameterError) as caught:
             call(*arguments)
         assert caught.value.name == name
 
 
-def test_one_head_has_no_other_to_correlate_with(thin):
-    alone = GroupedQuerySample(D_MODEL, D_HEAD, thin.sample[:, :1], thin.norm_squared[:, [0, -1]])
-    with pytest.raises(ParameterError, match="at least 2 heads"):
-        alone.head_correlation()
+@pytest.mark.parametrize(("options", "name"), [({"draws": 1}, "draws"), ({"draws": 9, "seed": -1}, "seed")])
+def test_bad_draws_and_seeds_are_named(options, name):
+    with pytest.raises(ParameterError) as caught:
+        simulate_heads_with_factors(8, 4, 2, **options)
+    assert caught.value.name == name
+
+
+def test_first_draws_of_a_longer_run_are_those_of_a_shorter_one():
+    few, more = (simulate_heads_with_factors(D_MODEL, D_HEAD, GROUP, draws, seed=1) for draws in (5, 20))
+    for short, long in zip(few, more, strict=True):
+        np.testing.assert_array_equal(short, long[:5])
+    assert (simulate_heads_with_factors(D_MODEL, D_HEAD, GROUP, 5, seed=2).product != few.product).all()
+
+
+def test_heads_with_factors_are_the_same_heads_at_their_own_scales(thin):
+    heads = simulate_heads_with_factors(D_MODEL, D_HEAD, GROUP, 50, seed=1)
+    estimate = thin.norm_squared[:50] / (D_MODEL * D_HEAD)
+    own = thin.sample[:50, 1, TRACE] / (estimate[:, 1] * estimate[:, 3])
+    np.testing.assert_allclose(heads.product[:, 1, TRACE], own)
+    ratio = NAMES.index("participation_ratio")
+    np.testing.assert_allclose(heads.product[..., ratio], thin.sample[:50, :, ratio])

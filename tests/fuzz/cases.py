@@ -153,7 +153,7 @@ def read(kind: Kind, target: Path, folder: Path, how: How) -> Reading:
                     if not how.taken:
                         return
                 except RmtbaseError as error:
-                    if not (how.refused or kind.heals or kind.says):
+                    if not (how.refused or kind.heals):
                         print(f"rmtbase: error: {error}", file=sys.stderr)
                         sys.exit(2)
             commanded.touch()
@@ -204,8 +204,6 @@ def _judge(
     changed = {name for name in before if after.get(name) != before[name]}
     touched = sorted(name for name in changed if not (kind.heals and name.startswith(kind.heals)))
     _require(not touched, f"an input was changed: {touched[:3]}")
-    if reading.content is None and kind.says and kind.says in out:
-        return REFUSED, next(line for line in out.splitlines() if kind.says in line)
     if mutator.refused and not kind.heals:
         raise _WrongError("taken, where it must be refused")
     if mutator.anew:

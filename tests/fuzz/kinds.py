@@ -39,7 +39,6 @@ class Kind:
         reference: writes the file as an independent reader understands it, or raises
             :class:`readers.RefusedError`. Without one the right numbers are those of the original.
         heals: the folder whose files a command that ends well may replace, if it gives the original's output.
-        says: what the command must say of a file that it does not take, where it goes on.
         every: the command is run for one in so many of the files whose content is read and right.
         share: how many mutations are made of it, in parts of the other kinds'.
         torch: whether torch must be imported beforehand.
@@ -52,7 +51,6 @@ class Kind:
     content: Content | None = None
     reference: Callable[[Path], None] | None = None
     heals: str = ""
-    says: str = ""
     every: int = 20
     share: float = 1.0
     torch: bool = False
@@ -76,9 +74,8 @@ _PLOT = ("plot", "table.nc", "-o", "figures")
 _SCORE = ("score", "model", "--json", "--null", "table.nc")
 _MODEL = (("score", "model", "--json", "--null", "analytic"),)
 _RUN = ("baseline", "small.toml", "-o", "small.nc")
-_STATUS = ("baseline", "small.toml", "-o", "small.nc", "--status")
 _CACHED = ("score", "model", "--json", "--draws", "40", "--matrices", "none")
-_CHUNK = "small.nc.chunks/case-0000-draw-*20.chunk"
+_CHUNK = "small.nc.chunks/case-0000-draws-0000000020-*.chunk"
 _MANIFEST = "small.nc.chunks/store.json"
 
 
@@ -103,11 +100,10 @@ def _kinds() -> Iterator[Kind]:
     yield Kind(
         "cache_entry", "cache/*.nc", (_CACHED,), HDF5, table_content, heals="cache", share=0.1, environment=cache
     )
-    yield Kind("chunk", _CHUNK, (_STATUS,), CHUNK, chunk_content, says="10 draws in 1 chunk left")
-    yield Kind("chunk_drawn_again", _CHUNK, (_RUN,), CHUNK, heals="small.nc.chunks", share=0.05)
+    yield Kind("chunk", _CHUNK, (_RUN,), CHUNK, chunk_content, heals="small.nc.chunks", share=0.2)
     yield Kind("manifest", _MANIFEST, (_RUN,), JSON, heals="small.nc.chunks")
     yield Kind("manifest_gone_on_with", _MANIFEST, (_RUN,), JSON, heals="small.nc.chunks", share=0.05)
-    yield Kind("plan", "small.toml", (_STATUS,), TOML, plan_content, plan_reference, every=1)
+    yield Kind("plan", "small.toml", (_RUN,), TOML, plan_content, plan_reference, every=10**10)
     for name, file in (("safetensors", "model.safetensors"), ("shard", "model-00002-of-00002.safetensors")):
         yield Kind(name, f"model/{file}", _MODEL, SAFETENSORS, model_content, safetensors_reference)
     yield Kind("index", "model/model.safetensors.index.json", _MODEL, (*JSON, *INDEX), model_content, json_reference)

@@ -1,4 +1,4 @@
-"""Mutations of a chunk: a line of JSON, and the numbers of which it speaks."""
+"""Mutations of a chunk: a line of JSON, the numbers of which it speaks, and a digest of both."""
 
 import hashlib
 import json
@@ -27,7 +27,7 @@ def _sibling(rng: Random, path: Path, donor: bytes) -> None:
 
 def _signed(rng: Random, path: Path, donor: bytes) -> None:
     """A header that says another thing, and is signed as its writer does."""
-    line, _, data = path.read_bytes().partition(b"\n")
+    line, _, data = path.read_bytes()[:-32].partition(b"\n")
     header: dict[str, Any] = json.loads(line)
     arrays = header["arrays"]
     name = rng.choice(list(arrays))
@@ -47,10 +47,9 @@ def _signed(rng: Random, path: Path, donor: bytes) -> None:
                 rng.choice(([-1, -1], [2**62, 4], [0], [], [1.5], ["a"], arrays[name][1][::-1])),
             ]
         case _:
-            header[rng.choice(("case", "start", "count", "draw_hash"))] = rng.choice((0, 7, "x", None, [1]))
-    header.pop("sha256", None)
-    digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode() + data).hexdigest()
-    path.write_bytes(json.dumps(header | {"sha256": digest}).encode() + b"\n" + data)
+            header[rng.choice(("case", "start", "count", "store"))] = rng.choice((0, 7, "x", None, [1]))
+    contents = json.dumps(header).encode() + b"\n" + data
+    path.write_bytes(contents + hashlib.sha256(contents).digest())
 
 
 def _halves(arrays: dict[str, Any], data: bytes) -> list[bytes]:

@@ -227,7 +227,6 @@ def make_stores(root: Path) -> None:
         one = sorted(chunks.glob("*.chunk"))[3]
         for kind, donor in (
             ("chunk", one),
-            ("chunk_drawn_again", one),
             ("manifest", chunks / "store.json"),
             ("manifest_gone_on_with", chunks / "store.json"),
         ):
@@ -243,7 +242,7 @@ MAKERS: dict[Callable[[Path], None], frozenset[str]] = {
     make_nulls: frozenset(
         {"baseline", "baseline_without_sample", "atlas", "scores", "resampled_scores", "circuit_scores", "cache_entry"}
     ),
-    make_stores: frozenset({"spectra", "plan", "chunk", "chunk_drawn_again", "manifest", "manifest_gone_on_with"}),
+    make_stores: frozenset({"spectra", "plan", "chunk", "manifest", "manifest_gone_on_with"}),
     make_other_tables: frozenset({"elements", "depth", "composition", "changes", "signal"}),
     make_trajectories: frozenset({"trajectory"}),
     make_comparisons: frozenset({"comparison"}),

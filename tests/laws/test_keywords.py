@@ -217,8 +217,6 @@ def test_a_table_takes_the_sigmas_of_both_factors():
     table = rmtbase.baseline(**HEAD, draws=2, sigma_q=0.5, sigma_k=0.02)
     assert table.identical(rmtbase.baseline(**HEAD, draws=2, sigma=(0.5, 0.02)))
     assert float(rmtbase.baseline(**HEAD, draws=2, sigma_k=0.02)["sigma_q"][0]) == 1.0
-    plan = rmtbase.montecarlo.baseline_plan(**HEAD, draws=2, sigma_q=0.5, sigma_k=0.02)
-    assert plan == rmtbase.montecarlo.baseline_plan(**HEAD, draws=2, sigma=(0.5, 0.02))
     with pytest.raises(ParameterError, match=r"sigma = 0\.5: expected none beside sigma_q"):
         rmtbase.baseline(**HEAD, sigma=0.5, sigma_q=0.5)
     with pytest.raises(ParameterError, match=r"sigma_k = -1"):

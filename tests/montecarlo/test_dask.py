@@ -17,7 +17,16 @@ import pytest
 
 from exhaustive import mostly_exhaustive
 from rmtbase.errors import MissingDependencyError, WorkerError
-from rmtbase.montecarlo import _dask, compute_chunk, make_plan, read_plan, run_in_memory, run_plan
+from rmtbase.montecarlo import (
+    LocalProcesses,
+    Scheduler,
+    _dask,
+    compute_chunk,
+    make_plan,
+    read_plan,
+    run_in_memory,
+    run_plan,
+)
 from telling import Told
 
 PLAN = """
@@ -103,7 +112,7 @@ def test_a_worker_of_a_scheduler_draws_the_table_of_one_process(plan, table, tmp
         scheduler_kwargs=quiet,
     ) as cluster:  # fmt: skip
         told = Told()
-        drawn = run_plan(plan, tmp_path / "table.nc", scheduler=cluster.scheduler_address, progress=told)
+        drawn = run_plan(plan, tmp_path / "table.nc", executor=Scheduler(cluster.scheduler_address), progress=told)
     assert_same(drawn, table)
     assert told.notes[0] == "drawing on 1 Dask worker"
 
@@ -127,7 +136,7 @@ def test_workers_and_nannies_killed_in_the_middle_cost_nothing_but_time(
         return progress
 
     told = Told(bar)
-    table = run_plan(long_plan, tmp_path / "table.nc", scheduler=cluster.address, progress=told)
+    table = run_plan(long_plan, tmp_path / "table.nc", executor=Scheduler(cluster.address), progress=told)
     assert_same(table, long_table)
     assert done == [400]
     assert told.notes == ["drawing on 1 Dask worker"]
@@ -145,7 +154,7 @@ def test_last_worker_that_is_lost_is_an_error_that_keeps_the_chunks(
         return lambda count: os.killpg(last.pid, signal.SIGKILL)
 
     with pytest.raises(WorkerError) as caught:
-        run_plan(long_plan, output, scheduler=cluster.address, progress=Told(bar))
+        run_plan(long_plan, output, executor=Scheduler(cluster.address), progress=Told(bar))
     assert str(caught.value).startswith(f"scheduler {cluster.address}: no worker has been left for 0 s; ")
     assert "kept in" in str(caught.value)
     assert_same(run_plan(long_plan, output), long_table)
@@ -202,7 +211,7 @@ def test_address_without_a_scheduler_is_named(address, plan, tmp_path, monkeypat
     monkeypatch.setattr(_dask, "_TIMEOUT", 0.3)
     before = watch(tmp_path)
     with pytest.raises(WorkerError, match=f"scheduler {address}: no scheduler with a worker there"):
-        run_plan(plan, tmp_path / "table.nc", scheduler=address)
+        run_plan(plan, tmp_path / "table.nc", executor=Scheduler(address))
     before.assert_untouched()
 
 
@@ -232,7 +241,7 @@ def test_what_is_not_installed_is_named_with_the_extra(package, plan, tmp_path, 
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.delitem(sys.modules, "rmtbase.montecarlo._dask")
     with pytest.raises(MissingDependencyError, match=rf"package '{package}'.*pip install \"rmtbase\[dask\]\""):
-        run_plan(plan, tmp_path / "table.nc", workers=2)
+        run_plan(plan, tmp_path / "table.nc", executor=LocalProcesses(2))
     assert list(tmp_path.iterdir()) == []
 
 

@@ -79,12 +79,10 @@ def test_full_and_read_only_disks_stop_a_run_and_lose_nothing(tmp_path: Path) ->
     chunks = tmp_path / "table.nc.chunks"
     refused, nothing, full, kept, read_only, still, *rest = ended.stdout.splitlines()
     resumed, no_table, all_kept, nothing_left, done = rest
-    assert refused.startswith(
-        f"OutputError: cannot write {tmp_path}/table.nc: the run takes 75.6 KiB of disk in 20 files"
-    )
+    assert refused.startswith(f"OutputError: cannot write {tmp_path}/table.nc: the run takes ")
     assert "64.0 KiB are free on that disk; make room, write to another disk" in refused
     assert nothing == "0 []"
-    assert full.startswith(f"OutputError: cannot write {chunks}/case-0000-draw-")
+    assert full.startswith(f"OutputError: cannot write {chunks}/case-0000-draws-")
     assert "No space left on device" in full
     assert kept == still
     finished = int(kept.removesuffix(" ['filler', 'table.nc.chunks']"))

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from rmtbase.errors import StoreError
-from rmtbase.montecarlo import plan_status, read_plan, run_in_memory, run_plan
+from rmtbase.montecarlo import read_plan, run_in_memory, run_plan
 from rmtbase.tables import is_temporary
 from telling import Told
 
@@ -44,11 +44,7 @@ def test_more_draws_go_on_from_the_chunks_of_fewer_after_kills_at_every_stage(st
     run_plan(read_plan(tmp_path / "fewer.toml"), output, keep_chunks=True)
     kept = {file.name: file.read_bytes() for file in chunks.glob("*.chunk")}
     assert len(kept) == 41
-    fewer, short, manifest = (
-        output.read_bytes(),
-        "case-0000-draw-0000000400.chunk",
-        (chunks / "store.json").read_bytes(),
-    )
+    fewer = output.read_bytes()
 
     def drawn():
         return len(list(chunks.glob("*.chunk")))
@@ -57,26 +53,25 @@ def test_more_draws_go_on_from_the_chunks_of_fewer_after_kills_at_every_stage(st
         """A run of more draws that is killed then, with no draw lost and no table written."""
         run = start(MORE, output, beforehand=beforehand)
         assert run.kill(moment)
-        assert all((chunks / name).read_bytes() == kept[name] for name in kept if name != short)
+        assert all((chunks / name).read_bytes() == kept[name] for name in kept)
         assert "not a sound chunk" not in run.said()
         assert output.read_bytes() == fewer
         return run
 
-    # As the short last chunk goes, as the store becomes that of more draws, in the midst, and as the table is written.
-    killed(lambda: not (chunks / short).exists())
-    killed(lambda: (chunks / "store.json").read_bytes() != manifest)
+    # At the beginning, in the midst, and as the table is written.
+    killed(lambda: drawn() > 41)
     some = random.Random(5).randrange(45, 60)
-    drawing = killed(lambda: drawn() >= some)
-    there = drawn()
+    drawing = killed(lambda: drawn() > some)
+    there = drawn() - 1  # without the short last chunk of fewer draws
     assert some <= there < CHUNKS
     assert re.search("resuming: [0-9]+ draws in [0-9]+ chunks left of 803 draws in 81 chunks", drawing.said())
     writing = killed(lambda: False, KILLED_BEFORE_THE_TABLE_IS_THERE)
     assert any(is_temporary(file.name) for file in tmp_path.iterdir())
     assert f"resuming: {803 - 10 * there} draws in {CHUNKS - there} chunks left" in writing.said()
-    assert drawn() == CHUNKS
+    assert drawn() == CHUNKS + 1
 
     removing = start(MORE, output)
-    removing.kill(lambda: drawn() < CHUNKS)
+    removing.kill(lambda: drawn() <= CHUNKS)
     assert f"all {CHUNKS} chunks are there: nothing is left to draw" in removing.said()
 
     plan, last = read_plan(output.with_suffix(".toml")), Told()
@@ -94,38 +89,35 @@ def kept(tmp_path):
     return output
 
 
-def test_more_draws_say_what_they_go_on_from(kept, tmp_path):
-    folder = tmp_path / "table.nc.chunks"
-    (tmp_path / "more.toml").write_text(FEWER.replace("405", "123"))
-    plan = read_plan(tmp_path / "more.toml")
-    before = {file.name: file.read_bytes() for file in folder.iterdir()}
-    status = plan_status(plan, kept)
-    assert f"{folder} holds a run of 45 draws: this one goes on from its whole chunks" in status
-    assert f"{folder}: 40 draws in 4 chunks there, 83 draws in 9 chunks left" in status
-    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
-    told = Told()
-    run_plan(plan, kept, progress=told)
-    assert f"going on from 40 of the 45 draws in {folder}, those in whole chunks" in told.notes
-    assert told.steps["drawing"] == 83
-
-
 @pytest.mark.parametrize(
-    "change", [("405", "30"), ("seed = 7", "seed = 8"), ("chunk = 10", "chunk = 20")], ids=["fewer", "seed", "chunk"]
+    ("change", "drawn"),
+    [(("405", "123"), 83), (("405", "30"), 0), (("chunk = 10", "chunk = 20"), 405), (("405", "7"), 7)],
+    ids=["more", "fewer", "chunk", "less than a chunk"],
 )
-def test_a_plan_that_is_not_the_same_with_more_draws_is_refused(change, kept, tmp_path, watch):
+def test_a_plan_that_differs_only_in_its_numbers_of_draws_goes_on(change, drawn, kept, tmp_path, assert_same):
     (tmp_path / "other.toml").write_text(FEWER.replace(*change))
+    plan, told = read_plan(tmp_path / "other.toml"), Told()
+    assert_same(run_plan(plan, kept, progress=told), run_in_memory(plan))
+    assert told.steps.get("drawing", 0) == drawn
+
+
+def test_chunks_of_a_longer_run_stay_and_that_run_goes_on(kept, tmp_path):
+    folder = tmp_path / "table.nc.chunks"
+    (tmp_path / "other.toml").write_text(FEWER.replace("405", "30"))
+    run_plan(read_plan(tmp_path / "other.toml"), kept)
+    assert [file.name for file in sorted(folder.glob("*.chunk"))] == [
+        "case-0000-draws-0000000030-0000000040.chunk",
+        "case-0000-draws-0000000040-0000000045.chunk",
+    ]
+    told = Told()
+    run_plan(read_plan(tmp_path / "fewer.toml"), kept, progress=told)
+    assert told.steps["drawing"] == 30
+    assert not folder.exists()
+
+
+def test_a_plan_of_other_draws_is_refused(kept, tmp_path, watch):
+    (tmp_path / "other.toml").write_text(FEWER.replace("seed = 7", "seed = 8"))
     before = watch(tmp_path)
     with pytest.raises(StoreError, match="the chunks of another plan"):
         run_plan(read_plan(tmp_path / "other.toml"), kept)
     before.assert_untouched()
-
-
-def test_fewer_draws_than_a_chunk_has_are_drawn_anew_with_more(tmp_path, assert_same):
-    output = tmp_path / "table.nc"
-    (tmp_path / "few.toml").write_text(FEWER.replace("405", "7"))
-    (tmp_path / "more.toml").write_text(FEWER.replace("405", "25"))
-    run_plan(read_plan(tmp_path / "few.toml"), output, keep_chunks=True)
-    plan, told = read_plan(tmp_path / "more.toml"), Told()
-    assert_same(run_plan(plan, output, progress=told), run_in_memory(plan))
-    assert f"going on from 0 of the 7 draws in {output}.chunks, those in whole chunks" in told.notes
-    assert told.steps["drawing"] == 25

@@ -10,14 +10,13 @@ from rmtbase.ensembles import low_rank_product, make_ensemble
 from rmtbase.errors import AllocationError, OutputError, ParameterError
 from rmtbase.linalg import available_cores
 from rmtbase.montecarlo import (
+    LocalProcesses,
     draw_elements,
     draw_spectra,
     make_plan,
-    plan_status,
-    run_in_memory,
     run_plan,
     simulate_gaussian_matrix,
-    simulate_grouped_query,
+    simulate_heads_with_factors,
 )
 
 SMALL = [{"n_rows": 6, "n_columns": 4}]
@@ -48,7 +47,7 @@ def test_matrices_that_no_memory_holds_are_refused_whatever_they_are_drawn_with(
     with refused(AllocationError, r"1000000000000 × 1000000000000"):
         simulate_gaussian_matrix(10**12, 10**12, 2)
     with refused(AllocationError, "2 × 1000000 × 1000000"):
-        simulate_grouped_query(10**6, 10**6, 2, 2)
+        simulate_heads_with_factors(10**6, 10**6, 2, 2)
 
 
 def test_elements_of_a_matrix_whose_factors_no_memory_holds():
@@ -64,7 +63,7 @@ def test_draws_whose_results_no_memory_holds():
     with refused(ParameterError, "draws = 100000000000: expected at most", "80 bytes of memory"):
         simulate_gaussian_matrix(8, 8, 10**11)
     with refused(ParameterError, "draws = 100000000000: expected at most", "ask for fewer"):
-        simulate_grouped_query(8, 4, 2, 10**11)
+        simulate_heads_with_factors(8, 4, 2, 10**11)
 
 
 @pytest.mark.exhaustive
@@ -90,20 +89,15 @@ def test_a_sample_that_memory_does_not_hold(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_more_chunks_than_a_folder_holds(tmp_path):
-    plan = make_plan("gaussian_matrix", SMALL, 2**31, chunk=1, keep_sample=False)
-    for attempt in (lambda: run_plan(plan, tmp_path / "table.nc"), lambda: run_in_memory(plan)):
-        with refused(
-            ParameterError, "chunk = 1: expected more draws in each chunk", "2,147,483,648", "10,000,000 at most"
-        ):
-            attempt()
-    assert list(tmp_path.iterdir()) == []
+def test_more_chunks_than_a_folder_holds():
+    with refused(ParameterError, "chunk = 1: expected more draws in each of 2,147,483,648 chunks", "1,000,000"):
+        make_plan("gaussian_matrix", SMALL, 2**31, chunk=1, keep_sample=False)
 
 
 def test_more_bytes_than_a_disk_holds(tmp_path):
-    cases = [{"n_rows": 6 + more, "n_columns": 4} for more in range(100)]
+    cases = [{"n_rows": 6 + more, "n_columns": 4} for more in range(10)]
     plan = make_plan("gaussian_matrix", cases, 4 * 10**9, keep_sample=False)
-    with refused(OutputError, "cannot write", "TiB of disk in 6,103,600 files", "are free on that disk", "fewer draws"):
+    with refused(OutputError, "cannot write", "TiB of disk at least", "are free on that disk", "fewer draws"):
         run_plan(plan, tmp_path / "table.nc")
     assert list(tmp_path.iterdir()) == []
 
@@ -113,25 +107,6 @@ def test_far_more_workers_than_cores(workers, tmp_path):
     plan = make_plan("gaussian_matrix", SMALL, 100)
     most = max(8, 4 * available_cores())
     with refused(ParameterError, f"workers = {workers}: expected at most {most} with"):
-        run_plan(plan, tmp_path / "table.nc", workers=workers)
+        run_plan(plan, tmp_path / "table.nc", executor=LocalProcesses(workers))
     with refused(ParameterError, f"cores = {workers}: expected at most {most} with"):
         draw_spectra(low_rank_product(8, 2), 4, 0, cores=workers)
-
-
-def test_status_says_what_a_run_would_take(tmp_path):
-    said = plan_status(make_plan("gaussian_matrix", SMALL, 10**7), tmp_path / "table.nc")
-    # 16 statistics, 4 eigenvalues and a norm, 8 bytes each; the sample's 16 twice in memory.
-    assert said[-1].startswith("the rest would take 1.6 GiB of disk in 153 files, 1.2 GiB for the table's sample, and ")
-    assert said[-1].endswith("2.4 GiB of memory")
-    without = plan_status(make_plan("gaussian_matrix", SMALL, 10**7, keep_sample=False), tmp_path / "table.nc")
-    assert without[-1].startswith("the rest would take 1.6 GiB of disk in 153 files, and ")
-    assert without[-1].endswith("MiB of memory")
-    elements = make_plan("initialized_matrix", [LARGE[0] | {"n_rows": 8, "n_columns": 8}], 10, measure="elements")
-    assert (
-        "of disk in 1 file, 800 bytes for the table's sample, and" in plan_status(elements, tmp_path / "table.nc")[-1]
-    )
-
-
-def test_status_of_what_cannot_be_is_said_all_the_same(tmp_path):
-    plan = make_plan("gaussian_matrix", SMALL, 2**31, chunk=1, keep_sample=False)
-    assert "TiB of disk in 2,147,483,648 files" in plan_status(plan, tmp_path / "table.nc")[-1]

@@ -9,7 +9,7 @@ import rmtbase
 from exhaustive import mostly_exhaustive
 from rmtbase.ensembles import sign_flipped_head, sign_flipped_matrix
 from rmtbase.errors import MissingFileError, ParameterError
-from rmtbase.montecarlo import cached_baseline, cached_spectra, draw_spectra
+from rmtbase.montecarlo import cached_table, draw_spectra
 from rmtbase.nulls import AnalyticNull, AtlasNull, GaussianNull, Heads, HeadShape, LatentNull, Table, find_null
 from rmtbase.progress import SILENT
 from rmtbase.statistics import SPECTRAL_STATISTICS, LatentShape
@@ -79,20 +79,20 @@ def test_the_estimate_of_one_factor_fixes_its_trace():
 
 
 def test_kept_spectra_of_another_chain_are_made_again(cache):
-    good = cached_spectra("gaussian_chain", {"dims": (16, 4, 10)}, 20)
+    good = cached_table("gaussian_chain", {"dims": (16, 4, 10)}, 20).get()
     (kept,) = cache.iterdir()
-    other = cached_spectra("gaussian_chain", {"dims": (16, 4, 12)}, 20)
+    other = cached_table("gaussian_chain", {"dims": (16, 4, 12)}, 20).get()
     (of_other,) = set(cache.iterdir()) - {kept}
     kept.write_bytes(of_other.read_bytes())
     with pytest.warns(UserWarning, match="made again"):
-        again = cached_spectra("gaussian_chain", {"dims": (16, 4, 10)}, 20)
+        again = cached_table("gaussian_chain", {"dims": (16, 4, 10)}, 20).get()
     assert again.equals(good)
     assert not again.equals(other)
 
 
 def test_shapes_of_a_given_table_are_said_and_the_chain_is_taken_separately():
     told = Told()
-    found = null_of(cached_baseline(16, 4, 20), (16, 4, 10), told)
+    found = null_of(cached_table("low_rank_product", {"d_model": 16, "d_head": 4}, 20).get(), (16, 4, 10), told)
     assert "holds (16, 4), but not (16, 4, 10): the null of that shape is taken separately" in told[0]
     assert found.dims == (16, 4, 10)
 

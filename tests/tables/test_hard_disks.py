@@ -11,7 +11,7 @@ import pytest
 import xarray as xr
 
 from rmtbase.errors import OutputError, StoreError, UnreadableTableError
-from rmtbase.montecarlo import CacheWarning, cached_baseline
+from rmtbase.montecarlo import CacheWarning, cached_table
 from rmtbase.results import open_table
 from rmtbase.tables import locked_folder, write_table
 from rmtbase.tables._writing import here
@@ -162,25 +162,28 @@ def test_a_table_that_may_not_be_read_is_told_so(unreadable):
         open_table(DATA / "baseline.nc")
 
 
+FILE = cached_table("low_rank_product", {"d_model": 16, "d_head": 4}, 20)
+
+
 def test_a_cached_null_that_may_not_be_read_is_not_called_damaged(unreadable, tmp_path, monkeypatch):
     monkeypatch.setenv("RMTBASE_CACHE", str(tmp_path / "cache"))
-    good = cached_baseline(16, 4, 20)
+    good = FILE.get()
     with monkeypatch.context():
         unreadable()
         with pytest.warns(
             CacheWarning, match="^cache file that cannot be read, made again: .*Permission denied"
         ) as told:
-            assert cached_baseline(16, 4, 20).equals(good)
+            assert FILE.get().equals(good)
     assert all("damaged" not in str(one.message) for one in told)
 
 
 def test_a_cache_whose_folder_may_not_be_searched_is_done_without(tmp_path, monkeypatch):
     monkeypatch.setenv("RMTBASE_CACHE", str(tmp_path / "cache"))
-    good = cached_baseline(16, 4, 20)
+    good = FILE.get()
 
     def refuse(path):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
     monkeypatch.setattr(Path, "is_file", refuse)
     with pytest.warns(CacheWarning, match="cannot be read"):
-        assert np.array_equal(cached_baseline(16, 4, 20)["sample"], good["sample"])
+        assert np.array_equal(FILE.get()["sample"], good["sample"])

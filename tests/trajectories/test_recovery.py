@@ -10,6 +10,7 @@ import time
 import pytest
 
 import rmtbase
+from rmtbase.montecarlo import Scheduler
 from rmtbase.results.trajectory._along_steps import renamed, revisions_of
 from rmtbase.tables import groups_of
 from telling import Told
@@ -118,7 +119,7 @@ def test_workers_of_a_scheduler_score_each_set_of_weights_once_and_give_the_same
         n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None, protocol="tcp",
         scheduler_kwargs=quiet,
     ) as cluster:  # fmt: skip
-        rmtbase.trajectory(many, output=output, scheduler=cluster.scheduler_address, progress=told, **OPTIONS)
+        rmtbase.trajectory(many, output=output, executor=Scheduler(cluster.scheduler_address), progress=told, **OPTIONS)
     assert "scoring on 2 Dask workers" in told.notes
     assert told.steps["scoring checkpoints"] == MANY
     assert len(scored) == MANY - 1

@@ -47,14 +47,14 @@ for command in _COMMANDS:
     app.command(cls=Command)(command)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_given: bool) -> None:
+    if is_given:
         print(rmtbase.__version__)
         raise typer.Exit
 
 
-def _set_verbosity(param: typer.CallbackParam, wanted: bool) -> None:
-    if not wanted:
+def _set_verbosity(param: typer.CallbackParam, is_given: bool) -> None:
+    if not is_given:
         return
     chosen = Verbosity[str(param.name).upper()]
     if VERBOSITY.get() not in (Verbosity.NORMAL, chosen):
@@ -62,8 +62,8 @@ def _set_verbosity(param: typer.CallbackParam, wanted: bool) -> None:
     VERBOSITY.set(chosen)
 
 
-def _set_json(wanted: bool) -> None:
-    if wanted:
+def _set_json(is_given: bool) -> None:
+    if is_given:
         JSON.set(True)
 
 
@@ -88,21 +88,21 @@ def options(
     """
 
 
-def run(given: list[str]) -> int:
+def run(arguments: list[str]) -> int:
     """Run one command, and report any error in one line on stderr.
 
     The exit status.
     """
-    debug, begin = "--debug" in given, time.monotonic()
+    debug, begin = "--debug" in arguments, time.monotonic()
     before, format_before, printed_before = VERBOSITY.set(Verbosity.NORMAL), JSON.set(False), PRINTED.set(False)
     try:
         with warnings_as_notes():
-            status = _command([argument for argument in given if argument != "--debug"])
+            status = _command([argument for argument in arguments if argument != "--debug"])
         sys.stdout.flush()
         versions = f"rmtbase {rmtbase.__version__}, Python {python_version()}"
         detail(f"took {time.monotonic() - begin:.1f} s; {versions}")
     except BaseException as error:
-        return ended_by(error, debug, "--json" in given)
+        return ended_by(error, debug, "--json" in arguments)
     finally:
         VERBOSITY.reset(before)
         JSON.reset(format_before)

@@ -26,8 +26,8 @@ def cite(
 
     entries = [find(name) for name in names or ()]
     cited = {key for entry in entries for key in entry.references}
-    references = [*(one for key, one in bibliography().items() if key in cited), software()]
-    comments = "\n".join(f"% {as_identified(one)}: {one.description}; {one.conditions}" for one in entries)
-    text = "\n\n".join(filter(None, [comments, *(one.bibtex for one in references)]))
-    plain = [{"key": one.key, "apa": one.apa, "bibtex": one.bibtex} for one in references]
+    references = [*(reference for key, reference in bibliography().items() if key in cited), software()]
+    comments = "\n".join(f"% {as_identified(entry)}: {entry.description}; {entry.conditions}" for entry in entries)
+    text = "\n\n".join(filter(None, [comments, *(reference.bibtex for reference in references)]))
+    plain = [{"key": reference.key, "apa": reference.apa, "bibtex": reference.bibtex} for reference in references]
     show(lambda: plain, lambda console: print(text))

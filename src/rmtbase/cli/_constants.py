@@ -5,24 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich import box
-from rich.console import Console, Group
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
 
 from rmtbase.terminal import completion as _completion
 from rmtbase.terminal.command_line import INTEGER, next_command
 from rmtbase.terminal.options import DHead, Dims, DModel, Normalization, Sigma, sigma_keywords
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rmtbase.constants import Constant, ConstantFunction
+    from rmtbase.report import Item
+
+    Entry = Constant | ConstantFunction
 
 FORMATS = ("text", "latex", "latex-rows")
 _LISTED_DIGITS = 15
 _NAMED_DIGITS = 30
 _SENTENCE_DIGITS = 6
-_WIDE = 130  # number of columns from which a description stands next to its value, not below its name
 
 
 def constants(
@@ -66,6 +65,7 @@ def constants(
     from rmtbase.constants import as_json, as_latex, bibliography, chain_constants, current_set, software
     from rmtbase.errors import ParameterError
     from rmtbase.parameters import require_head_shape, require_positive_integer
+    from rmtbase.report import print_report
     from rmtbase.terminal.output import JSON
     from rmtbase.terminal.streams import out, print_json
 
@@ -73,8 +73,9 @@ def constants(
         raise ParameterError("format", output, f"one of {', '.join(FORMATS)}; see 'rmtbase cite' for references")
     if JSON.get() and output != "text":
         raise ParameterError("format", output, "none with --json")
-    shape = _given(d_model=d_model, d_head=d_head, dims=dims)
-    scale = {**sigma_keywords(sigma), **_given(normalization=normalization)}
+    shape = {"d_model": d_model, "d_head": d_head, "dims": dims}
+    shape = {name: value for name, value in shape.items() if value is not None}
+    scale = sigma_keywords(sigma) | ({} if normalization is None else {"normalization": normalization})
     if dims is not None and len(shape) > 1:
         raise ParameterError("dims", dims, "no --d-model and --d-head beside it")
     if len(shape) == 2:
@@ -82,18 +83,18 @@ def constants(
     elif scale and not names and dims is None:
         raise ParameterError(next(iter(scale)), next(iter(scale.values())), "--d-model and --d-head beside it")
     chosen = current_set()
-    found, named = chosen.groups(), False
+    groups, named = chosen.groups(), False
     if dims is not None:
         chain = chain_constants(dims, sigma, normalization)
-        found, named = {f"Edges of the chain {' × '.join(map(str, dims))}": _chosen(chain, names)}, bool(names)
+        groups, named = {f"Edges of the chain {' × '.join(map(str, dims))}": _chosen(chain, names)}, bool(names)
     elif names:
         matches = [_matching(name) for name in names]
-        named = all(len(one) == 1 for one in matches)
-        found = {"": tuple({entry.name: entry for one in matches for entry in one}.values())}
-        _refuse_unused(found[""], shape, scale)
+        named = all(len(entries) == 1 for entries in matches)
+        groups = {"": tuple({entry.name: entry for entries in matches for entry in entries}.values())}
+        _refuse_unused(groups[""], shape, scale)
     default = _NAMED_DIGITS if named else _LISTED_DIGITS
     count = require_positive_integer("digits", default if digits is None else digits)
-    sections = {heading: [_at(entry, shape, scale, named) for entry in entries] for heading, entries in found.items()}
+    sections = {heading: [_at(entry, shape, scale, named) for entry in entries] for heading, entries in groups.items()}
     entries = [entry for section in sections.values() for entry in section]
     for entry in entries if named and digits is not None else ():
         entry.require_digits(count)
@@ -113,11 +114,10 @@ def constants(
         }
         print_json(page | {"references": references, "citation": software().bibtex})
     elif named:
-        for place, entry in enumerate(entries):
-            print(end="\n" if place else "")
-            _print_one(entry, count, digits or _SENTENCE_DIGITS, out())
+        for entry in entries:
+            print_report(_entry_report(entry, count, digits or _SENTENCE_DIGITS), out())
     else:
-        _print_all(sections, count, shape, out())
+        print_report(_list_report(sections, count, shape), out())
 
 
 def _chosen(chain: dict[str, Constant], names: list[str] | None) -> tuple[Constant, ...]:
@@ -129,7 +129,7 @@ def _chosen(chain: dict[str, Constant], names: list[str] | None) -> tuple[Consta
     return tuple(chain[name] for name in names or chain)
 
 
-def _matching(word: str) -> tuple[Constant | ConstantFunction, ...]:
+def _matching(word: str) -> tuple[Entry, ...]:
     """Return the entry with this name or identifier, or else every entry with this word."""
     from rmtbase.constants import current_set, find
     from rmtbase.errors import ParameterError
@@ -137,18 +137,12 @@ def _matching(word: str) -> tuple[Constant | ConstantFunction, ...]:
     try:
         return (find(word),)
     except ParameterError:
-        if found := current_set().search(word):
-            return found
+        if entries := current_set().search(word):
+            return entries
         raise
 
 
-def _given(**options: Any) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if value is not None}
-
-
-def _at(
-    entry: Constant | ConstantFunction, shape: dict[str, int], scale: dict[str, Any], named: bool
-) -> Constant | ConstantFunction:
+def _at(entry: Entry, shape: dict[str, int], scale: dict[str, Any], named: bool) -> Entry:
     """Evaluate an entry at the given shape, if any; in a list of all entries, only if it has a value at that shape."""
     from rmtbase.constants import Constant
     from rmtbase.errors import ParameterError
@@ -164,9 +158,7 @@ def _at(
         return entry
 
 
-def _refuse_unused(
-    entries: tuple[Constant | ConstantFunction, ...], shape: dict[str, int], scale: dict[str, Any]
-) -> None:
+def _refuse_unused(entries: tuple[Entry, ...], shape: dict[str, int], scale: dict[str, Any]) -> None:
     """Refuse a shape or a scale on which no entry depends."""
     from rmtbase.constants import ConstantFunction
     from rmtbase.errors import ParameterError
@@ -180,91 +172,71 @@ def _refuse_unused(
             raise ParameterError(name, value, f"none: {names} does not depend on it")
 
 
-def _conditions(entries: list[Constant | ConstantFunction]) -> list[str]:
-    from rmtbase.constants import as_identified
-
-    return [f"{as_identified(entry)}: {entry.description}; {entry.conditions}" for entry in entries]
-
-
-def _latex(entry: Constant | ConstantFunction, digits: int) -> str:
+def _latex(entry: Entry, digits: int) -> str:
     """Write an entry's sentence after a comment with its conditions; only the comment if it lacks its shape."""
-    from rmtbase.constants import Constant, as_latex_sentence
+    from rmtbase.constants import Constant, as_identified, as_latex_sentence
 
-    (comment,) = _conditions([entry])
     sentence = f"\n{as_latex_sentence(entry, digits)}" if isinstance(entry, Constant) else ""
-    return f"% {comment}{sentence}"
+    return f"% {as_identified(entry)}: {entry.description}; {entry.conditions}{sentence}"
 
 
-def _value(entry: Constant | ConstantFunction, digits: int, shape: dict[str, int] | None = None) -> str:
+def _value(entry: Entry, digits: int, shape: dict[str, int] | None = None) -> str:
     from rmtbase.constants import Constant
 
     if isinstance(entry, Constant):
         return entry.shown(digits)
-    given = shape is not None and all(name in shape for name in entry.parameters)
-    return "none at this shape" if given else f"of {', '.join(entry.parameters)}"
+    has_shape = shape is not None and all(name in shape for name in entry.parameters)
+    return "none at this shape" if has_shape else f"of {', '.join(entry.parameters)}"
 
 
-def _print_all(
-    sections: dict[str, list[Constant | ConstantFunction]], digits: int, shape: dict[str, int], console: Console
-) -> None:
-    """Print the name, value and description of each entry, under the headings."""
-    wide = console.width >= _WIDE
-    widths = [len(entry.name) for section in sections.values() for entry in section]
+def _list_report(sections: dict[str, list[Entry]], digits: int, shape: dict[str, int]) -> Iterator[Item]:
+    """Yield the name, value and description of each entry, under the headings."""
+    from rmtbase.report import Column, Rows
+
+    columns = [Column(name, "left") for name in ("name", "value", "description")]
     for heading, entries in sections.items():
-        shown = Table(title=heading, title_justify="left", title_style="bold", box=box.SIMPLE, show_header=False)
-        shown.add_column(no_wrap=wide, min_width=max(widths) if wide else None, overflow="fold")
-        shown.add_column(overflow="fold")
-        for entry in entries:
-            value = _value(entry, digits, shape)
-            if wide:
-                shown.add_row(entry.name, value, Text(entry.description, "dim"))
-            else:
-                below = Padding(Text(entry.description, "dim"), (0, 0, 0, 2))
-                shown.add_row(Group(entry.name, below), value)
-        console.print(shown)
+        rows = [(entry.name, _value(entry, digits, shape), entry.description) for entry in entries]
+        yield Rows(columns, rows, title=heading)
     first = next(entry.name for entries in sections.values() for entry in entries)
-    line = f"Conditions, definition, uncertainty and references of one: {next_command(first)}"
-    console.print(line, style="dim")
+    yield f"Conditions, definition, uncertainty and references of one: {next_command(first)}"
 
 
-def _errors(entry: Constant, digits: int) -> list[tuple[str, str]]:
-    """Format an entry's uncertainty in numbers, the kind of its error, and its bounds."""
-    from rmtbase.constants import KINDS_OF_ERROR, shown_enclosure
+def _entry_report(entry: Entry, digits: int, sentence_digits: int) -> Iterator[Item]:
+    """Yield everything that is known about one entry."""
+    from rmtbase.constants import (
+        KINDS_OF_ERROR,
+        Constant,
+        as_sentence,
+        bibliography,
+        of_one_draw,
+        shown_enclosure,
+        software,
+    )
+    from rmtbase.report import Heading
 
-    numbers = f"absolute {entry.error:.1e}, relative {entry.relative_error:.1e}" if entry.relative_error else "0"
-    return [("error", f"{numbers}: {KINDS_OF_ERROR[entry.error_kind]}"), ("enclosed", shown_enclosure(entry, digits))]
-
-
-def _print_one(entry: Constant | ConstantFunction, digits: int, sentence_digits: int, console: Console) -> None:
-    """Print everything that is known about one entry."""
-    from rmtbase.constants import Constant, as_sentence, bibliography, of_one_draw, software
-
-    uncertainty = entry.uncertainty if isinstance(entry.uncertainty, str) else "depends on the shape"
-    rows = [
-        ("id", f"{entry.id}, released {entry.released.date}" if entry.released else "not released"),
-        ("value", _value(entry, digits)),
-        ("one draw", of_one_draw(entry) if isinstance(entry, Constant) else ""),
-        ("uncertainty", uncertainty),
-        *(_errors(entry, digits) if isinstance(entry, Constant) else ()),
-        ("OEIS", entry.oeis),
-        *entry.conditions.stated().items(),
-        ("symbol", entry.symbol),
-        ("definition", entry.definition),
-        ("computed by", entry.method),
-        ("from", ", ".join(entry.parents)),
-        ("digits", f"up to {entry.most_digits}"),
-    ]
-    references = [bibliography()[key] for key in entry.references]
-    for number, one in enumerate([*references, software()], 1):
-        label = "references" if number == 1 else ""
-        rows.append((label, f"[{number}] {one.key}: {one.title}. {one.link or one.fields.get('note', '')}".rstrip()))
+    rows = {
+        "id": f"{entry.id}, released {entry.released.date}" if entry.released else "not released",
+        "value": _value(entry, digits),
+        "uncertainty": entry.uncertainty if isinstance(entry.uncertainty, str) else "depends on the shape",
+        "OEIS": entry.oeis,
+        **entry.conditions.stated(),
+        "symbol": entry.symbol,
+        "definition": entry.definition,
+        "computed by": entry.method,
+        "from": ", ".join(entry.parents),
+        "digits": f"up to {entry.most_digits}",
+    }
     if isinstance(entry, Constant):
-        rows.append(("to cite", as_sentence(entry, sentence_digits)))
-    shown = Table.grid(padding=(0, 2))
-    shown.add_column(no_wrap=True, style="dim")
-    shown.add_column(overflow="fold")
-    for label, text in rows:
-        if text:
-            shown.add_row(f"  {label}", Text(text))
-    console.print(Text.assemble((entry.name, "bold"), f"  {entry.description}"))
-    console.print(shown)
+        numbers = f"absolute {entry.error:.1e}, relative {entry.relative_error:.1e}" if entry.relative_error else "0"
+        rows |= {
+            "one draw": of_one_draw(entry),
+            "error": f"{numbers}: {KINDS_OF_ERROR[entry.error_kind]}",
+            "enclosed": shown_enclosure(entry, digits),
+            "to cite": as_sentence(entry, sentence_digits),
+        }
+    yield Heading(f"{entry.name}: {entry.description}")
+    yield from (f"{label}: {text}" for label, text in rows.items() if text)
+    references = [bibliography()[key] for key in entry.references]
+    for number, reference in enumerate([*references, software()], 1):
+        source = reference.link or reference.fields.get("note", "")
+        yield f"[{number}] {reference.key}: {reference.title}. {source}".rstrip()

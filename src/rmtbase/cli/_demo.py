@@ -48,7 +48,7 @@ def demo(
         raise OutputError(error.path, reason) from error
     final = open_model("demo", last)
     site = final.sites[0]  # all sites have the same shape
-    found = {}
+    results = {}
     with bars() as progress:
         case = atlas_case(site.d_query, site.d_head)
         draws = draws_for(final.n_layers * site.n_heads) if case is None else int(case["draws"])  # as rmtbase score
@@ -60,9 +60,9 @@ def demo(
             tree = score(opened, Table(table_path), matrices="spectra", elements="heads", why="all", progress=progress)
             say_written(write_table(tree, scores))
             say_written(write_bytes(render(tree, model=opened).encode(), page))
-            found[revision] = as_json(tree) if JSON.get() else print_report(report(tree), out())
+            results[revision] = as_json(tree) if JSON.get() else print_report(report(tree), out())
     if JSON.get():
-        print_json(found)
+        print_json(results)
     else:
         pages = [page for _, page in files.values()]
         out().print(f"Open {pages[-1]} in a browser, and {pages[0]} to see the same before training.", soft_wrap=True)

@@ -74,8 +74,8 @@ def export(
         write_to_standard_output(content)
     else:
         titles = content.partition(b"\n")[0].decode(errors="replace")
-        told = {"csv": f"line {titles}", "parquet": f"parquet {table.attrs['kind']}"}
-        require_replaceable(named, told.get(kind, kind), inputs=[file])
+        description = {"csv": f"line {titles}", "parquet": f"parquet {table.attrs['kind']}"}
+        require_replaceable(named, description.get(kind, kind), inputs=[file])
         say_written(write_bytes(content, named))
         if JSON.get():
             print_json([str(named)])

@@ -23,25 +23,27 @@ def inspect(model: ModelArgument, fold: Fold = None) -> None:
     from rmtbase.models import inspect_model, open_model
     from rmtbase.terminal.output import show
 
-    found = inspect_model(open_model(model, fold=fold or ()))
-    show(found.as_dict, partial(_print_inspection, found))
+    inspection = inspect_model(open_model(model, fold=fold or ()))
+    show(inspection.as_dict, partial(_print_inspection, inspection))
 
 
-def _print_inspection(found: Inspection, console: Console) -> None:
+def _print_inspection(inspection: Inspection, console: Console) -> None:
     from rmtbase.terminal.streams import cell
 
-    title = found.model + (f", revision {found.revision}" if found.revision else "")
+    title = inspection.model + (f", revision {inspection.revision}" if inspection.revision else "")
     console.print(cell(title, "bold"))
-    console.print(cell(f"family {found.architecture}; {found.n_sites} attention sites in {found.n_layers} layers"))
-    for group in found.layers:
+    console.print(
+        cell(f"family {inspection.architecture}; {inspection.n_sites} attention sites in {inspection.n_layers} layers")
+    )
+    for group in inspection.layers:
         console.print(cell(f"{group.sentence()}:", "bold"))
         for component, words in group.matrices.items():
             rows, columns = group.shapes[component]
             console.print(cell(f"  {component} ({rows} × {columns}): {words}"))
         for note in group.notes:
             console.print(cell(f"  note: {note}"))
-    console.print(cell(f"{found.read} stored tensors are read; {sum(found.left_out.values())} are left out:"))
-    for pattern, count in found.left_out.items():
+    console.print(cell(f"{inspection.read} stored tensors are read; {sum(inspection.left_out.values())} are left out:"))
+    for pattern, count in inspection.left_out.items():
         console.print(cell(f"  {pattern}" + (f" ({count} of them)" if count > 1 else "")))
-    for note in found.notes:
+    for note in inspection.notes:
         console.print(cell(f"note: {note}"))

@@ -111,12 +111,13 @@ def _names(table: Any, only: list[str] | None) -> list[str]:
     from rmtbase.errors import ParameterError
     from rmtbase.results.figures import figure_names
 
-    known = figure_names(table)
+    standard_by_name = figure_names(table)
     if only is None:
-        return [name for name, standard in known.items() if standard]
-    patterns = [name for given in only for name in words(given)]
+        return [name for name, standard in standard_by_name.items() if standard]
+    patterns = [name for text in only for name in words(text)]
     for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in known):
-            kinds = dict.fromkeys(re.sub(r"-\d+(?=-|$)", "-N", name) for name in known)  # one name for all layers
+        if not any(fnmatchcase(name, pattern) for name in standard_by_name):
+            # One name for all layers.
+            kinds = dict.fromkeys(re.sub(r"-\d+(?=-|$)", "-N", name) for name in standard_by_name)
             raise ParameterError("--only", pattern, f"one of {', '.join(kinds)}")
-    return [name for name in known if any(fnmatchcase(name, pattern) for pattern in patterns)]
+    return [name for name in standard_by_name if any(fnmatchcase(name, pattern) for pattern in patterns)]

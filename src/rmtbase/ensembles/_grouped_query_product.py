@@ -32,8 +32,8 @@ class GroupedQueryProduct:
     Two heads are correlated only through B: Cov(Σλ_1, Σλ_2) = 2 d³ h, a correlation of d / (2d + h + 1) for the raw
     product, and exactly 1/2 for the log-determinants.
 
-    A draw has several matrices, so this ensemble is for ``montecarlo.simulate_grouped_query``, not for ``draw_spectra``
-    or a plan. ``d_model`` is data, not shape, so that one compilation serves every d_model.
+    A draw has several matrices, so this ensemble is for ``montecarlo.simulate_heads_with_factors``, not for
+    ``draw_spectra`` or a plan. ``d_model`` is data, not shape, so that one compilation serves every d_model.
 
     Source: M. S. Bartlett, Proc. R. Soc. Edinburgh 53, 260 (1934); I. Dumitriu and A. Edelman, J. Math. Phys. 43, 5830
     (2002); J. Ainslie et al., EMNLP (2023), for the architecture.

@@ -1,18 +1,9 @@
 """Monte Carlo: plans and runs, draws of one ensemble, and the resulting tables."""
 
 from rmtbase.arguments import check_public
+from rmtbase.executors import Executor, Inline, LocalProcesses, Scheduler
 from rmtbase.montecarlo._baseline import baseline, baseline_plan, element_baseline
-from rmtbase.montecarlo._cache import (
-    CachedTable,
-    CacheWarning,
-    baseline_file,
-    cache_folder,
-    cached_baseline,
-    cached_latent_attention,
-    cached_spectra,
-    spectra_file,
-)
-from rmtbase.montecarlo._chunks import Chunk, Chunks
+from rmtbase.montecarlo._cache import CachedTable, CacheWarning, cache_folder, cached_latent_attention, cached_table
 from rmtbase.montecarlo._compiled_sampler import BatchPlan, CompiledSampler, tile_size
 from rmtbase.montecarlo._compute import compute_chunk
 from rmtbase.montecarlo._elements import draw_elements, element_edges
@@ -23,17 +14,11 @@ from rmtbase.montecarlo._head_resamples import (
     simulated_entry_statistics,
 )
 from rmtbase.montecarlo._keys import MAX_DRAWS, case_key, draw_keys
-from rmtbase.montecarlo._latent_attention import LatentAttentionSample, simulate_latent_attention
+from rmtbase.montecarlo._latent_attention import LatentAttentionSample
 from rmtbase.montecarlo._machine import in_order
-from rmtbase.montecarlo._plan import Case, Plan, make_plan, read_plan
-from rmtbase.montecarlo._run import dask_workers, plan_status, run_in_memory, run_plan
-from rmtbase.montecarlo._simulations import (
-    GroupedQuerySample,
-    HeadSample,
-    simulate_gaussian_matrix,
-    simulate_grouped_query,
-    simulate_heads_with_factors,
-)
+from rmtbase.montecarlo._plan import Case, Chunk, Plan, make_plan, read_plan
+from rmtbase.montecarlo._run import dask_workers, run_in_memory, run_plan
+from rmtbase.montecarlo._simulations import HeadSample, simulate_gaussian_matrix, simulate_heads_with_factors
 from rmtbase.montecarlo._solver_choice import choose_solver, time_solver
 from rmtbase.montecarlo._spectra import SpectrumChunk, draw_spectra
 from rmtbase.montecarlo._store import Store, open_store
@@ -41,7 +26,10 @@ from rmtbase.montecarlo._store import Store, open_store
 __all__ = [
     "CacheWarning",
     "Case",
+    "Inline",
+    "LocalProcesses",
     "Plan",
+    "Scheduler",
     "SpectrumChunk",
     "baseline",
     "draw_spectra",

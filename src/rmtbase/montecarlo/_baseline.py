@@ -73,44 +73,22 @@ def baseline(
         AllocationError: one draw takes more memory than is available.
         ForkedProcessError: this process was forked from a process that had used JAX.
     """
-    plan = baseline_plan(
-        d_model, d_head, sigma, draws, seed, normalization, precision, sigma_q=sigma_q, sigma_k=sigma_k
-    )
-    return run_in_memory(plan, progress)
-
-
-def baseline_plan(
-    d_model: int | Sequence[int],
-    d_head: int | Sequence[int],
-    sigma: float | tuple[float, float] | Sequence[float | tuple[float, float]] = 1.0,
-    draws: int = 10_000,
-    seed: int = 0,
-    normalization: Normalization = "sqrt_d",
-    precision: Literal["float64", "float32"] = "float64",
-    keep_sample: bool = True,
-    *,
-    sigma_q: float | None = None,
-    sigma_k: float | None = None,
-) -> Plan:
-    """Make the plan of a W_QK table; arguments and errors as for :func:`baseline`."""
-    shapes = _shapes(d_model, d_head)
     if sigma_q is not None or sigma_k is not None:
         if not isinstance(sigma, int | float) or sigma != 1.0:
             raise ParameterError("sigma", sigma, "none beside sigma_q or sigma_k, because it sets both factors")
         pair = {"sigma_q": 1.0 if sigma_q is None else sigma_q, "sigma_k": 1.0 if sigma_k is None else sigma_k}
-        sigma = tuple(require_positive_number(name, one) for name, one in pair.items())
+        sigma = tuple(require_positive_number(name, value) for name, value in pair.items())
     require_normalization(normalization)
-    return make_plan(
-        "low_rank_product",
-        [{"d_model": d, "d_head": h} for d, h in shapes],
-        require_draws(draws),
-        seed,
-        normalization=normalization,
-        sigma=sigma,
-        precision=precision,
-        keep_sample=keep_sample,
-        name="baseline-{}x{}".format(*shapes[0]),
-    )
+    options = {"sigma": sigma, "normalization": normalization, "precision": precision}
+    return run_in_memory(baseline_plan(d_model, d_head, draws, seed, **options), progress)
+
+
+def baseline_plan(d_model: object, d_head: object, draws: int = 10_000, seed: int = 0, **options: Any) -> Plan:
+    """Make the plan of a W_QK table; arguments as for :func:`baseline`, options and errors as for make_plan."""
+    shapes = _shapes(d_model, d_head)
+    cases = [{"d_model": d, "d_head": h} for d, h in shapes]
+    name = "baseline-{}x{}".format(*shapes[0])
+    return make_plan("low_rank_product", cases, require_draws(draws), seed, name=name, **options)
 
 
 def _shapes(d_model: object, d_head: object) -> list[tuple[int, int]]:
@@ -158,7 +136,7 @@ def element_baseline(
     edges = [element_edges(ensemble, bins, range) for ensemble in ensembles]
     plan = Plan(
         ensemble="element_baseline",
-        cases=tuple(Case(one, {"name": one.name}, draws, draws) for one in ensembles),
+        cases=tuple(Case(ensemble, {"name": ensemble.name}, draws, draws) for ensemble in ensembles),
         seed=seed,
         measure="elements",
         keep_sample=keep_sample,
@@ -172,7 +150,7 @@ def element_baseline(
         "draws": draws,
         "seed": seed,
         "bins": edges[0].size - 1,
-        "range": [[float(of[0]), float(of[-1])] for of in edges],
+        "range": [[float(edge[0]), float(edge[-1])] for edge in edges],
     }
     return element_table(source, {"provenance": provenance(call, numerics=numerics_record(machine_settings()))})
 
@@ -187,4 +165,4 @@ def _element_ensembles(cases: ElementCase | Iterable[ElementCase]) -> list[Any]:
 
 
 def _is_shape(case: object) -> bool:
-    return isinstance(case, tuple) and not any(isinstance(one, tuple | ElementEnsemble) for one in case)
+    return isinstance(case, tuple) and not any(isinstance(entry, tuple | ElementEnsemble) for entry in case)

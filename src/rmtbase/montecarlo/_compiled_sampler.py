@@ -153,7 +153,7 @@ class BatchPlan:
     def spectra(self, first: int, stop: int) -> Spectra:
         """Singular values and norms of the batch that begins at draw ``first``, without calls beyond ``stop``."""
         firsts = range(first, min(first + self.draws, stop), self.sampler.draws)
-        parts = [self.sampler.spectra(one) for one in firsts]
+        parts = [self.sampler.spectra(start) for start in firsts]
         values, norms = (np.concatenate(part) for part in zip(*parts, strict=True))
         return values, norms
 

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmtbase.linalg import without_noise
-from rmtbase.montecarlo._chunks import Chunk
+from rmtbase.montecarlo._chunk_file import Layout
 from rmtbase.montecarlo._elements import ElementChunk, draw_elements
-from rmtbase.montecarlo._plan import Plan
+from rmtbase.montecarlo._plan import Chunk, Plan
 from rmtbase.montecarlo._solver_choice import choose_solver
 from rmtbase.montecarlo._spectra import SpectrumChunk, draw_spectra
 from rmtbase.progress import SILENT
@@ -20,13 +20,11 @@ from rmtbase.statistics import SPECTRAL_STATISTICS, spectral_statistics
 from rmtbase.tables import ELEMENT_FORMULAS
 
 Arrays = dict[str, NDArray[Any]]
-Layout = dict[str, tuple[str, tuple[int, ...]]]
-"""Name of an array -> its dtype, as NumPy writes it, and its shape."""
 
 OF_THE_SMALLEST = ("smallest_eigenvalue", "condition_number", "log_determinant", "condition_number_singular")
 """Statistics that depend on the smallest singular value, and are unknown if it is rounding noise."""
 
-_UNTOLD = SILENT.bar("drawing", 0)
+_SILENT_BAR = SILENT.bar("drawing", 0)
 
 
 def choose_solvers(plan: Plan, cores: int | None = None) -> list[str]:
@@ -56,7 +54,7 @@ def compute_chunk(
     chunk: Chunk,
     solver: str | None = None,
     cores: int | None = None,
-    advance: Callable[[int], None] = _UNTOLD,
+    advance: Callable[[int], None] = _SILENT_BAR,
 ) -> Arrays:
     """Compute the draws of one chunk, which depend only on the plan and the chunk, to the bit on one kind of machine.
 
@@ -77,23 +75,23 @@ def compute_chunk(
         )
     with closing(drawn) as parts:  # an interrupt anywhere below also ends its threads
         for part in parts:
-            numbers = _of_elements(part) if isinstance(part, ElementChunk) else _of_spectra(part)
+            numbers = _element_arrays(part) if isinstance(part, ElementChunk) else _spectrum_arrays(part)
             count = len(numbers["statistic"])
-            for name, of_draws in numbers.items():
-                arrays[name][:, part.start - start : part.start - start + count] = of_draws.T
+            for name, rows in numbers.items():
+                arrays[name][:, part.start - start : part.start - start + count] = rows.T
             advance(count)
     return arrays
 
 
-def _of_elements(part: ElementChunk) -> Arrays:
+def _element_arrays(part: ElementChunk) -> Arrays:
     return {"statistic": part.statistics, "histogram": part.histogram}
 
 
-def _of_spectra(part: SpectrumChunk) -> Arrays:
+def _spectrum_arrays(part: SpectrumChunk) -> Arrays:
     values = part.singular_values
     rounding = without_noise(values) == 0.0
     statistic = spectral_statistics(values)
-    of_the_smallest = [list(SPECTRAL_STATISTICS).index(name) for name in OF_THE_SMALLEST]
-    statistic[np.ix_(rounding.any(axis=1), of_the_smallest)] = np.nan
+    columns = [list(SPECTRAL_STATISTICS).index(name) for name in OF_THE_SMALLEST]
+    statistic[np.ix_(rounding.any(axis=1), columns)] = np.nan
     eigenvalue = np.where(rounding, np.nan, values**2)
     return {"statistic": statistic, "eigenvalue": eigenvalue, "norm_squared": part.norm_squared}

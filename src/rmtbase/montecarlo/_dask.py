@@ -1,4 +1,4 @@
-"""Dask workers, local (one process per core) or those of a scheduler, and the chunks of a plan drawn on them."""
+"""Dask workers: local processes with one core each, or those of a scheduler."""
 
 from __future__ import annotations
 
@@ -8,23 +8,20 @@ import signal
 import time
 import warnings
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 from uuid import uuid4
 
 from rmtbase.errors import MissingDependencyError, RmtbaseError, WorkerError
+from rmtbase.executors import LocalProcesses, Scheduler
 from rmtbase.interrupts import undisturbed
 from rmtbase.linalg import single_threaded_blas
-from rmtbase.montecarlo._chunks import Chunk, Chunks
-from rmtbase.montecarlo._compute import Arrays, choose_solvers, compute_chunk
 from rmtbase.montecarlo._machine import differences, machine_settings
-from rmtbase.montecarlo._plan import Plan
 from rmtbase.progress import Progress
 
 try:
@@ -47,7 +44,7 @@ _NOISY = ("distributed", "tornado", "asyncio")  # loggers
 
 
 @contextmanager
-def dask_workers(workers: int, scheduler: str | None, progress: Progress, work: str) -> Iterator[DaskWorkers]:
+def start_workers(executor: LocalProcesses | Scheduler, progress: Progress, work: str) -> Iterator[DaskWorkers]:
     """Start or connect to Dask workers for the duration of a ``with`` block.
 
     Workers only return the results of tasks; the calling process writes them, so the workers need no common file
@@ -57,12 +54,13 @@ def dask_workers(workers: int, scheduler: str | None, progress: Progress, work: 
     scheduler can run any code on it. For a scheduler whose address is ``tls://...``, the keys come from Dask's
     configuration (``distributed.comm.tls``); a scheduler with plain TCP is only as safe as its network.
     """
+    local = isinstance(executor, LocalProcesses)
+    where = "the local workers" if local else f"scheduler {executor.address}"
     stack = ExitStack()
     try:
         stack.enter_context(_quiet())
-        where = "the local workers" if scheduler is None else f"scheduler {scheduler}"
         with _lost(where):
-            client = _local(stack, workers) if scheduler is None else _remote(stack, scheduler)
+            client = _local(stack, executor.count) if local else _remote(stack, executor)
             machine = _common_machine(client)
             count = len(client.nthreads())
         progress.note(f"{work} on {count} Dask worker{'s' if count != 1 else ''}")
@@ -72,47 +70,40 @@ def dask_workers(workers: int, scheduler: str | None, progress: Progress, work: 
             stack.close()
 
 
-@contextmanager
-def dask_executor(plan: Plan, workers: int, scheduler: str | None, progress: Progress) -> Iterator[DaskExecutor]:
-    """Make an executor that draws the chunks of a plan on Dask workers; see :func:`dask_workers`, also for errors."""
-    with dask_workers(workers, scheduler, progress, "drawing") as found:
-        yield DaskExecutor(plan, found)
-
-
 @dataclass(frozen=True)
 class DaskWorkers:
-    """Workers of one client; made by :func:`dask_workers`."""
+    """Workers of one client; made by :func:`start_workers`."""
 
     machine: dict[str, Any]  # versions and platform, the same on all of them
     client: Any  # client connected to their scheduler
     where: str  # the workers in words, for messages
 
-    def first_of(self, function: Callable[..., Result], *given: Any) -> Result | None:
-        """Call a function on one worker; return its result, or None if every worker that was to call it was lost."""
+    def call(self, function: Callable[[], Result]) -> Result:
+        """Call a function on one worker, and return its result."""
         for _ in range(_ATTEMPTS):
             with _lost(self.where), suppress(KilledWorker, TimeoutError):
-                future = self.client.submit(function, *given, pure=False)
+                future = self.client.submit(function, pure=False)
                 self._first_finished([future])
                 return future.result(timeout=_PATIENCE)
-        return None
+        raise WorkerError(self.where, "every worker that was to choose the solvers was lost")
 
-    def each(
-        self, tasks: Iterable[Task], function: Callable[..., Result], given: Callable[[Task], tuple]
+    def map(
+        self, function: Callable[..., Result], tasks: Iterable[Task], arguments: Callable[[Task], tuple]
     ) -> Iterator[tuple[Task, Result]]:
         """Call a function for each task and yield (task, result) as they finish.
 
         Only a few tasks are under way at a time, so that results do not pile up.
         """
-        coming, again = iter(tasks), deque[Any]()
-        under_way: dict[Future, Any] = {}
-        losses: Counter[Any] = Counter()
+        coming, repeated = iter(tasks), deque[Task]()
+        under_way: dict[Future, Task] = {}
+        losses: Counter[Task] = Counter()
         while True:
             with _lost(self.where):
-                room = _AHEAD * max(1, sum(self.client.nthreads().values())) - len(under_way)
-                retried = [again.popleft() for _ in range(min(room, len(again)))]
-                for task in [*retried, *islice(coming, max(0, room - len(retried)))]:
-                    future = self.client.submit(_same_machine, self.machine, function, *given(task), pure=False)
-                    under_way[future] = task
+                room = max(0, _AHEAD * max(1, sum(self.client.nthreads().values())) - len(under_way))
+                repeats = [repeated.popleft() for _ in range(min(room, len(repeated)))]
+                for task in [*repeats, *islice(coming, room - len(repeats))]:
+                    call = self.client.submit(_same_machine, self.machine, function, *arguments(task), pure=False)
+                    under_way[call] = task
                 if not under_way:
                     return
                 finished = self._first_finished(list(under_way))
@@ -121,7 +112,7 @@ class DaskWorkers:
                 with _lost(self.where):
                     result = _result(future, task, losses)
                 if result is None:
-                    again.append(task)
+                    repeated.append(task)
                 else:
                     yield task, result
 
@@ -163,41 +154,13 @@ class FirstCome:
         return next(iter(asked)) == task
 
 
-@dataclass(frozen=True)
-class DaskExecutor:
-    """Executor that draws the chunks of a plan on workers."""
-
-    plan: Plan
-    workers: DaskWorkers
-
-    @property
-    def machine(self) -> dict[str, Any]:
-        """Versions and platform of the workers."""
-        return self.workers.machine
-
-    def choose_solvers(self) -> list[str]:
-        """Choose the solvers on one of the workers."""
-        chosen = self.workers.first_of(partial(choose_solvers, self.plan, cores=1))
-        if chosen is None:
-            raise WorkerError(self.workers.where, "every worker that was to choose the solvers was lost")
-        return chosen
-
-    def draw(self, chunks: Chunks, solvers: Sequence[str], progress: Progress) -> Iterator[tuple[Chunk, Arrays]]:
-        """Yield the chunks as they are finished. Raises as :meth:`DaskWorkers.each`."""
-        advance = progress.bar("drawing", chunks.total_draws)
-        draw = partial(compute_chunk, cores=1)
-        for chunk, arrays in self.workers.each(chunks, draw, lambda one: (self.plan, one, solvers[one.case])):
-            advance(chunk.count)
-            yield chunk, arrays
-
-
 class OneCore(WorkerPlugin):
     """Plugin that keeps a local worker to one core, and leaves Ctrl-C to the calling process."""
 
     name = "rmtbase-one-core"
 
     def setup(self, worker: Worker) -> None:
-        """Set up a worker's process, before its first chunk; threads made later inherit the settings."""
+        """Set up a worker's process, before its first task; threads made later inherit the settings."""
         self.limit = single_threaded_blas()
         self.limit.__enter__()  # for the life of the process
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -249,14 +212,13 @@ def _again(attempt: Callable[[], Any]) -> Any:
     ) from last
 
 
-def _remote(stack: ExitStack, address: str) -> Any:
+def _remote(stack: ExitStack, scheduler: Scheduler) -> Any:
     try:
-        client = stack.enter_context(Client(address, timeout=_TIMEOUT, set_as_default=False))
+        client = stack.enter_context(Client(scheduler.address, timeout=_TIMEOUT, set_as_default=False))
         client.wait_for_workers(1, timeout=_TIMEOUT)
     except (OSError, ValueError, TimeoutError) as error:
-        raise WorkerError(
-            f"scheduler {address}", f"no scheduler with a worker there within {_TIMEOUT:.0f} s ({error})"
-        ) from error
+        reason = f"no scheduler with a worker there within {_TIMEOUT:.0f} s ({error})"
+        raise WorkerError(f"scheduler {scheduler.address}", reason) from error
     return client
 
 
@@ -264,27 +226,27 @@ def _common_machine(client: Any) -> dict[str, Any]:
     """Return the versions and platform of all workers, which must be equal: others would give other bits."""
     answers = client.run(machine_settings, on_error="return")
     # The answer of a worker that was just lost is an OSError; another worker takes its place.
-    found = {worker: there for worker, there in answers.items() if not isinstance(there, OSError)}
-    if not found:
+    answers = {worker: answer for worker, answer in answers.items() if not isinstance(answer, OSError)}
+    if not answers:
         client.wait_for_workers(1, timeout=_TIMEOUT)
         return _common_machine(client)
-    first, machine = next(iter(found.items()))
-    for worker, there in found.items():
-        if isinstance(there, Exception):
-            raise WorkerError(f"worker {worker}", f"it cannot draw ({_words(there)}); install this rmtbase there")
-        _require_same(f"worker {worker}", there, machine, f"at {first}")
+    first, machine = next(iter(answers.items()))
+    for worker, answer in answers.items():
+        if isinstance(answer, Exception):
+            raise WorkerError(f"worker {worker}", f"it cannot draw ({_words(answer)}); install this rmtbase there")
+        _require_same(f"worker {worker}", answer, machine, f"at {first}")
     return machine
 
 
-def _require_same(worker: str, there: Mapping[str, Any], here: Mapping[str, Any], whose: str) -> None:
-    if differing := differences(there, here):
+def _require_same(worker: str, machine: Mapping[str, Any], first: Mapping[str, Any], whose: str) -> None:
+    if differing := differences(machine, first):
         raise WorkerError(worker, f"its draws would differ to the bit from those {whose}: {differing}")
 
 
-def _same_machine(machine: Mapping[str, Any], function: Callable[..., Result], *given: Any) -> Result:
+def _same_machine(machine: Mapping[str, Any], function: Callable[..., Result], *arguments: Any) -> Result:
     """Call a function on a worker after checking its machine, as it may have joined after the others were checked."""
     _require_same("a worker that joined later", machine_settings(), machine, "of the others")
-    return function(*given)
+    return function(*arguments)
 
 
 def _result(future: Future, task: object, losses: Counter[Any]) -> Any:

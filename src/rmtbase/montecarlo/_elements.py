@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Generator
 from contextlib import closing
 from functools import partial
@@ -125,7 +126,22 @@ def draw_elements(
     cores = available_cores() if cores is None else require_workers("cores", cores)
     require_elements_fit(ensemble)
     at_once = max(1, min(cores, host_memory() // elements_bytes(ensemble)))
-    return _chunks(ensemble, key, first, draws, chunk, edges, at_once, block, progress)
+
+    def measured(draw: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        with reproducible_jax():
+            pivot, sums = _reduce(ensemble, key, np.uint32(draw), edges[0], edges[-1], edges.size - 1, block)
+        return _numbers(ensemble, pivot, sums, edges)
+
+    def chunks() -> Generator[ElementChunk, None, None]:
+        indices, advance = builtins.range(first, first + draws), progress.bar("drawing", draws)
+        with closing(in_order(measured, indices, at_once, at_once, "rmtbase-elements")) as drawn:
+            for begin in indices[::chunk]:
+                rows = [draw.result() for draw in islice(drawn, chunk)]
+                statistics, histogram = zip(*rows, strict=True)
+                yield ElementChunk(begin, np.stack(statistics), np.stack(histogram))
+                advance(len(rows))
+
+    return chunks()
 
 
 def element_edges(
@@ -150,31 +166,6 @@ def require_element_ensemble(ensemble: object) -> ElementEnsemble:
             "ensemble", name, "one whose matrix is drawn by rows, such as low_rank_product with method = 'dense'"
         )
     return ensemble
-
-
-def _chunks(
-    ensemble: ElementEnsemble,
-    key: Key[Array, ""],
-    first: int,
-    draws: int,
-    chunk: int,
-    edges: NDArray[np.float64],
-    cores: int,
-    block: int,
-    progress: Progress,
-) -> Generator[ElementChunk, None, None]:
-    def one(draw: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        with reproducible_jax():
-            pivot, sums = _reduce(ensemble, key, np.uint32(draw), edges[0], edges[-1], edges.size - 1, block)
-        return _numbers(ensemble, pivot, sums, edges)
-
-    indices, advance = range(first, first + draws), progress.bar("drawing", draws)
-    with closing(in_order(one, indices, cores, cores, "rmtbase-elements")) as drawn:
-        for start in indices[::chunk]:
-            rows = [draw.result() for draw in islice(drawn, chunk)]
-            statistics, histogram = zip(*rows, strict=True)
-            yield ElementChunk(start, np.stack(statistics), np.stack(histogram))
-            advance(len(rows))
 
 
 # One core per draw: sharing work among threads changes the order of XLA's additions, and is no faster.

@@ -75,7 +75,7 @@ def permutation_statistics(
     head = axis_permuted_head(w_q, w_k)
     squares = [(r**2).sum(axis=0) for r in (head.r_q, head.r_k)]
     # Norms that differ only by rounding are ties: orthonormal rows have no order.
-    norms = np.stack([rankdata(np.round(one / max(one.max(), 1e-300), 9)) for one in squares])
+    norms = np.stack([rankdata(np.round(row / max(row.max(), 1e-300), 9)) for row in squares])
     grams = [r.T @ r for r in (head.r_q, head.r_k)]
     return _of_draws(_permutations, (*grams, norms), [case_key(seed, head.name)], draws)
 
@@ -88,24 +88,24 @@ def entry_statistics(matrices: Float[np.ndarray, "matrix m n"]) -> Float64[np.nd
 
 def simulated_entry_statistics(law: IndependentChain, draws: int, seed: int) -> Float64[np.ndarray, "draw statistic"]:
     """Compute :data:`ENTRIES` for random matrices with independent elements of a given law."""
-    key, found = case_key(seed, f"entries {law.name}"), []
+    key, rows = case_key(seed, f"entries {law.name}"), []
     for start in range(0, draws, _CHUNK):
         with reproducible_jax():
             indices = jnp.arange(start, start + _CHUNK, dtype=jnp.uint32)
-            found.append(np.asarray(_entries_drawn(law, draw_keys(key, indices)))[: draws - start])
-    return np.concatenate(found)
+            rows.append(np.asarray(_entries_drawn(law, draw_keys(key, indices)))[: draws - start])
+    return np.concatenate(rows)
 
 
 def _of_draws(
     function: Callable[..., Array], matrices: tuple[np.ndarray, ...], keys: list[Key[Array, ""]], draws: int
 ) -> Float64[np.ndarray, "one_and_draws statistic"]:
     with reproducible_jax():
-        found = [np.asarray(function(*matrices, None))[None]]
+        rows = [np.asarray(function(*matrices, None))[None]]
         for start in range(0, draws, _CHUNK):
             indices = jnp.arange(start, start + _CHUNK, dtype=jnp.uint32)
-            of_draws = tuple(draw_keys(key, indices) for key in keys)
-            found.append(np.asarray(function(*matrices, of_draws))[: draws - start])
-    return np.concatenate(found)
+            draw_key = tuple(draw_keys(key, indices) for key in keys)
+            rows.append(np.asarray(function(*matrices, draw_key))[: draws - start])
+    return np.concatenate(rows)
 
 
 def _jitted(function: Callable[..., Array]) -> Callable[..., Array]:
@@ -115,7 +115,7 @@ def _jitted(function: Callable[..., Array]) -> Callable[..., Array]:
         *matrices, keys = arguments
         if keys is None:
             return function(*matrices, None)
-        return jax.lax.map(lambda one: function(*matrices, one), keys)
+        return jax.lax.map(lambda key: function(*matrices, key), keys)
 
     return jax.jit(of_all, compiler_options=COMPILER_OPTIONS)
 
@@ -124,7 +124,7 @@ def _jitted(function: Callable[..., Array]) -> Callable[..., Array]:
 def _flips(
     w_q: Array, w_k: Array, scales_q: Array, scales_k: Array, keys: tuple[Key[Array, ""], ...] | None
 ) -> Float[Array, " statistic"]:
-    own = w_q
+    unchanged = w_q
     if keys is not None:
         # The barrier keeps XLA from drawing the signs again wherever they are used.
         w_q, w_k = jax.lax.optimization_barrier((flipped(keys[0], w_q), flipped(keys[1], w_k)))
@@ -134,10 +134,10 @@ def _flips(
         balanced = w * scales
         tops += [_log_top(gram), _log_top(_row_scaled(gram)), _log_top(balanced @ balanced.T)]
     tops.append(_log_top(gram_q @ gram_k))
-    if own.shape[1] != w_k.shape[1]:
+    if unchanged.shape[1] != w_k.shape[1]:
         return jnp.stack([*tops, jnp.nan, jnp.nan])
     # cos² are the eigenvalues of C G_K⁻¹ Cᵀ, C = L_Q⁻¹ W_Q W_Kᵀ.
-    crossed = jax.scipy.linalg.solve_triangular(_cholesky(own @ own.T), own @ w_k.T, lower=True)
+    crossed = jax.scipy.linalg.solve_triangular(_cholesky(unchanged @ unchanged.T), unchanged @ w_k.T, lower=True)
     half = jax.scipy.linalg.solve_triangular(_cholesky(gram_k), crossed.T, lower=True)
     squares = half @ half.T
     return jnp.stack([*tops, jnp.trace(squares) / len(squares), _log_top(squares)])

@@ -16,7 +16,6 @@ from rmtbase.montecarlo._compiled_sampler import tile_size
 from rmtbase.montecarlo._memory import require_draw_fits, require_results_fit
 from rmtbase.montecarlo._simulations import draw_tiles
 from rmtbase.parameters import require_draws, require_seed
-from rmtbase.progress import SILENT, Progress
 from rmtbase.shown import in_one_line
 from rmtbase.statistics import SPECTRAL_STATISTICS, spectral_statistics
 
@@ -35,23 +34,14 @@ class LatentAttentionSample:
     eigenvalues: Float64[np.ndarray, "ratio shown_draw rank"] = field(repr=False)
 
 
-def simulate_latent_attention(
-    ensemble: LatentAttention, rope_ratios: Sequence[float], draws: int, seed: int = 0, progress: Progress = SILENT
-) -> LatentAttentionSample:
-    """Make the same draws of latent attention at each of several ratios, exact in law."""
-    at_one, draws = require_latent_sample(ensemble, len(rope_ratios), draws, seed)
-    advance = progress.bar("drawing the null", draws)
-    return draw_latent_attention(at_one, rope_ratios, range(draws), seed, advance)
-
-
 def require_latent_sample(ensemble: LatentAttention, ratios: int, draws: int, seed: int) -> tuple[LatentAttention, int]:
     """Check the arguments; return the ensemble at ratio 1, whose name enters the keys, and the number of draws."""
-    at_one, draws = replace(ensemble, rope_ratio=1.0), require_draws(draws)
+    ensemble, draws = replace(ensemble, rope_ratio=1.0), require_draws(draws)
     require_seed(seed)
-    require_draw_fits(at_one)
-    eigenvalues = at_one.rank * spectra_among(range(draws)) / draws
+    require_draw_fits(ensemble)
+    eigenvalues = ensemble.rank * spectra_among(range(draws)) / draws
     require_results_fit(draws, math.ceil(16 * ratios * (len(SPECTRAL_STATISTICS) + eigenvalues)), "ask for fewer")
-    return at_one, draws
+    return ensemble, draws
 
 
 def spectra_among(draws: range) -> int:
@@ -60,16 +50,16 @@ def spectra_among(draws: range) -> int:
 
 
 def draw_latent_attention(
-    at_one: LatentAttention, rope_ratios: Sequence[float], draws: range, seed: int, advance: Callable[[int], None]
+    ensemble: LatentAttention, rope_ratios: Sequence[float], draws: range, seed: int, advance: Callable[[int], None]
 ) -> LatentAttentionSample:
     """Make the draws of these indices, equal to the bit to those of a longer run if the first begins a tile.
 
     See :func:`tile_size`; the arguments must have passed :func:`require_latent_sample`.
     """
-    tile, shown = tile_size(at_one.matrix_shape), spectra_among(draws)
-    sizes = np.array(at_one.factor_sizes, dtype=float)
+    tile, shown = tile_size(ensemble.matrix_shape), spectra_among(draws)
+    sizes = np.array(ensemble.factor_sizes, dtype=float)
     sample, eigenvalues = [], []
-    tiles = draw_tiles(at_one, LatentAttention.parts, len(draws), seed, tile, draws.start)
+    tiles = draw_tiles(ensemble, LatentAttention.parts, len(draws), seed, tile, draws.start)
     with single_threaded_blas(), ThreadPoolExecutor(available_cores()) as pool:
         for latent, rotated, norm_squared in tiles:
             unit = np.sqrt(np.prod(norm_squared / sizes, axis=1))[:, None, None]

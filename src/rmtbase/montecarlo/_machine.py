@@ -142,10 +142,10 @@ def _source() -> str:
     return digest.hexdigest()[:16]
 
 
-def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
+def differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
     """Name the settings in which two processes differ; empty if they agree."""
-    keys = [key for key in {**there, **here} if there.get(key) != here.get(key)]
-    return ", ".join(f"{key}: {_short(there.get(key))} there, {_short(here.get(key))} here" for key in keys)
+    keys = [key for key in {**first, **second} if first.get(key) != second.get(key)]
+    return ", ".join(f"{key}: {_short(first.get(key))} there, {_short(second.get(key))} here" for key in keys)
 
 
 def _short(value: object) -> str:

@@ -46,8 +46,8 @@ def device_memory(device: Device) -> int:
 
 def host_memory() -> int:
     """Return the bytes of memory available to this process, by the system and the limits of its control group."""
-    there = available_memory()
-    return min([_UNKNOWN if there is None else there, *(_left(*group) for group in _GROUPS)])
+    available = available_memory()
+    return min([_UNKNOWN if available is None else available, *(_left(*group) for group in _GROUPS)])
 
 
 def _left(limit: Path, usage: Path) -> int:
@@ -68,9 +68,9 @@ def elements_bytes(ensemble: Any) -> int:
     """Return the least bytes that the elements of one draw take, drawn a block of rows at a time."""
     with reproducible_jax():  # shapes only: nothing is drawn
         context = jax.eval_shape(lambda: ensemble.row_context(case_key(0, ensemble.name)))
-    kept = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(context))
+    context_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(context))
     rows, columns = ensemble.element_shape
-    return kept + _COPIES_OF_BLOCK * 8 * min(rows * columns, max(columns, ELEMENTS_AT_ONCE))
+    return context_bytes + _COPIES_OF_BLOCK * 8 * min(rows * columns, max(columns, ELEMENTS_AT_ONCE))
 
 
 def require_draw_fits(ensemble: Any, precision: str = "float64", devices: Sequence[Any] = ()) -> None:

@@ -12,14 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from rmtbase.ensembles import Ensemble, make_ensemble
 from rmtbase.errors import ParameterError, PlanError
 from rmtbase.linalg import PRECISIONS
-from rmtbase.montecarlo._chunks import Chunks
 from rmtbase.montecarlo._elements import BINS, require_element_ensemble
 from rmtbase.montecarlo._keys import MAX_DRAWS
 from rmtbase.parameters import (
@@ -35,7 +34,6 @@ from rmtbase.parameters import (
 from rmtbase.regular_files import open_regular
 from rmtbase.shown import in_one_line
 
-MEASURES = ("spectrum", "elements")
 _PRODUCTS = ("low_rank_product", "gaussian_chain", "independent_chain")
 
 DRAWS_VERSION = 2
@@ -45,10 +43,22 @@ _DRAWS = 10_000
 _CHUNK_WORK = 2**32  # draws per chunk times the matrix's longer side and its shorter side's square: a second or two
 _CHUNK_ELEMENTS = 2**26  # draws per chunk times the square of the longer side, if elements are measured
 _LARGEST_CHUNK, _CHUNK_NUMBERS = 2**16, 2**24  # draws of a chunk, and numbers in its file
+_MOST_CHUNKS = 10**6  # files of one folder
 _LEAST_SCALE = 1e-30  # of σ_Q σ_K, up to its inverse: the variance of trace_of_square goes as the eighth power
 
 Parameters = Mapping[str, Any]
 Pairs = tuple[tuple[float, float], ...]
+
+
+class Chunk(NamedTuple):
+    """Consecutive draws of one case, which are computed, written and, if the run is killed, lost as a whole."""
+
+    case: int
+    start: int
+    count: int  # type: ignore[assignment]  # hides the tuple's method, which nobody calls
+
+    def __str__(self) -> str:
+        return f"draws {self.start} to {self.start + self.count - 1} of case {self.case}"
 
 
 @in_one_line
@@ -91,9 +101,14 @@ class Plan:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @cached_property
-    def chunks(self) -> Chunks:
-        """All chunks, in order; each is made on demand."""
-        return Chunks.all(self.draws, [case.chunk for case in self.cases])
+    def chunks(self) -> list[Chunk]:
+        """All chunks, in order."""
+        return [chunk for case in range(len(self.cases)) for chunk in self.chunks_of(case)]
+
+    def chunks_of(self, case: int) -> list[Chunk]:
+        """Return the chunks of one case."""
+        draws, size = self.cases[case].draws, self.cases[case].chunk
+        return [Chunk(case, start, min(size, draws - start)) for start in range(0, draws, size)]
 
     @property
     def draws(self) -> tuple[int, ...]:
@@ -109,6 +124,11 @@ class Plan:
     def sigmas(self) -> Pairs:
         """(σ_Q, σ_K) of the rows of all cases, each pair once."""
         return tuple(dict.fromkeys(pair for case in self.cases for pair in case.sigmas))
+
+    @property
+    def draws_record(self) -> dict[str, Any]:
+        """Part of :meth:`record` that determines a draw: all but the numbers of draws and the sizes of chunks."""
+        return {key: value for key, value in self.record().items() if key not in ("draws", "chunk")}
 
     @property
     def is_baseline(self) -> bool:
@@ -190,16 +210,15 @@ def make_plan(
             raise ParameterError(key, text, "text")
     if not name or Path(name).name != name:
         raise ParameterError("name", name, "the name of a file, without folders")
-    seed = require_seed(seed)
-    elements = _require_one_of("measure", measure, MEASURES) == "elements"
-    scaled = ensemble == "low_rank_product" and not elements
-    if normalization is not None:
-        require_normalization(normalization)
-    pairs = sigma_pairs(sigma)
-    _require_one_of("precision", precision, PRECISIONS)
+    for key, value, choices in (("measure", measure, ("spectrum", "elements")), ("precision", precision, PRECISIONS)):
+        if value not in choices:
+            raise ParameterError(key, value, " or ".join(map(repr, choices)))
     if not isinstance(keep_sample, bool | np.bool_):
         raise ParameterError("keep_sample", keep_sample, "true or false")
-    chosen = _cases(ensemble, elements, pairs, chunk, cases, draws)
+    if normalization is not None:
+        require_normalization(normalization)
+    seed, elements = require_seed(seed), measure == "elements"
+    chosen = _cases(ensemble, elements, sigma_pairs(sigma), chunk, _counted(cases, draws))
     counts = [case.draws for case in chosen]
     if keep_sample and len(set(counts)) > 1:
         raise ParameterError("draws", counts, "the same for every case of a table that keeps the sample")
@@ -208,7 +227,6 @@ def make_plan(
     divided = ensemble in _PRODUCTS and not elements and any(product_width(case.ensemble) for case in chosen)
     if not divided and normalization == "sqrt_d":
         raise ParameterError("normalization", normalization, f"'none', except for spectra of {', '.join(_PRODUCTS)}")
-    _require_unscaled(scaled, pairs)
     if not elements and (bins != BINS or range is not None):
         raise ParameterError("bins", bins, f"{BINS} and no range, unless elements are measured")
     return Plan(
@@ -233,60 +251,54 @@ def product_width(ensemble: Ensemble) -> int | None:
     return int(dims[0]) if len(dims) > 2 else None
 
 
+def _counted(cases: Iterable[Parameters], draws: int | Sequence[int]) -> list[tuple[Parameters, int]]:
+    """Pair the parameters of each case with its number of draws."""
+    parameters = list(cases)
+    if not parameters:
+        raise ParameterError("cases", parameters, "at least one case")
+    counts = list(draws) if isinstance(draws, Sequence) else [draws] * len(parameters)
+    if len(counts) != len(parameters):
+        raise ParameterError("draws", draws, f"one number, or one for each of the {len(parameters)} cases")
+    for count in counts:
+        if require_draws(count) > MAX_DRAWS:
+            raise ParameterError("draws", count, f"at most {MAX_DRAWS}")
+    return list(zip(parameters, map(int, counts), strict=True))
+
+
 def _cases(
-    ensemble: str,
-    elements: bool,
-    pairs: Pairs,
-    chunk: int | None,
-    cases: Iterable[Parameters],
-    draws: int | Sequence[int],
+    name: str, elements: bool, pairs: Pairs, chunk: int | None, counted: Iterable[tuple[Parameters, int]]
 ) -> tuple[Case, ...]:
     """Make the cases, each once, in the given order."""
-    given = list(cases)
-    if not given:
-        raise ParameterError("cases", given, "at least one case")
-    counts = list(draws) if isinstance(draws, Sequence) else [draws] * len(given)
-    if len(counts) != len(given):
-        raise ParameterError("draws", draws, f"one number, or one for each of the {len(given)} cases")
     size = None if chunk is None else require_positive_integer("chunk", chunk)
-    is_product, found = ensemble == "low_rank_product", dict[str, Case]()
-    for parameters, count in zip(given, counts, strict=True):
-        own = pairs
+    is_product, cases = name == "low_rank_product", dict[str, Case]()
+    for parameters, draws in counted:
+        sigmas = pairs
         if is_product and "sigma" in parameters:
-            own = sigma_pairs(parameters["sigma"])
+            sigmas = sigma_pairs(parameters["sigma"])
             parameters = {key: value for key, value in parameters.items() if key != "sigma"}
-            _require_unscaled(not elements, own)
+        if (elements or not is_product) and sigmas != ((1.0, 1.0),):
+            raise ParameterError("sigma", list(sigmas), "1, except for spectra of low_rank_product")
         if is_product and elements:  # the thin draw has no elements
             parameters = {**parameters, "method": "dense"}
-        one = make_ensemble(ensemble, parameters)
-        if len(one.matrix_shape) != 2:
-            raise ParameterError("ensemble", ensemble, "one whose draw is a single matrix")
+        ensemble = make_ensemble(name, parameters)
+        if len(ensemble.matrix_shape) != 2:
+            raise ParameterError("ensemble", name, "one whose draw is a single matrix")
         if elements:
-            require_element_ensemble(one)
-        number = require_draws(count)
-        if number > MAX_DRAWS:
-            raise ParameterError("draws", number, f"at most {MAX_DRAWS}")
-        case = Case(one, _plain(parameters), number, min(size or _chunk_draws(one, elements), number), own)
-        first = found.setdefault(one.name, case)
-        if first.draws != number:
-            raise ParameterError("draws", counts, f"one number for {one.name}, which comes twice")
-        found[one.name] = replace(first, sigmas=tuple(dict.fromkeys(first.sigmas + own)))
-    return tuple(found.values())
+            require_element_ensemble(ensemble)
+        case = Case(ensemble, _plain(parameters), draws, min(size or _chunk_draws(ensemble, elements), draws), sigmas)
+        first = cases.setdefault(ensemble.name, case)
+        if first.draws != draws:
+            raise ParameterError("draws", draws, f"one number for {ensemble.name}, which comes twice")
+        cases[ensemble.name] = replace(first, sigmas=tuple(dict.fromkeys(first.sigmas + sigmas)))
+    chunks = sum(-(-case.draws // case.chunk) for case in cases.values())
+    if chunks > _MOST_CHUNKS:
+        expected = f"more draws in each of {chunks:,} chunks: each is a file, and one folder may hold {_MOST_CHUNKS:,}"
+        raise ParameterError("chunk", min(case.chunk for case in cases.values()), expected)
+    return tuple(cases.values())
 
 
-def _require_one_of(name: str, value: object, choices: Sequence[str]) -> object:
-    if value not in choices:
-        raise ParameterError(name, value, " or ".join(map(repr, choices)))
-    return value
-
-
-def _require_unscaled(scaled: bool, pairs: Pairs) -> None:
-    if not scaled and pairs != ((1.0, 1.0),):
-        raise ParameterError("sigma", list(pairs), "1, except for spectra of low_rank_product")
-
-
-_LARGEST = 1 << 20  # bytes of a plan's file
-_MOST_CASES = 10_000
+_LARGEST, _MOST_CASES = 1 << 20, 10_000  # bytes of a plan's file, and cases of a block
+_REQUIRED = {"ensemble": (str, "the name of an ensemble"), "case": (list, "one or more [[case]] tables")}
 _KEYS = (*(key for key in inspect.signature(make_plan).parameters if key != "cases"), "case")
 
 
@@ -311,28 +323,22 @@ def read_plan(path: Path | str) -> Plan:
         table = tomllib.loads(text.decode())
     except OSError as error:
         raise PlanError(path, f"cannot be read: {error.strerror}") from error
-    except RecursionError as error:
-        raise PlanError(path, "is nested too deeply; expected a plan") from error
-    except ValueError as error:  # not TOML, not UTF-8, or a number with thousands of digits
+    except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, nested, or a number of thousands of digits
         raise PlanError(path, f"is no TOML: {error}") from error
     unknown = [key for key in table if key not in _KEYS]
     if unknown:
         raise PlanError(path, f"unknown key {', '.join(unknown)}; expected some of {', '.join(_KEYS)}")
-    for key, kind, words in (
-        ("ensemble", str, "the name of an ensemble"),
-        ("case", list, "one or more [[case]] tables"),
-    ):
+    for key, (kind, expected) in _REQUIRED.items():
         if not isinstance(table.get(key), kind) or not table[key]:
-            raise PlanError(path, f"{key} = {table.get(key)!r}; expected {words}")
+            raise PlanError(path, f"{key} = {table.get(key)!r}; expected {expected}")
     table.setdefault("name", path.stem)
     blocks, draws = table.pop("case"), table.pop("draws", _DRAWS)
-    cases: list[Parameters] = []
-    counts: list[int] = []
+    cases, counts = list[Parameters](), list[int]()
     for block in blocks:
         if not isinstance(block, dict):
             raise PlanError(path, f"case = {block!r}; expected a [[case]] table")
         count = block.pop("draws", draws)
-        expanded = _combinations(path, block, whole=("sigma",) if table["ensemble"] == "low_rank_product" else ())
+        expanded = _combinations(path, block, {"sigma"} if table["ensemble"] == "low_rank_product" else set())
         cases += expanded
         counts += [count] * len(expanded)
     try:
@@ -343,15 +349,14 @@ def read_plan(path: Path | str) -> Plan:
 
 def sigma_pairs(sigma: object) -> Pairs:
     """(σ_Q, σ_K) from a number, a pair, or a list of either; each pair once."""
-    given = [sigma] if isinstance(sigma, tuple) else listed(sigma)
     pairs = []
-    for one in given:
-        pair = tuple(one) if isinstance(one, tuple | list) else (one, one)
+    for entry in [sigma] if isinstance(sigma, tuple) else listed(sigma):
+        pair = tuple(entry) if isinstance(entry, tuple | list) else (entry, entry)
         if len(pair) != 2:
-            raise ParameterError("sigma", one, "a number, or a pair (sigma_q, sigma_k)")
+            raise ParameterError("sigma", entry, "a number, or a pair (sigma_q, sigma_k)")
         pair = tuple(require_positive_number("sigma", value) for value in pair)
         if not _LEAST_SCALE <= pair[0] * pair[1] <= 1 / _LEAST_SCALE:
-            raise ParameterError("sigma", one, f"sigma_q * sigma_k from {_LEAST_SCALE:g} to {1 / _LEAST_SCALE:g}")
+            raise ParameterError("sigma", entry, f"sigma_q * sigma_k from {_LEAST_SCALE:g} to {1 / _LEAST_SCALE:g}")
         pairs.append(pair)
     return tuple(dict.fromkeys(pairs))
 
@@ -366,36 +371,29 @@ def listed(value: object) -> list:
     return values
 
 
-def _combinations(path: Path, block: dict[str, Any], whole: Sequence[str]) -> list[Parameters]:
-    """Expand a block to its cases; lists among the values of ``whole`` are not expanded."""
-    choices = [[value] if key in whole else _choices(key, value) for key, value in block.items()]
-    if (count := math.prod(map(len, choices))) > _MOST_CASES:
+def _combinations(path: Path, block: dict[str, Any], unexpanded: set[str]) -> list[Parameters]:
+    """Expand the lists in a block to its cases, except those under some keys; dims are expanded by lists of lists."""
+
+    def choices(key: str, value: Any) -> list[Any]:
+        entries = value[0] if key == "dims" and isinstance(value, list) and value else value
+        return value if isinstance(entries, list) and value and key not in unexpanded else [value]
+
+    columns = [choices(key, value) for key, value in block.items()]
+    if (count := math.prod(map(len, columns))) > _MOST_CASES:
         raise PlanError(path, f"a [[case]] of {count:,} combinations; expected at most {_MOST_CASES:,}")
-    return [dict(zip(block, values, strict=True)) for values in itertools.product(*choices)]
+    return [dict(zip(block, values, strict=True)) for values in itertools.product(*columns)]
 
 
-def _choices(key: str, value: object) -> list:
-    is_list = isinstance(value, list) and bool(value)
-    if key == "dims":
-        return list(value) if is_list and isinstance(value[0], list) else [value]  # type: ignore[index]
-    return list(value) if is_list else [value]  # type: ignore[arg-type]
-
-
-def _plain(parameters: Parameters) -> Parameters:
+def _plain(value: Any) -> Any:
     """Convert NumPy numbers, arrays and tuples to plain Python numbers and lists, so that equal plans hash alike."""
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, np.generic | np.ndarray):
-            return value.tolist()
-        return [plain(one) for one in value] if isinstance(value, list | tuple) else value
-
-    return {key: plain(value) for key, value in parameters.items()}
+    if isinstance(value, Mapping):
+        return {key: _plain(entry) for key, entry in value.items()}
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    return [_plain(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 
 def _chunk_draws(ensemble: Ensemble, elements: bool) -> int:
     short, long = sorted(ensemble.matrix_shape)
-    if elements:
-        draws = _CHUNK_ELEMENTS // long**2
-    else:
-        draws = min(_CHUNK_WORK // (long * short**2), _CHUNK_NUMBERS // (ensemble.rank + 20))
-    return int(np.clip(draws, 1, _LARGEST_CHUNK))
+    draws = min(_CHUNK_WORK // (long * short**2), _CHUNK_NUMBERS // (ensemble.rank + 20))
+    return int(np.clip(_CHUNK_ELEMENTS // long**2 if elements else draws, 1, _LARGEST_CHUNK))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -19,7 +18,6 @@ from rmtbase.ensembles import (
     gaussian_matrix,
     grouped_query_product,
 )
-from rmtbase.errors import ParameterError
 from rmtbase.linalg import SpectrumSolver, extreme_eigenvalues, reproducible_jax
 from rmtbase.montecarlo._compiled_sampler import COMPILER_OPTIONS, tile_size
 from rmtbase.montecarlo._keys import case_key, draw_keys
@@ -27,7 +25,7 @@ from rmtbase.montecarlo._memory import host_memory, require_bytes, require_draw_
 from rmtbase.parameters import require_draws, require_positive_integer
 from rmtbase.progress import SILENT, Progress
 from rmtbase.shown import in_one_line
-from rmtbase.statistics import SPECTRAL_STATISTICS, rescale_statistics, spectral_statistics
+from rmtbase.statistics import SPECTRAL_STATISTICS, spectral_statistics
 
 _NUMBERS = 8  # of a draw per unit of rank: its two diagonals as drawn, squared, multiplied and bisected
 
@@ -80,80 +78,6 @@ def _statistics(
 
 
 @in_one_line
-class HeadCorrelation(NamedTuple):
-    """Correlation of each statistic between two heads of a group, with its standard error; arrays (statistic,).
-
-    Statistics are in the registry's order. NaN if a statistic does not vary.
-    """
-
-    value: Float64[np.ndarray, " statistic"]
-    standard_error: Float64[np.ndarray, " statistic"]
-
-
-@in_one_line
-@dataclass(frozen=True)
-class GroupedQuerySample:
-    """Joint draws of the heads of a group, for the raw product at σ = 1."""
-
-    # d_model, d_head: shape of a head
-    d_model: int
-    d_head: int
-    # (draw, group, statistic), in the registry's order
-    sample: Float64[np.ndarray, "draw group statistic"] = field(repr=False)
-    # ‖W_Q,1‖_F², …, ‖W_Q,g‖_F², ‖W_K‖_F², (draw, group + 1)
-    norm_squared: Float64[np.ndarray, "draw factor"] = field(repr=False)
-
-    @property
-    def self_normalized(self) -> Float64[np.ndarray, "draw group statistic"]:
-        """Sample with every head divided by its own estimates of σ, as heads are scored."""
-        estimate = self.norm_squared / (self.d_model * self.d_head)
-        scale = estimate[:, :-1] * estimate[:, -1:]
-        return rescale_statistics(self.sample, 1.0 / scale, self.d_head)
-
-    def head_correlation(self, self_normalized: bool = True) -> HeadCorrelation:
-        """Correlation of each statistic between two heads that share W_K, from all pairs of a group.
-
-        ρ = E z_i z_j / E z², z the deviations from the mean. Its standard error is that of a ratio of means of
-        independent draws (delta method). Without self-normalisation, ρ is exactly d / (2d + h + 1) for the trace and
-        1/2 for the log-determinant.
-        """
-        draws, group = self.sample.shape[:2]
-        if group < 2:
-            raise ParameterError("group", group, "at least 2 heads to correlate")
-        z = self.self_normalized if self_normalized else self.sample
-        z = z - z.mean(axis=(0, 1))
-        squares = (z**2).mean(axis=1)
-        pairs = (z.sum(axis=1) ** 2 - group * squares) / (group * (group - 1))
-        with np.errstate(invalid="ignore", divide="ignore"):
-            value = pairs.mean(axis=0) / squares.mean(axis=0)
-            error = (pairs - value * squares).std(axis=0, ddof=1) / (np.sqrt(draws) * squares.mean(axis=0))
-        return HeadCorrelation(value, error)
-
-
-def simulate_grouped_query(
-    d_model: int, d_head: int, group: int, draws: int, seed: int = 0, progress: Progress = SILENT
-) -> GroupedQuerySample:
-    """Joint spectral statistics of ``group`` query heads that share one key head, exact in law.
-
-    The draws, in memory: 16 bytes for each statistic of each head while they are joined.
-    """
-    ensemble = grouped_query_product(d_model, d_head, group)
-    draws = require_draws(draws)
-    require_draw_fits(ensemble)
-    numbers = ensemble.group * len(SPECTRAL_STATISTICS) + ensemble.group + 1
-    require_results_fit(draws, 16 * numbers, "ask for fewer")
-    tile = tile_size((ensemble.group * ensemble.rank, ensemble.rank))
-    sample, norms, advance = [], [], progress.bar("drawing", draws)
-    with SpectrumSolver() as solver:
-        for cores, norm_squared in draw_tiles(ensemble, GroupedQueryProduct.sample, draws, seed, tile):
-            values = solver.singular_values(cores.reshape(-1, *cores.shape[2:])).reshape(cores.shape[:3])
-            sample.append(spectral_statistics(values))
-            norms.append(norm_squared)
-            advance(len(cores))
-    return GroupedQuerySample(int(ensemble.d_model), ensemble.d_head, np.concatenate(sample), np.concatenate(norms))
-
-
-@in_one_line
 class HeadSample(NamedTuple):
     """Joint draws of heads of a group and of their factors, each divided by its own σ̂, in the registry's order."""
 
@@ -168,7 +92,7 @@ def simulate_heads_with_factors(
 ) -> HeadSample:
     """Joint spectral statistics of products W_QᵀW_K and of their factors, exact in law.
 
-    The draws, arguments and errors are those of :func:`simulate_grouped_query`.
+    ``group`` query heads share one key head. The draws, in memory: 16 bytes for each statistic while they are joined.
     """
     ensemble = grouped_query_product(d_model, d_head, group)
     draws = require_draws(draws)
@@ -179,13 +103,15 @@ def simulate_heads_with_factors(
     parts, advance = [], progress.bar("drawing heads and factors", draws)
     with SpectrumSolver() as solver:
         for drawn in draw_tiles(ensemble, GroupedQueryProduct.sample_with_factors, draws, seed, tile):
-            of_product, of_query, of_key = (
-                solver.singular_values(one.reshape(-1, h, h)).reshape(one.shape[:-1]) for one in drawn
+            product, query, key = (
+                solver.singular_values(matrices.reshape(-1, h, h)).reshape(matrices.shape[:-1]) for matrices in drawn
             )
-            sigma = [np.sqrt((one**2).sum(axis=-1, keepdims=True) / size) for one in (of_query, of_key[:, None])]
-            own = of_product / (sigma[0] * sigma[1]), of_query / sigma[0], (of_key[:, None] / sigma[1])[:, 0]
-            parts.append([spectral_statistics(one) for one in own])
-            advance(len(of_key))
+            sigma_q, sigma_k = (
+                np.sqrt((values**2).sum(axis=-1, keepdims=True) / size) for values in (query, key[:, None])
+            )
+            scaled = product / (sigma_q * sigma_k), query / sigma_q, (key[:, None] / sigma_k)[:, 0]
+            parts.append([spectral_statistics(values) for values in scaled])
+            advance(len(key))
     return HeadSample(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
 

@@ -90,8 +90,8 @@ def _on_the_host(solver: str, stack: Stack, pool: ThreadPoolExecutor, cores: int
 
 
 def _on(device: Device, solver: str, stack: Stack) -> Callable[[], object]:
-    there = jax.device_put(stack, device)
-    return lambda: jax.block_until_ready(solve_on_device(there, solver, on_cpu=is_cpu(device)))
+    array = jax.device_put(stack, device)
+    return lambda: jax.block_until_ready(solve_on_device(array, solver, on_cpu=is_cpu(device)))
 
 
 def _condition(sampler: CompiledSampler) -> float:

@@ -132,8 +132,8 @@ def _chunks(plan: BatchPlan, start: int, stop: int) -> Generator[SpectrumChunk, 
                             raise
                         plan = plan.smaller()
                         break
-                    wanted = slice(start - first, stop - first)
-                    chunk = SpectrumChunk(start, values[wanted], norms[wanted])
+                    rows = slice(start - first, stop - first)
+                    chunk = SpectrumChunk(start, values[rows], norms[rows])
                     start += len(chunk.singular_values)
                     yield chunk
 

@@ -13,9 +13,8 @@ import numpy as np
 from jaxtyping import Float64, Shaped
 
 from rmtbase.laws import PROBABILITIES
-from rmtbase.montecarlo._chunks import Chunk
 from rmtbase.montecarlo._elements import element_edges, require_element_ensemble
-from rmtbase.montecarlo._plan import Plan
+from rmtbase.montecarlo._plan import Chunk, Plan
 from rmtbase.statistics import SPECTRAL_STATISTICS, SampleSummary, summarize_stream
 
 BLOCK = 1 << 14
@@ -46,16 +45,16 @@ class DrawSource:
             if draws >= BLOCK:
                 joined = np.concatenate(waiting, axis=1)
                 draws %= BLOCK
-                whole = joined.shape[1] - draws
-                for first in range(0, whole, BLOCK):
+                stop = joined.shape[1] - draws
+                for first in range(0, stop, BLOCK):
                     # Always in the same memory order, because NumPy's order of summation, and rounding, depend on it.
                     yield np.ascontiguousarray(joined[:, first : first + BLOCK])
-                waiting = [joined[:, whole:]]
+                waiting = [joined[:, stop:]]
         if draws:
             yield np.ascontiguousarray(np.concatenate(waiting, axis=1))
 
     def _parts(self, case: int, variable: str, rows: slice = slice(None)) -> Iterator[Block]:
-        return (self.read(chunk, variable, rows) for chunk in self.plan.chunks.of_case(case))
+        return (self.read(chunk, variable, rows) for chunk in self.plan.chunks_of(case))
 
 
 _ROWS = 64  # rows that are summarised in the same readings
@@ -100,8 +99,8 @@ def summarize_spectra(
 
     The result does not depend on the division of the draws into chunks.
     """
-    plan, one = source.plan, source.plan.cases[case]
-    rank, sizes = one.ensemble.rank, np.array(one.ensemble.factor_sizes, dtype=float)[:, None]
+    plan, ensemble = source.plan, source.plan.cases[case].ensemble
+    rank, sizes = ensemble.rank, np.array(ensemble.factor_sizes, dtype=float)[:, None]
     edges = bin_edge(next(source.blocks(case, "eigenvalue")))
 
     def own_scaled(group: slice) -> Iterator[Block]:
@@ -114,7 +113,7 @@ def summarize_spectra(
     )
     keep = plan.keep_sample
     return SpectrumSummary(
-        draws=one.draws,
+        draws=plan.cases[case].draws,
         statistic=_by_groups(partial(source.blocks, case, "statistic"), len(SPECTRAL_STATISTICS)),
         bin_edge=edges,
         density=density,
@@ -128,8 +127,8 @@ def summarize_spectra(
 
 def summarize_elements(source: DrawSource, case: int) -> ElementSummary:
     """Summarise a case whose elements were measured."""
-    plan, one = source.plan, source.plan.cases[case]
-    ensemble = require_element_ensemble(one.ensemble)
+    plan = source.plan
+    ensemble = require_element_ensemble(plan.cases[case].ensemble)
     edges, elements = element_edges(ensemble, plan.bins, plan.range), float(np.prod(ensemble.element_shape))
     density, error = _density(
         lambda: (block.astype(float) for block in source.blocks(case, "histogram")), elements, edges
@@ -138,7 +137,7 @@ def summarize_elements(source: DrawSource, case: int) -> ElementSummary:
         lambda: (elements - block.sum(axis=0, keepdims=True) for block in source.blocks(case, "histogram")), []
     )
     return ElementSummary(
-        draws=one.draws,
+        draws=plan.cases[case].draws,
         statistic=summarize_stream(lambda: source.blocks(case, "statistic"), PROBABILITIES),
         bin_edge=edges,
         density=density,

@@ -28,7 +28,7 @@ from rmtbase.montecarlo._analytic import (
 )
 from rmtbase.montecarlo._elements import require_element_ensemble
 from rmtbase.montecarlo._machine import numerics_record
-from rmtbase.montecarlo._plan import DRAWS_VERSION, Plan, product_width
+from rmtbase.montecarlo._plan import DRAWS_VERSION, Case, Plan, product_width
 from rmtbase.montecarlo._summary import CaseSummary, DrawSource, SpectrumSummary, summarize_elements, summarize_spectra
 from rmtbase.statistics import (
     SPECTRAL_STATISTICS,
@@ -86,7 +86,7 @@ def make_table(source: DrawSource, numerics: Mapping[str, Any], self_normalize: 
         return element_table(source, shared)
     if plan.is_baseline:
         kind = {"kind": "baseline", "ensemble": _WORDS}
-        columns = _head_columns((*_head_shape(case.ensemble), *pair) for case in plan.cases for pair in case.sigmas)
+        columns = _head_columns((*_shape(case), *pair) for case in plan.cases for pair in case.sigmas)
         return _joined(plan, _baseline_rows(source), columns, BASELINE_SCHEMA, kind, shared)
     kind = {"kind": "spectra", "ensemble": plan.ensemble}
     return _joined(plan, _spectra_rows(source, self_normalize), _spectra_columns(plan), SPECTRA_SCHEMA, kind, shared)
@@ -136,16 +136,16 @@ def _spectra_columns(plan: Plan) -> Columns:
         "name": np.array([ensemble.name for ensemble in ensembles], dtype=object),
         "rank": np.array([ensemble.rank for ensemble in ensembles]),
     }
-    for key in dict.fromkeys(key for given in parameters for key in given):
-        column = [given.get(key) for given in parameters]
+    for key in dict.fromkeys(key for mapping in parameters for key in mapping):
+        column = [mapping.get(key) for mapping in parameters]
         numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in column)
         words = ["" if value is None else str(value) for value in column]
         columns[f"parameter_{key}"] = np.array(column) if numbers else np.array(words, dtype=object)
     return columns
 
 
-def _head_shape(ensemble: object) -> tuple[int, int]:
-    shape = head_shape(ensemble)
+def _shape(case: Case) -> tuple[int, int]:
+    shape = head_shape(case.ensemble)
     assert shape is not None  # the ensembles of a baseline are of W_QK
     return shape
 
@@ -154,17 +154,17 @@ def _baseline_rows(source: DrawSource) -> list[xr.Dataset]:
     plan, rows = source.plan, []
     longest, coordinates = _longest(plan)
     for number, case in enumerate(plan.cases):
-        d, h = _head_shape(case.ensemble)
+        d, h = _shape(case)
         unscaled_edges = histogram_edges(d, h)
         raw = summarize_spectra(source, number, lambda _, edges=unscaled_edges: edges, self_normalize=True)
         assert raw.own_scaled is not None  # it was asked for
-        known = _analytic(spectral_values(case.ensemble), SPECTRAL_STATISTICS)
+        analytic_values = _analytic(spectral_values(case.ensemble), SPECTRAL_STATISTICS)
         for sigma_q, sigma_k in case.sigmas:
             scale = (sigma_q * sigma_k) ** 2 / (d if plan.normalization == "sqrt_d" else 1)
             summary = _rescaled(raw, scale, h)
             edges, shape = summary.bin_edge, (d, h, sigma_q, sigma_k, plan.normalization)
             law, naive = low_rank_product_law(*shape), naive_marchenko_pastur(*shape)
-            analytic = _moved_analytic(known, scale, h)
+            analytic = _moved_analytic(analytic_values, scale, h)
             variables = _spectrum_variables(summary, case.ensemble, analytic, longest) | {
                 **_self_normalized(raw.own_scaled, longest, scale),
                 "density_marchenko_pastur": np.diff(naive.cdf(edges)) / np.diff(edges),
@@ -188,13 +188,13 @@ def _spectra_rows(source: DrawSource, self_normalize: bool) -> list[xr.Dataset]:
         bins = logarithmic_edges if chain is None else lambda _, dims=chain.dims: histogram_edges(dims=dims)
         summary = summarize_spectra(source, number, bins, self_normalize)
         edges = summary.bin_edge
-        known = _analytic(spectral_values(case.ensemble), SPECTRAL_STATISTICS)
+        analytic = _analytic(spectral_values(case.ensemble), SPECTRAL_STATISTICS)
         lower, upper = (np.nan, np.nan) if law is None else law.support
         width, rank = product_width(case.ensemble), case.ensemble.rank
         scale = 1 / width if width and source.plan.normalization == "sqrt_d" else 1.0
         if scale != 1.0:
-            summary, known = _rescaled(summary, scale, rank), _moved_analytic(known, scale, rank)
-        variables = _spectrum_variables(summary, case.ensemble, known, longest) | {
+            summary, analytic = _rescaled(summary, scale, rank), _moved_analytic(analytic, scale, rank)
+        variables = _spectrum_variables(summary, case.ensemble, analytic, longest) | {
             "density_law": np.full(BINS, np.nan) if law is None else np.diff(law.cdf(edges)) / np.diff(edges) / scale,
             "edge_lower": np.float64(lower * scale),
             "edge_upper": np.float64(upper * scale),
@@ -209,12 +209,8 @@ def _spectra_rows(source: DrawSource, self_normalize: bool) -> list[xr.Dataset]:
 def _longest(plan: Plan) -> tuple[int, Variables]:
     """Return the largest rank, to which shorter spectra are padded, and the coordinates of each row."""
     longest = max(case.ensemble.rank for case in plan.cases)
-    words = {
-        "symbol": [one.symbol for one in _STATISTICS],
-        "formula": [one.formula for one in _STATISTICS],
-        "convention": [one.convention for one in _STATISTICS],
-        "scaling": [str(one.scaling) for one in _STATISTICS],
-    }
+    fields = ("symbol", "formula", "convention", "scaling")
+    words = {name: [str(getattr(statistic, name)) for statistic in _STATISTICS] for name in fields}
     return longest, _coordinates(SPECTRAL_STATISTICS, words, BINS) | {"index": np.arange(longest)}
 
 
@@ -228,24 +224,22 @@ def _coordinates(statistics: Iterable[str], words: Mapping[str, Iterable[str]], 
     }
 
 
-def _analytic(known: Mapping[str, AnalyticValue], statistics: Iterable[str]) -> Variables:
-    values = [known.get(name, UNKNOWN) for name in statistics]
+def _analytic(by_name: Mapping[str, AnalyticValue], statistics: Iterable[str]) -> Variables:
+    values = [by_name.get(name, UNKNOWN) for name in statistics]
+    columns = dict(zip(AnalyticValue._fields, zip(*values, strict=True), strict=True))
     return {
-        "analytic_mean": np.array([value.mean for value in values]),
-        "analytic_std": np.array([value.std for value in values]),
-        "analytic_method": np.array([value.method for value in values], dtype=object),
-        "analytic_mean_tolerance": np.array([value.mean_tolerance for value in values]),
-        "analytic_std_tolerance": np.array([value.std_tolerance for value in values]),
+        f"analytic_{name}": np.array(column, dtype=object if name == "method" else float)
+        for name, column in columns.items()
     }
 
 
-def _variables(summary: CaseSummary, orders: Float64[np.ndarray, " statistic"], more: Variables) -> Variables:
+def _variables(summary: CaseSummary, orders: Float64[np.ndarray, " statistic"], extra: Variables) -> Variables:
     """Variables of every kind of table, with further ones; ``orders`` are the smallest orders of infinite moments."""
     return {
         "draws": np.int64(summary.draws),
         **summary.statistic.of_finite_moments(orders)._asdict(),
         "moment_order": orders,
-        **more,
+        **extra,
         "bin_edge": summary.bin_edge,
         "density": summary.density,
         "density_standard_error": summary.density_standard_error,
@@ -257,25 +251,18 @@ def _spectrum_variables(summary: SpectrumSummary, ensemble: Ensemble, analytic: 
     extremes = extreme_moments(ensemble)
     orders = moment_orders(extremes, ensemble.rank)
     ordered = summary.eigenvalue.of_finite_moments(eigenvalue_moment_orders(extremes, ensemble.rank))
-    eigenvalue = {
-        "eigenvalue_mean": ordered.mean,
-        "eigenvalue_mean_standard_error": ordered.standard_error,
-        "eigenvalue_std": ordered.std,
-        "eigenvalue_std_standard_error": ordered.std_standard_error,
-        "eigenvalue_quantile": ordered.quantile,
-        "eigenvalue_quantile_standard_error": ordered.quantile_standard_error,
-    }
-    padded = {name: _padded(values, longest) for name, values in eigenvalue.items()}
+    named = ordered._asdict()
+    named["mean_standard_error"] = named.pop("standard_error")
+    padded = {f"eigenvalue_{name}": _padded(values, longest) for name, values in named.items()}
     return _variables(summary, orders, analytic | padded)
 
 
 def _self_normalized(own_scaled: SampleSummary, longest: int, scale: float = 1.0) -> Variables:
     """Quantiles of the eigenvalues that each draw's own scale divides, multiplied by ``scale``, and their errors."""
+    name = "eigenvalue_quantile_self_normalized"
     return {
-        "eigenvalue_quantile_self_normalized": _padded(own_scaled.quantile * scale, longest),
-        "eigenvalue_quantile_self_normalized_standard_error": _padded(
-            own_scaled.quantile_standard_error * scale, longest
-        ),
+        name: _padded(own_scaled.quantile * scale, longest),
+        f"{name}_standard_error": _padded(own_scaled.quantile_standard_error * scale, longest),
     }
 
 
@@ -286,17 +273,11 @@ def _padded(array: Float64[np.ndarray, "rank ..."], longest: int) -> Float64[np.
 
 def _rescaled(summary: SpectrumSummary, scale: float, rank: int) -> SpectrumSummary:
     """Rescale the summary to eigenvalues ``scale`` times larger: exact, as each statistic is monotone in the scale."""
-    one = summary.statistic
+    fields = summary.statistic._asdict()  # all but the mean and the quantiles are spreads
+    moved = {name: _moved(field, scale, rank * (name in ("mean", "quantile"))) for name, field in fields.items()}
     return replace(
         summary,
-        statistic=SampleSummary(
-            mean=_moved(one.mean, scale, rank),
-            std=_moved(one.std, scale),
-            standard_error=_moved(one.standard_error, scale),
-            std_standard_error=_moved(one.std_standard_error, scale),
-            quantile=_moved(one.quantile, scale, rank),
-            quantile_standard_error=_moved(one.quantile_standard_error, scale),
-        ),
+        statistic=SampleSummary(**moved),
         bin_edge=summary.bin_edge * scale,
         density=summary.density / scale,
         density_standard_error=summary.density_standard_error / scale,
@@ -305,10 +286,10 @@ def _rescaled(summary: SpectrumSummary, scale: float, rank: int) -> SpectrumSumm
     )
 
 
-def _moved_analytic(known: Variables, scale: float, rank: int) -> Variables:
+def _moved_analytic(analytic: Variables, scale: float, rank: int) -> Variables:
     """Rescale analytic means, standard deviations and tolerances as :func:`_rescaled` does the simulated ones."""
-    moved = {name: _moved(known[name], scale) for name in ("analytic_std", *_TOLERANCES)}
-    return known | moved | {"analytic_mean": _moved(known["analytic_mean"], scale, rank)}
+    moved = {name: _moved(analytic[name], scale) for name in ("analytic_std", *_TOLERANCES)}
+    return analytic | moved | {"analytic_mean": _moved(analytic["analytic_mean"], scale, rank)}
 
 
 def _moved(values: ByStatistic, scale: float, rank: int = 0) -> ByStatistic:

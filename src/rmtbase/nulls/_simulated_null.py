@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import xarray as xr
 
-from rmtbase.montecarlo import CachedTable, baseline_file, spectra_file
+from rmtbase.montecarlo import CachedTable, cached_table
 from rmtbase.nulls._fixed_spectrum import OrthogonalNull
 from rmtbase.nulls._gaussian_null import GaussianNull
 from rmtbase.nulls._head_null import head_shape
@@ -17,7 +17,7 @@ from rmtbase.progress import SILENT, Progress
 def cached_null(
     dims: tuple[int, ...], draws: int, seed: int = 0, progress: Progress = SILENT, *, entries: str = "normal"
 ) -> GaussianNull:
-    """Simulate the null of a shape: by :func:`cached_baseline` for W_QK, else by :func:`cached_spectra`.
+    """Simulate the null of a shape, W_QK as a low-rank product, or read it from the cache.
 
     Entries that are not normal are drawn element by element.
 
@@ -26,12 +26,12 @@ def cached_null(
     gaussian = entries == "normal"
     shape = head_shape(dims) if gaussian else None
     if shape is not None:
-        file = baseline_file(*shape, draws, seed)
+        file = cached_table("low_rank_product", {"d_model": shape[0], "d_head": shape[1]}, draws, seed)
     else:
         chain = dims if len(dims) > 2 else sorted(dims, reverse=True)  # W and Wᵀ share a table
         of_law = {} if gaussian else {"entries": entries}
         name = "gaussian_chain" if gaussian else "independent_chain"
-        file = spectra_file(name, {"dims": chain, **of_law}, draws, seed)
+        file = cached_table(name, {"dims": chain, **of_law}, draws, seed)
 
     def make(table: xr.Dataset) -> GaussianNull:
         if shape is None:
@@ -47,7 +47,7 @@ def cached_orthogonal_null(
     dims: tuple[int, ...], rows: tuple[int, ...], fused: bool, draws: int, seed: int = 0, progress: Progress = SILENT
 ) -> OrthogonalNull:
     """Simulate the null of heads of orthogonally initialized matrices, cached as by :func:`cached_null`."""
-    file = spectra_file("orthogonal_blocks", {"dims": dims, "rows": rows, "fused": fused}, draws, seed)
+    file = cached_table("orthogonal_blocks", {"dims": dims, "rows": rows, "fused": fused}, draws, seed)
 
     def make(table: xr.Dataset) -> OrthogonalNull:
         null = OrthogonalNull.from_spectra(table, dims, "simulated", "orthogonal")
@@ -64,5 +64,5 @@ def _from_cache(
     null = null_of_file(file.path, dims, lambda: None if (table := file.read()) is None else make(table))
     if null is None:
         return make(file.make(progress))
-    file.tell_of_cache(progress)
+    file.note_cached(progress)
     return null

@@ -47,8 +47,8 @@ class Command(TyperCommand):
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return its own parameters, then the shared ones of ``rmtbase``."""
-        own = super().get_params(ctx)
-        return own + [param for param in ctx.find_root().command.params if param.name in SHARED]
+        params = super().get_params(ctx)
+        return params + [param for param in ctx.find_root().command.params if param.name in SHARED]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Refuse a repeated option, which would silently overwrite its first value."""
@@ -74,10 +74,10 @@ class Command(TyperCommand):
     def _refuse_repeated(self, ctx: Any, args: Sequence[str]) -> None:
         listing = copy.copy(self)
         listing.params = [_listed(param) for param in self.params]
-        given, _, _ = listing.make_parser(ctx).parse_args(list(args))
+        values_by_name, _, _ = listing.make_parser(ctx).parse_args(list(args))
         single: list[Any] = [param for param in self.params if _is_single(param)]
         for param in single:
-            values = given.get(param.name)
+            values = values_by_name.get(param.name)
             if not isinstance(values, list) or len(values) < 2:
                 continue
             if param.is_flag:
@@ -116,7 +116,7 @@ def next_command(*options: str, name: str = "", model: str = "") -> str:
     if context is not None and name in ("", context.info_name):
         words = [context.info_name, *context.meta["given"]]
     elif context is not None and "model" in context.params:
-        of_model = (f"--{one}={context.params[one]}" for one in _OF_MODEL if context.params.get(one))
+        of_model = (f"--{option}={context.params[option]}" for option in _OF_MODEL if context.params.get(option))
         words = [name, context.params["model"], *of_model]
     else:
         words = [name, *([model] if model or context is None else context.meta["given"])]

@@ -6,7 +6,6 @@ If nothing is offered, the shell completes file names.
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 Completion = Callable[[str], list[str]]
 
@@ -26,15 +25,15 @@ def models(incomplete: str) -> list[str]:
 
     if "@" in incomplete:
         return one_of(*(f"demo@{revision}" for revision in demo_revisions()))(incomplete)
-    return one_of("demo", *(known.name for known in known_models()))(incomplete)
+    return one_of("demo", *(model.name for model in known_models()))(incomplete)
 
 
 def some_of(*words: str) -> Completion:
     """Complete a list with words that it does not hold yet."""
 
     def completion(incomplete: str) -> list[str]:
-        held, comma, begun = incomplete.rpartition(",")
-        return [f"{held}{comma}{word}" for word in one_of(*words)(begun) if word not in held.split(",")]
+        words_before, comma, begun = incomplete.rpartition(",")
+        return [f"{words_before}{comma}{word}" for word in one_of(*words)(begun) if word not in words_before.split(",")]
 
     return completion
 
@@ -74,21 +73,3 @@ def constants(incomplete: str) -> list[str]:
     from rmtbase.constants import groups
 
     return one_of(*(entry.name for entries in groups().values() for entry in entries))(incomplete)
-
-
-def models_and_plans(incomplete: str) -> list[str]:
-    """Complete a model known by name, or the path of a plan."""
-    return [*models(incomplete), *_plans(incomplete)]
-
-
-def _plans(incomplete: str) -> list[str]:
-    """Complete the path of a plan, or of a folder that may hold one."""
-    given = Path(incomplete)
-    folder, begun = (given, "") if incomplete.endswith("/") else (given.parent, given.name)
-    try:
-        found = sorted(path for path in folder.expanduser().iterdir() if path.name.startswith(begun))
-    except OSError:
-        return []
-    before = incomplete[: len(incomplete) - len(begun)]
-    folders = [f"{before}{path.name}/" for path in found if path.is_dir() and not path.name.startswith(".")]
-    return [f"{before}{path.name}" for path in found if path.suffix == ".toml"] + folders

@@ -139,11 +139,11 @@ def _explained(error: Exception) -> Ending:
         # Without any arguments there is no message: the help is printed.
         return Ending(REFUSED, kind, f"{words.rstrip('.')} (try '{where} --help')" if words else "")
     if isinstance(error, MemoryError):
-        more = f"out of memory ({words or 'no more is said'}): ask for less, or use a larger machine"
-        return Ending(REFUSED, kind, more)
+        message = f"out of memory ({words or 'no more is said'}): ask for less, or use a larger machine"
+        return Ending(REFUSED, kind, message)
     if isinstance(error, UnicodeEncodeError):  # of a file name, or of the output stream
-        more = f"text that is not {error.encoding} cannot be used here ({words}): use other names"
-        return Ending(REFUSED, kind, more)
+        message = f"text that is not {error.encoding} cannot be used here ({words}): use other names"
+        return Ending(REFUSED, kind, message)
     if isinstance(error, OSError):
         return Ending(REFUSED, kind, _of_the_system(error))
     if isinstance(error, ImportError) and (left := address_space_left()) is not None:

@@ -68,17 +68,20 @@ def _require_settings_of_xla() -> None:
     If XLA_FLAGS holds more than a number of devices, JAX is started on trial in a separate process, once for this
     process and its child processes.
     """
-    given = os.environ.get("XLA_FLAGS", "")
-    if not given.strip() or os.environ.get(TRIED) == given:
+    flags = os.environ.get("XLA_FLAGS", "")
+    if not flags.strip() or os.environ.get(TRIED) == flags:
         return
-    if count := _COUNT.fullmatch(given):
-        _require_devices("XLA_FLAGS", given, count[1])
+    if count := _COUNT.fullmatch(flags):
+        _require_devices("XLA_FLAGS", flags, count[1])
         return
-    status, messages = _compile_with(given)
-    if status < 0 or (messages and (messages := [one for one in messages if one not in _compile_with("")[1]])):
+    status, messages = _compile_with(flags)
+    if messages:
+        usual = _compile_with("")[1]
+        messages = [message for message in messages if message not in usual]
+    if status < 0 or messages:
         reason = shown((messages or ["it ends the process without a reason"])[0], _LONGEST)
-        raise ParameterError("XLA_FLAGS", given, f"options that this XLA knows and can follow ({reason}), or none")
-    os.environ[TRIED] = given
+        raise ParameterError("XLA_FLAGS", flags, f"options that this XLA knows and can follow ({reason}), or none")
+    os.environ[TRIED] = flags
 
 
 def _compile_with(flags: str) -> tuple[int, list[str]]:
@@ -91,9 +94,9 @@ def _compile_with(flags: str) -> tuple[int, list[str]]:
     return ended.returncode, [match[1] for match in _XLA_MESSAGE.finditer(ended.stderr)]
 
 
-def _require_devices(name: str, given: str, count: str) -> None:
+def _require_devices(name: str, text: str, count: str) -> None:
     if len(count) > len(str(_MOST_DEVICES)) or not 1 <= int(count) <= _MOST_DEVICES:
-        raise ParameterError(name, given, f"from 1 to {_MOST_DEVICES} devices, or none in the environment")
+        raise ParameterError(name, text, f"from 1 to {_MOST_DEVICES} devices, or none in the environment")
 
 
 def settings_to_blame(error: BaseException) -> str:
@@ -106,21 +109,20 @@ def settings_to_blame(error: BaseException) -> str:
         prefixes = _PLATFORMS if devices else _SETTINGS[package]
         settings = {name: value for name, value in sorted(_GIVEN.items()) if name.startswith(prefixes)}
         if settings:
-            given = ", ".join(f"{name}={quoted(value)}" for name, value in settings.items())
+            variables = ", ".join(f"{name}={quoted(value)}" for name, value in settings.items())
             silent = "it finds no such device" if devices else type(error).__name__
             reason = shown(str(error).partition("\n")[0], _LONGEST) or silent
-            return (
-                f"{package} does not start ({reason}) with {given} in the environment: correct or unset what is wrong"
-            )
+            advice = "correct or unset what is wrong"
+            return f"{package} does not start ({reason}) with {variables} in the environment: {advice}"
     return ""
 
 
 def _frames(traceback: TracebackType | None) -> list[tuple[str, str, str]]:
     """List the package, the file and the function of each call, the innermost last."""
-    found = []
+    frames = []
     while traceback is not None:
         frame = traceback.tb_frame
         package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-        found.append((package, frame.f_code.co_filename, frame.f_code.co_name))
+        frames.append((package, frame.f_code.co_filename, frame.f_code.co_name))
         traceback = traceback.tb_next
-    return found
+    return frames

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from rmtbase.executors import Executor, Inline, LocalProcesses, Scheduler
 from rmtbase.terminal.command_line import COUNT, INTEGER, count, integer, number_or_pair
 from rmtbase.terminal.completion import circuits, components, models, one_of, parts
 
@@ -149,15 +150,15 @@ Workers = Annotated[
 ]
 
 
-def sigma_keywords(given: float | tuple[float, float] | None) -> dict[str, float]:
+def sigma_keywords(sigma: float | tuple[float, float] | None) -> dict[str, float]:
     """Return the standard deviation of both factors, or those of each, as keyword arguments of a law."""
-    if given is None:
+    if sigma is None:
         return {}
-    return dict(zip(("sigma_q", "sigma_k"), given, strict=True)) if isinstance(given, tuple) else {"sigma": given}
+    return dict(zip(("sigma_q", "sigma_k"), sigma, strict=True)) if isinstance(sigma, tuple) else {"sigma": sigma}
 
 
-def dask_keywords(workers: str | None) -> dict[str, Any]:
-    """Return the keyword arguments for a number of local processes, or for the address of a scheduler."""
+def executor_of(workers: str | None) -> Executor:
+    """Return the executor for a number of local processes, or for the address of a scheduler."""
     if workers is None:
-        return {}
-    return {"scheduler": workers} if ":" in workers else {"workers": count(workers)}
+        return Inline()
+    return Scheduler(workers) if ":" in workers else LocalProcesses(count(workers))

@@ -44,10 +44,10 @@ def catch_signals() -> None:
     import _thread
     import socket
 
-    told, teller = socket.socketpair()
-    teller.setblocking(False)
-    signal.set_wakeup_fd(teller.detach(), warn_on_full_buffer=False)
-    _thread.start_new_thread(_end_in_time, (told,))
+    receiver, sender = socket.socketpair()
+    sender.setblocking(False)
+    signal.set_wakeup_fd(sender.detach(), warn_on_full_buffer=False)
+    _thread.start_new_thread(_end_in_time, (receiver,))
 
 
 def words_of(number: int) -> str:
@@ -79,7 +79,7 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
 
-def _end_in_time(told: socket) -> None:
+def _end_in_time(receiver: socket) -> None:
     """End the process at the third signal, or some seconds after the first, whatever the main thread does."""
     import time
 
@@ -87,12 +87,12 @@ def _end_in_time(told: socket) -> None:
     end = 0.0
     while len(came) < _IMPATIENT:
         try:
-            came += [number for number in told.recv(64) if number in INTERRUPTS]
+            came += [number for number in receiver.recv(64) if number in INTERRUPTS]
         except TimeoutError:
             break
         if came:
             end = end or time.monotonic() + _PATIENCE
-            told.settimeout(max(end - time.monotonic(), 1e-3))
+            receiver.settimeout(max(end - time.monotonic(), 1e-3))
     why = "" if len(came) >= _IMPATIENT else f"; what it was doing did not stop within {_PATIENCE:g} s"
     os.write(2, f"rmtbase: {words_of(came[0])}{why}\n".encode())
     if "--debug" in sys.argv:

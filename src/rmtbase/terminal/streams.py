@@ -59,8 +59,10 @@ class _Plain(Console):
 def out() -> Console:
     """Make the console for results: stdout; if it is not a terminal, ``COLUMNS`` wide, or without it never wrapped."""
     console = _Plain()
-    given = os.environ.get("COLUMNS", "")
-    return console if console.is_terminal else _Plain(width=int(given) if given.isdecimal() and int(given) else _WIDTH)
+    columns = os.environ.get("COLUMNS", "")
+    if console.is_terminal:
+        return console
+    return _Plain(width=int(columns) if columns.isdecimal() and int(columns) else _WIDTH)
 
 
 def cell(value: object, style: str = "", longest: int = 300) -> Text:
@@ -91,16 +93,16 @@ def say_written(*paths: Path) -> None:
 @contextmanager
 def warnings_as_notes() -> Iterator[None]:
     """Print warnings of this library as notes during a ``with`` block, each only once."""
-    said: set[str] = set()
+    lines: set[str] = set()
     with warnings.catch_warnings():
         warnings.simplefilter("always", RmtbaseWarning)
         show_others = warnings.showwarning
 
-        def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        def show(message: Warning | str, category: type[Warning], *place: Any, **options: Any) -> None:
             if not issubclass(category, RmtbaseWarning):
-                show_others(message, category, *where, **more)
-            elif (line := one_line(str(message))) not in said:
-                said.add(line)
+                show_others(message, category, *place, **options)
+            elif (line := one_line(str(message))) not in lines:
+                lines.add(line)
                 note(line)
 
         warnings.showwarning = show
@@ -244,13 +246,13 @@ def _told_from_time_to_time(progress: Bars) -> Iterator[None]:
 
 def _intervals() -> tuple[float, float]:
     """Return the seconds until the first line, and between lines."""
-    given = os.environ.get(_EVERY)
-    if not given:
+    text = os.environ.get(_EVERY)
+    if not text:
         return _FIRST_LINE, _NEXT_LINES
     try:
-        seconds = float(given)
+        seconds = float(text)
     except ValueError:
         seconds = math.nan
     if not 0 < seconds <= threading.TIMEOUT_MAX:
-        raise ParameterError(_EVERY, given, "a positive number of seconds")
+        raise ParameterError(_EVERY, text, "a positive number of seconds")
     return min(seconds, _FIRST_LINE), seconds

@@ -145,9 +145,7 @@ def _null(statistic: str, case: Case) -> NullLaw:
     stated = recipe.stated(case)
     if stated.method.is_asymptotic and min(case.dims) < _SMALLEST_RANK:
         raise ParameterError(
-            "dims",
-            case.dims,
-            f"a rank of at least {_SMALLEST_RANK} for the {statistic}, whose null is an expansion in 1/rank",
+            "dims", case.dims, f"a rank of at least {_SMALLEST_RANK}: the null is an expansion in 1/rank"
         )
     return NullLaw(statistic, case.dims, recipe.make(case), *stated)
 

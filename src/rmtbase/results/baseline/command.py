@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from rmtbase.terminal.command_line import COUNT, INTEGER
-from rmtbase.terminal.completion import models_and_plans
-from rmtbase.terminal.options import DIMS, SIGMA, Normalization, Workers, dask_keywords
+from rmtbase.terminal.completion import models
+from rmtbase.terminal.options import DIMS, SIGMA, Normalization, Workers, executor_of
 
 if TYPE_CHECKING:
     from rmtbase.montecarlo import Plan
@@ -23,7 +23,7 @@ def baseline(
             metavar="[MODEL|PLAN]",
             help="Take the shape from a model (a known name, a folder with config.json, or a hub id); or run a TOML "
             "plan, for any ensemble.",
-            autocompletion=models_and_plans,
+            autocompletion=models,
         ),
     ] = None,
     d_model: Annotated[
@@ -58,9 +58,6 @@ def baseline(
     ] = None,
     normalization: Normalization = None,
     workers: Workers = None,
-    status: Annotated[
-        bool, typer.Option("--status", help="Print what is finished, what is left and how long it will take; no draws.")
-    ] = False,
     output: Annotated[
         list[Path] | None,
         typer.Option(
@@ -78,11 +75,9 @@ def baseline(
 
     Example: rmtbase baseline sims/residual-paths.toml --workers 8
     """
-    from rmtbase.montecarlo import plan_status, run_plan
+    from rmtbase.montecarlo import run_plan
     from rmtbase.results.baseline.report import as_json, report
     from rmtbase.results.outputs import Outputs
-    from rmtbase.shown import one_line
-    from rmtbase.terminal.output import show
     from rmtbase.terminal.streams import bars
 
     options = {
@@ -97,13 +92,9 @@ def baseline(
     plan = _plan(source, {name: value for name, value in options.items() if value is not None})
     files = Outputs(output, "baseline,spectra", Path(f"{plan.name}.nc"))
     path = cast("Path", files.table)
-    if status:
-        lines = plan_status(plan, path)
-        show(lambda: lines, lambda console: print("\n".join(map(one_line, lines))))
-        return
     files.require_replaceable(*([] if source is None else [Path(source)]))
     with bars() as progress:
-        table = run_plan(plan, path, progress=progress, **dask_keywords(workers))
+        table = run_plan(plan, path, executor=executor_of(workers), progress=progress)
     files.finish(table, partial(as_json, table, path), partial(report, table), written=True)
 
 
@@ -114,8 +105,8 @@ def _plan(source: str | None, options: dict[str, Any]) -> Plan:
 
     if source is not None and source.endswith(".toml"):
         if options:
-            given = ", ".join(f"--{name.replace('_', '-')}" for name in options)
-            raise ParameterError("PLAN", source, f"no {given} beside it: the plan states what is drawn")
+            names = ", ".join(f"--{name.replace('_', '-')}" for name in options)
+            raise ParameterError("PLAN", source, f"no {names} beside it: the plan states what is drawn")
         return read_plan(Path(source))
     if chains := options.pop("dims", None):
         if source is not None or {"d_model", "d_head"} & set(options):

@@ -15,8 +15,6 @@ from rmtbase.terminal.options import Output, Seed
 if TYPE_CHECKING:
     import xarray as xr
 
-    from rmtbase.results.comparison._training_budget import Training
-
 
 def compare(
     files: Annotated[
@@ -27,20 +25,6 @@ def compare(
         typer.Option(
             metavar="NAME=FILE,FILE,...",
             help="Models of one recipe with several seeds; repeat for each: groups are compared with an error bar.",
-        ),
-    ] = None,
-    training: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FILE=RATE,DECAY,STEPS",
-            help="Peak learning rate, weight decay and steps of a model's training by AdamW; repeat for each.",
-        ),
-    ] = None,
-    initial: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="FILE",
-            help="A model before training; repeat. Default: the models without a head that differs from random.",
         ),
     ] = None,
     published: Annotated[
@@ -69,26 +53,21 @@ def compare(
     from rmtbase.results.comparison.measure import compare
     from rmtbase.results.comparison.report import as_json, report
     from rmtbase.results.outputs import Outputs
+    from rmtbase.shown import shown
     from rmtbase.terminal.streams import bars
 
-    members = {name: [Path(one) for one in words(text)] for name, text in _pairs("--group", group or (), "FILE,FILE")}
-    given = {name: _training(text) for name, text in _pairs("--training", training or (), "RATE,DECAY,STEPS")}
+    members = _groups(group or ())
     paths = list(dict.fromkeys([*(files or ()), *(path for group in members.values() for path in group)]))
     if not paths:
         raise ParameterError("FILE", "none", "scores files, or groups of them")
-    names = _names(paths)
-    told = {"--training": [Path(one) for one in given], "--initial": initial or []}
-    for option, one in ((option, one) for option, some in told.items() for one in some):
-        if one not in names:
-            raise ParameterError(option, str(one), f"one of {', '.join(map(str, names))}")
+    stems = [path.stem for path in paths]  # a whole path where two have the same stem
+    names = {path: shown(path.stem if stems.count(path.stem) == 1 else path) for path in paths}
     outputs = Outputs(output, "comparison")
     outputs.require_replaceable(*paths)
     with bars() as progress:
         tree = compare(
             {names[path]: cast("xr.DataTree", open_table(path, "scores", "trajectory")) for path in paths},
             {name: [names[path] for path in group] for name, group in members.items()},
-            {names[Path(one)]: settings for one, settings in given.items()},
-            [names[one] for one in initial] if initial else None,
             published=published,
             permutations=permutations,
             seed=seed,
@@ -98,39 +77,19 @@ def compare(
     outputs.finish(tree, partial(as_json, tree), partial(report, tree))
 
 
-def _pairs(option: str, given: Sequence[str], value: str) -> list[tuple[str, str]]:
-    """Parse options NAME=VALUE, in which each name occurs once."""
+def _groups(texts: Sequence[str]) -> dict[str, list[Path]]:
+    """Parse options NAME=FILE,FILE, in which each name occurs once."""
     from rmtbase.errors import ParameterError
 
-    found: dict[str, str] = {}
-    for text in given:
-        name, equals, rest = text.partition("=")
-        if not equals or not name or not rest:
-            raise ParameterError(option, text, f"NAME={value}")
-        if name in found:
-            raise ParameterError(option, name, "a name for each")
-        found[name] = rest
-    return list(found.items())
-
-
-def _training(text: str) -> Training:
-    from rmtbase.errors import ParameterError
-    from rmtbase.results.comparison._training_budget import Training
-    from rmtbase.terminal.command_line import count, number
-
-    parts = words(text)
-    if len(parts) != 3:
-        raise ParameterError("--training", text, "three numbers: peak learning rate, weight decay, steps")
-    return Training(number(parts[0]), number(parts[1]), count(parts[2]))
-
-
-def _names(paths: Sequence[Path]) -> dict[Path, str]:
-    """Name each file by its stem, or by its whole path if two have the same stem."""
-    from rmtbase.shown import shown
-
-    stems = [path.stem for path in paths]
-    each = zip(paths, stems, strict=True)
-    return {path: shown(stem if stems.count(stem) == 1 else path) for path, stem in each}
+    groups: dict[str, list[Path]] = {}
+    for text in texts:
+        name, _, files = text.partition("=")
+        if not name or not files:
+            raise ParameterError("--group", text, "NAME=FILE,FILE")
+        if name in groups:
+            raise ParameterError("--group", name, "a name for each")
+        groups[name] = [Path(file) for file in words(files)]
+    return groups
 
 
 COMMAND = compare

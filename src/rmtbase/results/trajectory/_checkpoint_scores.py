@@ -23,7 +23,7 @@ from rmtbase.errors import (
     ParameterError,
     StoreError,
     TableError,
-    said_what_is_kept,
+    resumable,
 )
 from rmtbase.models import Model, Revision, Series, WeightMatrices, require_model
 from rmtbase.nulls import NULLS, Null, find_null
@@ -224,7 +224,7 @@ def finished_checkpoints(output: Path, key: str) -> Iterator[Finished]:
         sweep(folder)
         for fetched in folder.glob(f"{FETCHED}*"):  # by a run that was killed while it scored the checkpoint
             shutil.rmtree(fetched, ignore_errors=True)
-        with said_what_is_kept(finished.words):
+        with resumable(finished.words):
             yield finished
 
 

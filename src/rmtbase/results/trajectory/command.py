@@ -22,7 +22,7 @@ from rmtbase.terminal.options import (
     Matrices,
     Seed,
     Workers,
-    dask_keywords,
+    executor_of,
 )
 
 if TYPE_CHECKING:
@@ -94,8 +94,8 @@ def trajectory(
 
     files = Outputs(output, "trajectory", Path(f"{Path(model).name}-trajectory.nc"))
     path = cast("Path", files.table)
-    files.require_replaceable(*(Path(one) for one in (model, *words(null))))
-    against = [find_null(one, initialization=initialization, draws=draws, seed=seed) for one in words(null)]
+    files.require_replaceable(*(Path(name) for name in (model, *words(null))))
+    against = [find_null(name, initialization=initialization, draws=draws, seed=seed) for name in words(null)]
     series = find_series(model, words(revisions), fold=words(fold or ""))
     if fail_if is not None:
         files.gate("trajectory", fail_if, _heads_of(series, path))
@@ -109,7 +109,7 @@ def trajectory(
             components=words(components),
             elements=elements,  # type: ignore[arg-type]  # as well
             progress=progress,
-            **dask_keywords(workers),
+            executor=executor_of(workers),
         )
     failed = failures(tree)
     files.finish(tree, partial(as_json, tree, path), partial(report, tree), written=True, gated=not failed)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import xarray as xr
 
 from rmtbase.errors import CheckpointError, MissingFileError, OutputError, ParameterError, TableError
+from rmtbase.executors import Executor, Inline
 from rmtbase.models import Revision, Series, find_series
 from rmtbase.nulls import Null
 from rmtbase.progress import SILENT, Progress
@@ -51,8 +52,7 @@ def trajectory(
     components: Sequence[str] = (LAYERS,),
     elements: ElementMode = "matrices",
     keep: bool = False,
-    workers: int | None = None,
-    scheduler: str | None = None,
+    executor: Executor = Inline(),  # noqa: B008  # frozen
     overwrite: bool = False,
     progress: Progress = SILENT,
 ) -> xr.DataTree:
@@ -84,9 +84,8 @@ def trajectory(
         components: as in :func:`rmtbase.score`.
         elements: as in :func:`rmtbase.score`.
         keep: whether to leave fetched files in the hub's cache; files that it held before stay in any case.
-        workers: number of local Dask processes to score on, each on one CPU core.
-        scheduler: address of a Dask scheduler, to score on its workers instead; these fetch checkpoints themselves, and
-            read folders under the same path.
+        executor: as in :func:`rmtbase.montecarlo.run_plan`; the workers of a scheduler fetch checkpoints themselves,
+            and read folders under the same path.
         overwrite: whether to start anew if the file exists. The existing file, of whatever kind, is replaced when the
             new one is complete.
         progress: shows the checkpoints scored, and receives the notes about them.
@@ -115,7 +114,7 @@ def trajectory(
         proof=series.proof,
     )
     scoring.reads()  # judges the options before anything is fetched
-    entering = _dask(workers, scheduler, progress)
+    entering = _workers(executor, progress)
     if output is None:
         return _completed(_Run(Checkpoints(series, keep), scoring, entering, progress))
     output = require_writable(output)
@@ -140,12 +139,12 @@ def _names(names: Iterable[str] | str) -> tuple[str, ...]:
     return tuple(dict.fromkeys([names] if isinstance(names, str) else names))
 
 
-def _dask(workers: int | None, scheduler: str | None, progress: Progress) -> AbstractContextManager[DaskWorkers | None]:
-    if workers is None and scheduler is None:
+def _workers(executor: Executor, progress: Progress) -> AbstractContextManager[DaskWorkers | None]:
+    if isinstance(executor, Inline):
         return nullcontext()
     from rmtbase.montecarlo import dask_workers
 
-    return dask_workers(workers, scheduler, progress, "scoring") or nullcontext()
+    return dask_workers(executor, progress, "scoring")
 
 
 class _Run(NamedTuple):
@@ -231,8 +230,8 @@ def _scored(
         return
     with dask.first_come() as first_come:
         is_new = partial(_is_new, frozenset(trees), first_come)
-        yield from dask.each(
-            remaining, score_checkpoint, lambda revision: (run.checkpoints, revision, run.scoring, is_new)
+        yield from dask.map(
+            score_checkpoint, remaining, lambda revision: (run.checkpoints, revision, run.scoring, is_new)
         )
 
 
