@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 
@@ -35,3 +35,26 @@ class _Silent:
 
 SILENT: Progress = _Silent()
 """Progress that reports nothing."""
+
+
+class NotedOnce:
+    """Progress that passes on each line only once; ``seen`` are lines that it does not pass on."""
+
+    def __init__(self, progress: Progress, seen: Iterable[str] = ()) -> None:
+        self._progress, self._seen = progress, set(seen)
+
+    def bar(self, label: str, total: int) -> Callable[[int], None]:
+        """Begin a bar."""
+        return self._progress.bar(label, total)
+
+    def note(self, line: str) -> None:
+        """Report a line the first time."""
+        if line not in self._seen:
+            self._seen.add(line)
+            self._progress.note(line)
+
+    def detail(self, line: str) -> None:
+        """Report a line that the result records the first time."""
+        if line not in self._seen:
+            self._seen.add(line)
+            self._progress.detail(line)

@@ -21,7 +21,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.heads.stored_rows import stored_rows
 from rmtbase.linalg import reproducible_jax
 from rmtbase.models import open_model
-from rmtbase.results.scores._null_words import compared
+from rmtbase.results.scores.words import compared
 from rmtbase.tables import CIRCUITS
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "statistical"))

@@ -68,10 +68,8 @@ class FixedSpectrum(SharedNull):
         """Number of rows h of a block."""
         return self.dims[0] if len(self.dims) == 2 else self.dims[1]
 
-    @property
-    def description(self) -> str:
-        """Description of the null, its name first."""
-        factors = "factors" if len(self.dims) == 2 else "W_Q and W_K"
+    def described(self, factors: str) -> str:
+        """Describe the null of heads with these factors, its name first."""
         return f"orthogonal: {factors} of orthonormal rows, which fix the spectrum: no statistic of it can be tested"
 
     @property

@@ -89,7 +89,7 @@ class Gaussian(Null):
         assert isinstance(found, SharedNull)  # latent attention has no null of another initialization
         words, kurtosis = ENTRIES_IN_WORDS[self.initialization], KURTOSIS[self.initialization]
         shape.detail(progress, f"of Gaussian entries, and moved by the kurtosis of {words} ones, {kurtosis:.3g}")
-        return KurtosisNull(found, words, kurtosis)
+        return KurtosisNull(found, self.initialization, kurtosis)
 
     def _held(self, shape: HeadShape, progress: Progress) -> SharedNull | None:
         """Take the null of normal entries from the shipped atlas; None if it lacks the shape, seed or enough draws."""

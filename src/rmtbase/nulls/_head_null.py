@@ -109,7 +109,8 @@ class NullModel(Protocol):
 
     Attributes:
         source: where the null came from, in words.
-        description: what the null is, its name first.
+        entries: law of the entries of null heads, one of :data:`rmtbase.parameters.INITIALIZATIONS`; ``"kurtosis"``,
+            any law with the kurtosis of the head's own; or ``"signs"`` or ``"axes"``, the head's own entries.
         method: how the null is known: ``"simulated"``, ``"analytic"`` or ``"resampled"``.
         per_head: true if every head has a null of its own, made from its own matrices.
         draws: number of null draws of each head; 0 for an analytic null.
@@ -120,7 +121,7 @@ class NullModel(Protocol):
     @property
     def source(self) -> str: ...
     @property
-    def description(self) -> str: ...
+    def entries(self) -> str: ...
     @property
     def method(self) -> str: ...
     @property
@@ -131,6 +132,10 @@ class NullModel(Protocol):
     def edge_level(self) -> float: ...
     @property
     def p_value_floor(self) -> float: ...
+
+    def described(self, factors: str) -> str:
+        """Describe the null of heads with these factors (``W_Q and W_K``) in words, its name first."""
+        ...
 
     def score_heads(self, heads: Heads, progress: Progress) -> ScoredHeads:
         """Score the heads of a model."""
@@ -276,18 +281,13 @@ class SharedNull(HeadNull):
     per_head = False
     edge_level = EDGE_LEVEL
 
-    @property
-    def factors(self) -> str:
-        """Names of the factors, in words."""
-        return "factors" if head_shape(self.dims) is None else "W_Q and W_K"
-
-    @property
-    def description(self) -> str:
-        """Description of the null, its name first."""
+    def described(self, factors: str) -> str:
+        """Describe the null of heads with these factors, its name first."""
         if self.entries == "orthogonal":
-            rows = f"{self.factors} rows of Haar-distributed matrices"
-            return f"orthogonal: {rows}, every null draw at its own estimate of scale"
-        return f"gaussian: i.i.d. {ENTRIES_IN_WORDS[self.entries]} {self.factors} {AT_OWN_SCALE}"
+            return (
+                f"orthogonal: {factors} rows of Haar-distributed matrices, every null draw at its own estimate of scale"
+            )
+        return f"gaussian: i.i.d. {ENTRIES_IN_WORDS[self.entries]} {factors} {AT_OWN_SCALE}"
 
     @property
     def method(self) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from rmtbase.errors import ParameterError
-from rmtbase.nulls._head_null import AT_OWN_SCALE, Heads, ScoredHeads, SharedNull, chain_scale
+from rmtbase.nulls._head_null import AT_OWN_SCALE, ENTRIES_IN_WORDS, Heads, ScoredHeads, SharedNull, chain_scale
 from rmtbase.parameters import require_dims, require_real_numbers
 from rmtbase.progress import Progress
 
@@ -48,7 +48,7 @@ class KurtosisNull:
     """
 
     base: SharedNull  # the null of normal elements
-    entries: str = ""  # the law of the elements, in words; "" for any law, with each head's own κ̂
+    entries: str = "kurtosis"  # the law of the elements; "kurtosis" for any law, with each head's own κ̂
     kurtosis: float = np.nan  # excess kurtosis of that law; NaN for any law
     per_head = False
     source: str = field(init=False, repr=False)
@@ -61,18 +61,17 @@ class KurtosisNull:
         for name in ("source", "method", "draws", "edge_level", "p_value_floor"):
             object.__setattr__(self, name, getattr(self.base, name))
 
-    @property
-    def description(self) -> str:
-        """Description of the null, its name first."""
-        factors = f"{self.base.factors} {AT_OWN_SCALE}"
-        if self.entries:
-            return f"gaussian: i.i.d. {self.entries} {factors}; from Gaussian ones by their kurtosis"
-        return f"kurtosis: independent elements of the head's own excess kurtosis in {factors}"
+    def described(self, factors: str) -> str:
+        """Describe the null of heads with these factors, its name first."""
+        if self.entries == "kurtosis":
+            return f"kurtosis: independent elements of the head's own excess kurtosis in {factors} {AT_OWN_SCALE}"
+        entries = ENTRIES_IN_WORDS[self.entries]
+        return f"gaussian: i.i.d. {entries} {factors} {AT_OWN_SCALE}; from Gaussian ones by their kurtosis"
 
     def score_heads(self, heads: Heads, progress: Progress) -> ScoredHeads:
         """Score heads; a head whose kurtosis is outside :func:`kurtosis_range` has no scores."""
         kurtosis = np.full(heads.singular_values.shape[:2], self.kurtosis)
-        if not self.entries:
+        if self.entries == "kurtosis":
             assert heads.prepared is not None  # Kurtosis.prepare returns it
             kurtosis = mean_kurtosis(self.base.dims, list(np.moveaxis(np.array(heads.prepared), -1, 0)))
         low, high = kurtosis_range(self.base.dims)
@@ -81,7 +80,7 @@ class KurtosisNull:
 
     def record(self) -> dict[str, object]:
         """Return the entry of this null in the provenance."""
-        return {**self.base.record(), "kurtosis": self.kurtosis if self.entries else "of each head"}
+        return {**self.base.record(), "kurtosis": "of each head" if self.entries == "kurtosis" else self.kurtosis}
 
 
 def mean_kurtosis(dims: Sequence[int], kurtoses: Sequence[Float[np.ndarray, "..."]]) -> Float[np.ndarray, "..."]:

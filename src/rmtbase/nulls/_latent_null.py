@@ -45,15 +45,19 @@ class LatentNull:
     method = "simulated"
     per_head = False
     edge_level = EDGE_LEVEL
-    description = (
-        "gaussian: i.i.d. Gaussian factors of latent attention, drawn jointly, at the head's own sigmas, every null "
-        "draw at its own estimates"
-    )
+    entries = "normal"
 
     @property
     def p_value_floor(self) -> float:
         """2 / (n + 1); half of it for all statistics together."""
         return 2.0 / (self.draws + 1)
+
+    def described(self, factors: str) -> str:
+        """Describe the null, its name first; the factors are those of latent attention."""
+        return (
+            "gaussian: i.i.d. Gaussian factors of latent attention, drawn jointly, at the head's own sigmas, every "
+            "null draw at its own estimates"
+        )
 
     def record(self) -> dict[str, object]:
         """Return the entry of this null in the provenance."""

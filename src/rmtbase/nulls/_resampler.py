@@ -79,7 +79,7 @@ class Signs(Resampling):
     """
 
     name: ClassVar[str] = "signs"
-    words: ClassVar[str] = "the head's own W_Q and W_K, each element with a random sign"
+    words: ClassVar[str] = "each element with a random sign"
     ensembles: ClassVar[Mapping[int, str]] = MappingProxyType({1: "sign_flipped_matrix", 2: "sign_flipped_head"})
 
     def require_shape(self, shape: HeadShape) -> None:
@@ -104,7 +104,7 @@ class Axes(Resampling):
     """
 
     name: ClassVar[str] = "axes"
-    words: ClassVar[str] = "the head's own W_Q and W_K, the head axes of one in random order and sign"
+    words: ClassVar[str] = "the head axes of one in random order and sign"
     ensembles: ClassVar[Mapping[int, str]] = MappingProxyType({2: "axis_permuted_head"})
 
     def require_shape(self, shape: HeadShape) -> None:
@@ -130,9 +130,13 @@ class Resampler:
     per_head = True
 
     @property
-    def description(self) -> str:
-        """Description of the null, its name first."""
-        return f"{self.null.name}: {self.null.words}"
+    def entries(self) -> str:
+        """``"signs"`` or ``"axes"``."""
+        return self.null.name
+
+    def described(self, factors: str) -> str:
+        """Describe the null of heads with these factors, its name first."""
+        return f"{self.null.name}: the head's own {factors}, {self.null.words}"
 
     @property
     def p_value_floor(self) -> float:

@@ -91,8 +91,8 @@ def elements_of(sketch: ElementSketch) -> Elements:
     moments, statistics = sketch.moments(), element_statistics(sketch)
     n, std = moments.count, moments.std
     if std > 0:
-        own = (moments.mean / std, moments.skewness, moments.excess_kurtosis, moments.largest_magnitude)
-        statistics[: len(MOMENT_STATISTICS)] = own
+        by_moments = (moments.mean / std, moments.skewness, moments.excess_kurtosis, moments.largest_magnitude)
+        statistics[: len(MOMENT_STATISTICS)] = by_moments
     centred = sketch.histogram(moments.mean + std * BINS) if std > 0 else np.full(len(BINS) - 1, math.nan)
     edges = 10.0**MAGNITUDE_BINS
     magnitudes = sketch.histogram(edges) + sketch.histogram(-edges[::-1])[::-1]
@@ -152,9 +152,9 @@ def against_null(
         if law is None:
             continue
         value = observed[..., k]
-        mean, std, there = float(law.mean()), float(law.std()), ~np.isnan(value)
+        mean, std, known = float(law.mean()), float(law.std()), ~np.isnan(value)
         p_value = np.full(value.shape, np.nan)
-        p_value[there] = np.maximum(law.p_value(value[there]), SMALLEST_P_VALUE)
+        p_value[known] = np.maximum(law.p_value(value[known]), SMALLEST_P_VALUE)
         z_score = (value - mean) / std if std > 0 else normal_score(p_value, value > law.ppf(0.5))
         for field, column in enumerate((mean, std, z_score, p_value), 1):
             scores[..., k, field] = column
@@ -163,5 +163,5 @@ def against_null(
 
 def bin_coordinates() -> dict[str, Float[np.ndarray, " bin"]]:
     """Return the centres of the bins of both histograms."""
-    edges = {"bin": BINS, "magnitude_bin": MAGNITUDE_BINS}
-    return {name: 0.5 * (each[1:] + each[:-1]) for name, each in edges.items()}
+    bins = {"bin": BINS, "magnitude_bin": MAGNITUDE_BINS}
+    return {name: 0.5 * (edges[1:] + edges[:-1]) for name, edges in bins.items()}

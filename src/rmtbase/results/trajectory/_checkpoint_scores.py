@@ -17,11 +17,12 @@ import xarray as xr
 from rmtbase.errors import CheckpointError, ParameterError
 from rmtbase.models import Model, Revision, Series, WeightMatrices, require_model
 from rmtbase.nulls import NULLS, Null, find_null
-from rmtbase.progress import SILENT, Progress
+from rmtbase.progress import SILENT, NotedOnce, Progress
 from rmtbase.results.scores import score
 from rmtbase.results.scores._head_elements import ElementMode
 from rmtbase.results.scores._read_matrices import LAYERS
-from rmtbase.results.scores.measure import MatrixMode, reads_of
+from rmtbase.results.scores._scores_tree import Scope
+from rmtbase.results.scores.measure import MatrixMode
 from rmtbase.results.trajectory._along_steps import one_step
 from rmtbase.results.trajectory._attributes import COMMIT, StepName
 from rmtbase.shown import in_one_line
@@ -79,9 +80,9 @@ class Scoring:
     def reads(
         self, progress: Progress = SILENT
     ) -> Callable[[WeightMatrices], tuple[Iterable[str] | None, Iterable[str]]]:
-        """Judge the options, and return what judges them for an opened model: see :func:`reads_of`."""
+        """Judge the options, and return what judges them for an opened model: see :meth:`Scope.reads`."""
         first = next(iter(self.by_name.values()))
-        return reads_of(first, self.matrices, self.circuits, self.components, self.elements, progress)
+        return Scope(first, self.matrices, self.circuits, self.components, self.elements).reads(progress)
 
     def key(self) -> str:
         """Digest that differs whenever the scores of the same weights could differ.
@@ -177,24 +178,14 @@ def _place(series: Series, keep: bool, folder: Path | None) -> Iterator[Path | N
         yield Path(place)
 
 
-class NotedOnce:
+class QuietlyNotedOnce(NotedOnce):
     """Progress without bars, which shows a note that several checkpoints share only once."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress, self._said = progress, set[str]()
 
     def bar(self, label: str, total: int) -> Any:
         """Return a silent bar, because the checkpoints have a bar already."""
         return SILENT.bar(label, total)
 
-    def note(self, line: str) -> None:
-        """Show a line the first time."""
-        if line not in self._said:
-            self._said.add(line)
-            self._progress.note(line)
-
     def detail(self, line: str) -> None:
         """Show a line the first time; the commit of a checkpoint is recorded in the file and not shown."""
-        if line not in self._said and not line.startswith(COMMIT):
-            self._said.add(line)
-            self._progress.detail(line)
+        if not line.startswith(COMMIT):
+            super().detail(line)

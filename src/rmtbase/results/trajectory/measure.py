@@ -22,7 +22,7 @@ from rmtbase.results.trajectory._along_steps import joined, renamed
 from rmtbase.results.trajectory._attributes import StepName, options_of, revisions_of
 from rmtbase.results.trajectory._checkpoint_scores import (
     Failed,
-    NotedOnce,
+    QuietlyNotedOnce,
     Same,
     Scoring,
     score_checkpoint,
@@ -202,7 +202,7 @@ def _outcomes(
         advance = progress.bar("scoring checkpoints", len(left))
         while left:
             if dask is None:
-                scored = _one_by_one(series, left, scoring, known, keep, folder, NotedOnce(progress))
+                scored = _one_by_one(series, left, scoring, known, keep, folder, QuietlyNotedOnce(progress))
             else:
                 scored = _on_workers(dask, series, left, scoring, known, keep)
             same: list[tuple[Revision, StepName]] = []

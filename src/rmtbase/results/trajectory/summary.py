@@ -12,8 +12,9 @@ import xarray as xr
 
 from rmtbase.errors import ParameterError
 from rmtbase.results.scores._distance import farthest_distance
-from rmtbase.results.scores._null_words import RESAMPLINGS, null_noun
+from rmtbase.results.scores.schema import RESAMPLINGS
 from rmtbase.results.scores.summary import summarize_scores
+from rmtbase.results.scores.words import null_noun
 from rmtbase.results.trajectory._alarm import alarm_sentence
 from rmtbase.results.trajectory._attributes import failures
 from rmtbase.results.trajectory.schema import FOR_GOOD, STEP, scores_at, steps_before
@@ -149,7 +150,7 @@ def between_checkpoints(after: int | None, by: int | None, begin: int) -> str:
 
 def against(null: str) -> str:
     """Say what heads are compared with under a null of that name; unusual random heads are named."""
-    words = null_noun({"null": null, "null_method": "resampled"}, "head")
+    words = null_noun(null)
     return words if null in ("gaussian", *RESAMPLINGS) else f"{words} ({null})"
 
 

@@ -27,7 +27,7 @@ from rmtbase.drawing.heatmaps import draw_layers, finished_map
 from rmtbase.drawing.theme import Theme
 from rmtbase.results.scores._distance import signed_distance
 from rmtbase.results.scores._how_much import Towards, how_much, upper_points
-from rmtbase.results.scores._null_words import null_noun
+from rmtbase.results.scores.words import null_noun
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import circuit_of, heads_present, matrices_present
 
@@ -104,7 +104,7 @@ def moved_share_heatmap(
 
 
 def _random(scores: xr.DataTree | xr.Dataset) -> str:
-    return null_noun(scores.attrs, noun_of(scores))
+    return null_noun(scores.attrs["null_entries"], noun_of(scores))
 
 
 def _signs(scores: xr.DataTree) -> dict[tuple[int, int], str]:

@@ -34,12 +34,12 @@ from rmtbase.drawing.not_testable import NOT_TESTABLE
 from rmtbase.drawing.scales import log_axis, prefer_log, symmetric_log_axis
 from rmtbase.drawing.theme import Theme
 from rmtbase.errors import ParameterError
-from rmtbase.results.scores._null_words import null_noun
 from rmtbase.results.scores.figures._eigenvalues import null_quantiles, null_scales
 from rmtbase.results.scores.figures._element_histograms import magnitudes_along_steps
 from rmtbase.results.scores.figures._scores import MAIN_ELEMENT_STATISTICS, MAIN_STATISTICS
 from rmtbase.results.scores.figures._statistic_by_layer import relative_label, relative_to_null
 from rmtbase.results.scores.figures._weibull_plane import weibull_plane
+from rmtbase.results.scores.words import null_noun
 from rmtbase.results.trajectory.schema import steps_before
 from rmtbase.results.trajectory.summary import against
 from rmtbase.statistics import SPECTRAL_STATISTICS
@@ -221,7 +221,7 @@ def _that_differ(count: int, tested: int, total: int) -> str:
 
 def _random(trajectory: xr.DataTree, group: Group) -> str:
     """Say what a group is compared with: random matrices, random heads, or copies of the heads."""
-    return "random matrices" if group == "matrices" else null_noun(trajectory.attrs, "head")
+    return "random matrices" if group == "matrices" else null_noun(trajectory.attrs["null_entries"])
 
 
 def step_axis(ax: Axes, steps: Int[np.ndarray, " step"]) -> None:
