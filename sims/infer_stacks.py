@@ -15,7 +15,7 @@ from attention_trace import Refused
 from observe_attention import Group, Probe, probe
 from tiny_models import PROFILES, key_head_options, make_model
 
-from rmtbase.models._layout_table import kinds_of_layers
+from rmtbase.models.layouts._layout_table import kinds_of_layers
 
 # What gives each size, in the words that configurations usually have for it: the first that fits is taken.
 _WORDS: Mapping[str, str] = {

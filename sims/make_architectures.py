@@ -37,8 +37,9 @@ from prove_architectures import Disproved, contradictions, either_way, prove_nor
 from tiny_models import PROFILES, key_head_options, make_model, model_classes, saved_classes
 from work_files import kept
 
-from rmtbase.models import _layout_table, open_model
-from rmtbase.models._layout_table import Rows
+from rmtbase.models import open_model
+from rmtbase.models.layouts import _layout_table
+from rmtbase.models.layouts._layout_table import Rows
 
 TABLE = Path(__file__).parents[1] / "src/rmtbase/models/architectures.json"
 PAGE = Path(__file__).parents[1] / "docs/architectures.md"
@@ -371,7 +372,6 @@ def main() -> None:
         if work.is_file():
             held = json.loads(work.read_text())
             work.write_text(json.dumps({name: one for name, one in held.items() if name not in options.only}))
-    options.work.parent.mkdir(parents=True, exist_ok=True)
     before = read_table() if options.only else None
     found = results(options.only or tiny_models.all_types()[stride], options.work)
     found = {name: one for name, one in found.items() if not options.only or name in options.only}

@@ -15,7 +15,7 @@ from attention_trace import Attention, Linear, Refused, Trace, run, sources
 from transformers.activations import ACT2FN
 from transformers.core_model_loading import revert_weight_conversion
 
-from rmtbase.models._layout_table import Rows
+from rmtbase.models.layouts._layout_table import Rows
 
 _PATTERNS = {
     "q": ("q", "(q g)"),

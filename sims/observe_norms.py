@@ -24,9 +24,9 @@ from tiny_models import PROFILES, Profile
 from transformers.core_model_loading import revert_weight_conversion
 
 from rmtbase.models import Checkpoint
-from rmtbase.models._architectures import find_inventory
-from rmtbase.models._sites import NORM_FIELDS, Inventory, Norm, Site
-from rmtbase.models._torch_route import Network
+from rmtbase.models.forward._torch_route import Network
+from rmtbase.models.layouts._architectures import find_inventory
+from rmtbase.models.layouts._sites import NORM_FIELDS, Inventory, Norm, Site
 
 Seen = dict[tuple[str, int], tuple[str, Site]]
 """By stack and layer: what stands in front of the names of its tensors, and the site with its norms."""

@@ -19,7 +19,7 @@ from transformers.core_model_loading import revert_weight_conversion
 
 from rmtbase.errors import CheckpointError
 from rmtbase.models import Model, open_model
-from rmtbase.models._sites import NORM_FIELDS, Place, Site
+from rmtbase.models.layouts._sites import NORM_FIELDS, Place, Site
 
 TOLERANCE = 1e-5
 """Of q·k beside its largest value: some modules compute it in float32."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from rmtbase.models import demo_revisions, open_model
-from rmtbase.models._demo import demo_root
-from rmtbase.models._kept_proofs import DEMO_PROOFS
+from rmtbase.models.files._demo import demo_root
+from rmtbase.models.forward._kept_proofs import DEMO_PROOFS
 
 
 def proofs() -> dict[str, str]:

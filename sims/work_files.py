@@ -41,6 +41,7 @@ def kept(types: Iterable[str], work: Path, limit: int, find: Callable[[str], Any
 
 def _replace(work: Path, text: str) -> None:
     """Write a file whole or not at all: what was found before is there whenever the script is stopped."""
+    work.parent.mkdir(parents=True, exist_ok=True)
     beside = work.with_name(f"{work.name}.new")
     beside.write_text(text)
     beside.replace(work)

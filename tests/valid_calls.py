@@ -78,10 +78,12 @@ class Call(NamedTuple):
             next(result, None)
         return result
 
-    def parameters(self) -> list[str]:
-        """The names of all parameters, also of those that the valid call leaves out."""
-        kinds = inspect.signature(self.function).parameters.values()
-        return [one.name for one in kinds if one.kind is not one.VAR_KEYWORD]
+    def parameters(self) -> dict[str, inspect.Parameter]:
+        """All parameters by name, also those that the valid call leaves out."""
+        parameters = inspect.signature(self.function).parameters
+        return {
+            name: parameter for name, parameter in parameters.items() if parameter.kind is not parameter.VAR_KEYWORD
+        }
 
 
 def public_targets() -> dict[str, Any]:
@@ -355,7 +357,7 @@ def _results(folder: Path) -> dict[str, Any]:
         "results.trajectory.TrajectorySummary": trajectory.summarize_trajectory(opened("trajectory")),
         "results.trajectory.summarize_trajectory": {"tree": opened("trajectory")},
         "results.trajectory.trajectory": {
-            "model": "demo", "revisions": ["step0"], "nulls": "analytic", "matrices": "none", "output": path,
+            "model": "demo", "revisions": ["step-0"], "nulls": "analytic", "matrices": "none", "output": path,
         },
         "results.figures.figures": {"table": opened("baseline"), "names": ()},
         "results.figures.plot": {"table": opened("baseline"), "name": "spectrum"},

@@ -24,8 +24,8 @@ from matplotlib.figure import Figure as Drawing
 import rmtbase
 from rmtbase.errors import CheckpointError, ParameterError, TableError
 from rmtbase.models import Model, Revision, Series, find_series, known_models, open_model
-from rmtbase.models._hub import fetch_refs
-from rmtbase.models._hub import hub_id as full_name
+from rmtbase.models.files._hub import fetch_refs
+from rmtbase.models.files._hub import hub_id as full_name
 from rmtbase.progress import SILENT, Progress
 from rmtbase.results.trajectory._attributes import COMMIT, revisions_of
 from rmtbase.results.trajectory.figures._animation import Animation

@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from rmtbase.errors import CheckpointError
-from rmtbase.models._hub import fetch_size, require_access
+from rmtbase.models.files._hub import fetch_size, require_access
 from studies.sources import first
 from studies.sources.claims import claims, closing, reads
 from studies.sources.claims_checks import nearest_depths

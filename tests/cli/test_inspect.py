@@ -8,8 +8,8 @@ import pytest
 
 import rmtbase
 from rmtbase.models import Gained, Product, Scaled, Stacked, Tensor, inspect_model, open_model, take_rows
-from rmtbase.models._expressions import Biased, Column, Sum
 from rmtbase.models._inspection import in_words
+from rmtbase.models.layouts._expressions import Biased, Column, Sum
 from rmtbase.results import open_table
 from rmtbase.results.scores import circuit_scores, summarize_scores
 

@@ -8,7 +8,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from rmtbase.models import Difference, Model, demo_revisions
-from rmtbase.models._demo import demo_checkpoint
+from rmtbase.models.files._demo import demo_checkpoint
 from rmtbase.montecarlo import _cache, _compute
 
 DATA = Path(__file__).parents[1] / "data"
@@ -144,7 +144,7 @@ def test_a_tensor_that_is_not_read_may_hold_anything(run, demo_with, no_work):
 
 
 def test_a_missing_tensor_beside_the_others_of_its_layer_needs_no_network(run, demo_with, monkeypatch):
-    from rmtbase.models._torch_route import Network
+    from rmtbase.models.forward._torch_route import Network
 
     monkeypatch.setattr(Network, "of_config", lambda *arguments: pytest.fail("PyTorch is imported"))
     for name in (QUERIES, "model.layers.1.self_attn.o_proj.weight", "model.layers.0.mlp.down_proj.weight"):

@@ -115,7 +115,7 @@ def test_without_torch_the_note_says_so(monkeypatch):
     def not_installed(package):
         raise PackageNotFoundError(package)
 
-    monkeypatch.setattr("rmtbase.models._torch_route.version", not_installed)
+    monkeypatch.setattr("rmtbase.models.forward._torch_route.version", not_installed)
     assert model.prove().notes[-1].startswith("not proved: a proof needs the package 'torch'")
 
 

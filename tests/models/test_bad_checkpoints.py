@@ -22,7 +22,7 @@ from rmtbase.errors import (
     UnknownArchitectureError,
 )
 from rmtbase.models import Checkpoint, open_model, supported_architectures
-from rmtbase.models._stack_prefixes import SeveralStacks
+from rmtbase.models.layouts._stack_prefixes import SeveralStacks
 
 QUERY = "model.layers.{}.self_attn.q_proj.weight"
 KEY = "model.layers.{}.self_attn.k_proj.weight"

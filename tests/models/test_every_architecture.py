@@ -16,8 +16,8 @@ from tiny_models import PROFILES, make_model
 from exhaustive import mostly_exhaustive
 from rmtbase.errors import CheckpointError, MissingTensorError, UnknownArchitectureError
 from rmtbase.models import Checkpoint, open_model
-from rmtbase.models._architectures import find_inventory, known_types
-from rmtbase.models._sites import NORMS
+from rmtbase.models.layouts._architectures import find_inventory, known_types
+from rmtbase.models.layouts._sites import NORMS
 
 SPREAD = [
     ("albert", {}, {""}),

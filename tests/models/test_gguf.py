@@ -14,7 +14,8 @@ from gguf import GGMLQuantizationType as Type
 from safetensors.numpy import save_file
 
 from rmtbase.errors import CheckpointError, CorruptFileError, MissingDependencyError, NonFiniteError, ParameterError
-from rmtbase.models import Checkpoint, _gguf, head_shape, open_model
+from rmtbase.models import Checkpoint, head_shape, open_model
+from rmtbase.models.formats import _gguf
 
 D_MODEL, D_MLP, N_HEADS, N_KEY_HEADS, D_HEAD = 256, 1024, 4, 2, 64
 SIZES = {"block_count": 2, "embedding_length": D_MODEL, "feed_forward_length": D_MLP, "attention.head_count": N_HEADS}

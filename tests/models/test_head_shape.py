@@ -256,7 +256,7 @@ def test_a_type_whose_reading_is_not_proved_is_refused_where_it_cannot_be_run(mo
     from transformers import AutoConfig
 
     path = folder(**json.loads(AutoConfig.for_model(model_type).to_json_string(use_diff=False)))
-    monkeypatch.setattr("rmtbase.models._torch_route.version", not_installed)
+    monkeypatch.setattr("rmtbase.models.forward._torch_route.version", not_installed)
     with pytest.raises(CheckpointError, match="not known for certain"):
         head_shape(path)
 

@@ -9,8 +9,9 @@ import sys
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from rmtbase.models import _kept_proofs, _model, demo_revisions, open_model
-from rmtbase.models._demo import demo_checkpoint, demo_root
+from rmtbase.models import _model, demo_revisions, open_model
+from rmtbase.models.files._demo import demo_checkpoint, demo_root
+from rmtbase.models.forward import _kept_proofs
 
 NOTE = "proved against transformers' own forward pass (transformers 1.2): 2 of 4 sites"
 

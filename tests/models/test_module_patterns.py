@@ -9,7 +9,7 @@ import peft
 from hypothesis import strategies as st
 from peft.tuners.tuners_utils import check_target_module_exists
 
-from rmtbase.models._module_patterns import first_match, is_targeted, matches
+from rmtbase.models.formats._module_patterns import first_match, is_targeted, matches
 
 
 def test_modules_are_chosen_as_peft_chooses_them():

@@ -22,10 +22,10 @@ from torch import nn
 
 from rmtbase.errors import ParameterError
 from rmtbase.models import Checkpoint, open_model
-from rmtbase.models._architectures import find_sites
-from rmtbase.models._folding import FOLDS, fold_site
-from rmtbase.models._sites import PLAIN, Norm
-from rmtbase.models._torch_route import Network, stored_of
+from rmtbase.models.forward._torch_route import Network, stored_of
+from rmtbase.models.layouts._architectures import find_sites
+from rmtbase.models.layouts._folding import FOLDS, fold_site
+from rmtbase.models.layouts._sites import PLAIN, Norm
 
 TOLERANCE = 1e-5  # some of the modules norm in float32
 CENTRED = {"gpt2", "bert", "phi", "whisper", "gpt_neox"}

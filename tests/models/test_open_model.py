@@ -287,7 +287,7 @@ def bundle(parts, tmp_path, monkeypatch):
         parts.write(tmp_path / name)
     index = tmp_path / "index.json"
     index.write_text(json.dumps({"revisions": [{"name": "step0"}, {"name": "final"}], "default": "final"}))
-    monkeypatch.setattr("rmtbase.models._demo.demo_root", lambda: tmp_path)
+    monkeypatch.setattr("rmtbase.models.files._demo.demo_root", lambda: tmp_path)
     return tmp_path
 
 

@@ -14,9 +14,9 @@ from tiny_models import Profile, make_model
 
 from rmtbase.errors import ParameterError
 from rmtbase.models import EXPERT_COMPONENTS, Checkpoint, MatrixName, Place, inspect_model, open_model
-from rmtbase.models._expressions import Tensor
-from rmtbase.models._feed_forward import find_feed_forward
-from rmtbase.models._sites import Site
+from rmtbase.models.layouts._expressions import Tensor
+from rmtbase.models.layouts._feed_forward import find_feed_forward
+from rmtbase.models.layouts._sites import Site
 
 TINY = Profile(n_layers=2, n_heads=8, n_key_heads=2, d_head=18, d_model=80, d_mlp=52, vocab=130)
 TOKENS = torch.eye(5, 80) + torch.randn(5, 80, generator=torch.Generator().manual_seed(3))

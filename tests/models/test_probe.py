@@ -28,10 +28,11 @@ from tiny_models import PROFILES
 from torch import nn
 
 from rmtbase.errors import CheckpointError, MissingTensorError, UnknownArchitectureError, UnprovedConfigurationError
-from rmtbase.models import _probe_forward, _torch_route, open_model
-from rmtbase.models._expressions import Scaled, Tensor, take_rows
-from rmtbase.models._probe_rows import scale_of
-from rmtbase.models._torch_route import Network, stored_of
+from rmtbase.models import open_model
+from rmtbase.models.forward import _probe_forward, _torch_route
+from rmtbase.models.forward._probe_rows import scale_of
+from rmtbase.models.forward._torch_route import Network, stored_of
+from rmtbase.models.layouts._expressions import Scaled, Tensor, take_rows
 
 SIZES = {"vocab_size": 40, "hidden_size": 48, "num_hidden_layers": 2, "intermediate_size": 56, "pad_token_id": 0}
 PLAIN = SIZES | {"num_attention_heads": 6, "bos_token_id": 1, "eos_token_id": 2}

@@ -14,8 +14,8 @@ import transformers
 from torch import nn
 
 from rmtbase.errors import CheckpointError
-from rmtbase.models._expressions import take_rows
-from rmtbase.models._torch_route import Network, stored_of
+from rmtbase.models.forward._torch_route import Network, stored_of
+from rmtbase.models.layouts._expressions import take_rows
 
 PASSES = 3  # of one reading, where the first is enough
 ENDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 import rmtbase
 from rmtbase.errors import CheckpointError, NonFiniteError, ShapeError
 from rmtbase.models import Checkpoint, MatrixName, open_model
-from rmtbase.models._quantised import dequantised
+from rmtbase.models.formats._quantised import dequantised
 
 LAYER = "model.layers.{}.self_attn."
 Q = LAYER.format(0) + "q_proj"

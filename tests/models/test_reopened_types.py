@@ -13,7 +13,7 @@ from tiny_models import PROFILES, config_class, make_model, saved_classes
 from exhaustive import mostly_exhaustive
 from rmtbase.errors import CheckpointError, MissingDependencyError, MissingTensorError, ParameterError
 from rmtbase.models import open_model
-from rmtbase.models._torch_route import Network
+from rmtbase.models.forward._torch_route import Network
 
 
 def saved(model, folder):

@@ -19,12 +19,13 @@ import transformers
 from torch import nn
 
 from rmtbase.errors import CheckpointError
-from rmtbase.models import _prove, open_model
-from rmtbase.models._expressions import Scaled, Tensor
-from rmtbase.models._probe_network import written_out
-from rmtbase.models._prove import prove_parts
-from rmtbase.models._sites import Disproved
-from rmtbase.models._torch_route import Network, stored_of
+from rmtbase.models import open_model
+from rmtbase.models.forward import _prove
+from rmtbase.models.forward._probe_network import written_out
+from rmtbase.models.forward._prove import prove_parts
+from rmtbase.models.forward._torch_route import Network, stored_of
+from rmtbase.models.layouts._expressions import Scaled, Tensor
+from rmtbase.models.layouts._sites import Disproved
 
 SIZES = {"num_hidden_layers": 1, "hidden_size": 48, "num_attention_heads": 4, "intermediate_size": 64, "vocab_size": 97}
 SIZES_OF_TWO = {f"{one}_attention_heads": 4 for one in ("encoder", "decoder")} | {

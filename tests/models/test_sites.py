@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmtbase.errors import ParameterError
-from rmtbase.models._expressions import (
+from rmtbase.models.layouts._expressions import (
     Biased,
     Column,
     Gained,
@@ -23,8 +23,8 @@ from rmtbase.models._expressions import (
     take_rows,
     to_json,
 )
-from rmtbase.models._folding import FOLDS, fold_site, require_folds
-from rmtbase.models._sites import PLAIN, Norm, Place, Site
+from rmtbase.models.layouts._folding import FOLDS, fold_site, require_folds
+from rmtbase.models.layouts._sites import PLAIN, Norm, Place, Site
 
 RNG = np.random.default_rng(7)
 STORED = {

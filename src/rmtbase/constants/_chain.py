@@ -15,6 +15,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
 from mpmath import mp
 
 from rmtbase.constants._conditions import Conditions
@@ -86,7 +87,7 @@ def chain_constants(
     """
     sizes = require_dims(dims)
     count = len(sizes) - 1
-    given = None if sigmas is None else [sigmas] * count if isinstance(sigmas, int | float) else list(sigmas)
+    given = None if sigmas is None else [sigmas] * count if np.ndim(sigmas) == 0 else list(sigmas)
     if count == 1 and normalization == "sqrt_d":
         raise ParameterError("normalization", normalization, "none for one matrix")
     divisor = "none" if count == 1 else require_normalization(normalization or DEFAULT_NORMALIZATION)

@@ -12,9 +12,9 @@ from jaxtyping import Float64
 from numpy.typing import NDArray
 
 from rmtbase.errors import ParameterError, RmtbaseError
-from rmtbase.models._layouts import ATTENTION_PARTS
-from rmtbase.models._sites import Place, Site
 from rmtbase.models._weight_matrices import WeightMatrices
+from rmtbase.models.layouts._layouts import ATTENTION_PARTS
+from rmtbase.models.layouts._sites import Place, Site
 from rmtbase.parameters import require_real_array
 from rmtbase.shown import in_one_line
 

@@ -13,8 +13,8 @@ from jaxtyping import Float64
 
 from rmtbase.errors import CheckpointError, ParameterError
 from rmtbase.models._model import Model
-from rmtbase.models._sites import MatrixName, Site
 from rmtbase.models._weight_matrices import WeightMatrices
+from rmtbase.models.layouts._sites import MatrixName, Site
 from rmtbase.shown import in_one_line
 
 _FACTORS = (

@@ -22,17 +22,17 @@ from rmtbase.errors import (
     ParameterError,
     UnknownArchitectureError,
 )
-from rmtbase.models._demo import demo_checkpoint
-from rmtbase.models._expressions import Expression, Product
-from rmtbase.models._files import read_json_object
-from rmtbase.models._gguf_model import find_gguf, open_gguf
-from rmtbase.models._hub import HUB_ID, fetch_config, find_known, hub_id, names_near
-from rmtbase.models._layout_table import entries, read_architecture, unread
 from rmtbase.models._open import existing_folder, require_checkpoint, split_name
-from rmtbase.models._other_programs import refuse_other_formats
-from rmtbase.models._sites import Site
-from rmtbase.models._sizes import Sizes
-from rmtbase.models._torch_route import Network
+from rmtbase.models.files._demo import demo_checkpoint
+from rmtbase.models.files._files import read_json_object
+from rmtbase.models.files._hub import HUB_ID, fetch_config, find_known, hub_id, names_near
+from rmtbase.models.files._other_programs import refuse_other_formats
+from rmtbase.models.formats._gguf_model import find_gguf, open_gguf
+from rmtbase.models.forward._torch_route import Network
+from rmtbase.models.layouts._expressions import Expression, Product
+from rmtbase.models.layouts._layout_table import entries, read_architecture, unread
+from rmtbase.models.layouts._sites import Site
+from rmtbase.models.layouts._sizes import Sizes
 from rmtbase.shown import one_line, quoted, shown
 
 _WIDTHS = ("hidden_size", "n_embd", "d_model", "n_embed", "dim")

@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass, field
 from functools import singledispatch
 from typing import Any
 
-from rmtbase.models._expressions import (
+from rmtbase.models._model import Model
+from rmtbase.models.layouts._expressions import (
     Biased,
     Column,
     Expression,
@@ -21,9 +22,8 @@ from rmtbase.models._expressions import (
     Tensor,
     to_json,
 )
-from rmtbase.models._leftovers import left_out
-from rmtbase.models._model import Model
-from rmtbase.models._sites import Place, Site
+from rmtbase.models.layouts._leftovers import left_out
+from rmtbase.models.layouts._sites import Place, Site
 from rmtbase.shown import in_one_line
 
 _RUNS = 3  # runs of rows that are listed individually

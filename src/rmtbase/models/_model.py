@@ -12,16 +12,24 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from rmtbase.errors import CheckpointError, MissingTensorError, ParameterError, ShapeError
-from rmtbase.models._adapters import Adapter
-from rmtbase.models._checkpoint import Checkpoint
-from rmtbase.models._declared_biases import UNUSED_BIASES
-from rmtbase.models._expressions import Expression, Tensor
-from rmtbase.models._files import read_json_object
-from rmtbase.models._folding import fold_site, has_biases, require_folds
-from rmtbase.models._gguf_model import find_gguf, open_gguf
-from rmtbase.models._given_sites import require_sites
-from rmtbase.models._kept_proofs import kept_proof, subject
-from rmtbase.models._leftovers import (
+from rmtbase.models._routes import find_architecture, inventory_by_route
+from rmtbase.models._weight_matrices import WeightMatrices
+from rmtbase.models.files._checkpoint import Checkpoint
+from rmtbase.models.files._files import read_json_object
+from rmtbase.models.files._other_programs import advise_on_names, refuse_other_formats, refuse_other_programs
+from rmtbase.models.files._tensor_file import DIGITS, least_sigma, widened
+from rmtbase.models.files._weight_reader import WeightReader
+from rmtbase.models.formats._adapters import Adapter
+from rmtbase.models.formats._gguf_model import find_gguf, open_gguf
+from rmtbase.models.formats._quantised import dequantised, require_readable_quantisation
+from rmtbase.models.forward._kept_proofs import kept_proof, subject
+from rmtbase.models.forward._proof import proof_is_wanted, proof_of
+from rmtbase.models.forward._torch_route import NOT_PROVED, Network
+from rmtbase.models.layouts._declared_biases import UNUSED_BIASES
+from rmtbase.models.layouts._expressions import Expression, Tensor
+from rmtbase.models.layouts._folding import fold_site, has_biases, require_folds
+from rmtbase.models.layouts._given_sites import require_sites
+from rmtbase.models.layouts._leftovers import (
     initializer_notes,
     leftover_notes,
     require_all_heads,
@@ -29,17 +37,9 @@ from rmtbase.models._leftovers import (
     unread_matrices,
     without_draft_layers,
 )
-from rmtbase.models._other_matrices import find_fused, with_other_matrices
-from rmtbase.models._other_programs import advise_on_names, refuse_other_formats, refuse_other_programs
-from rmtbase.models._proof import proof_is_wanted, proof_of
-from rmtbase.models._quantised import dequantised, require_readable_quantisation
-from rmtbase.models._routes import find_architecture, inventory_by_route
-from rmtbase.models._shown_sizes import with_sizes
-from rmtbase.models._sites import BIASES, NORMS, Inventory, MatrixName, Part, Place, Site
-from rmtbase.models._tensor_file import DIGITS, least_sigma, widened
-from rmtbase.models._torch_route import NOT_PROVED, Network
-from rmtbase.models._weight_matrices import WeightMatrices
-from rmtbase.models._weight_reader import WeightReader
+from rmtbase.models.layouts._other_matrices import find_fused, with_other_matrices
+from rmtbase.models.layouts._shown_sizes import with_sizes
+from rmtbase.models.layouts._sites import BIASES, NORMS, Inventory, MatrixName, Part, Place, Site
 from rmtbase.shown import in_one_line
 
 

@@ -18,20 +18,20 @@ from rmtbase.errors import (
     ParameterError,
     near_architectures,
 )
-from rmtbase.models._adapters import WAYS, Adapter
-from rmtbase.models._checkpoint import Checkpoint
-from rmtbase.models._demo import demo_checkpoint
 from rmtbase.models._difference import Difference, difference
-from rmtbase.models._files import read_json_object
-from rmtbase.models._hub import HUB_GGUF, HUB_ID, fetch_checkpoint, fetch_file, hub_id
-from rmtbase.models._layout_table import known_types as supported_architectures
 from rmtbase.models._model import Model
-from rmtbase.models._other_formats import ADAPTER_CONFIG, format_of, is_adapter_alone, which_adapter
-from rmtbase.models._other_programs import advise_in_memory, refusal_of_file
-from rmtbase.models._sites import Site
-from rmtbase.models._state_dict import weights_in_effect
-from rmtbase.models._torch_route import Network
 from rmtbase.models._weight_matrices import WeightMatrices
+from rmtbase.models.files._checkpoint import Checkpoint
+from rmtbase.models.files._demo import demo_checkpoint
+from rmtbase.models.files._files import read_json_object
+from rmtbase.models.files._hub import HUB_GGUF, HUB_ID, fetch_checkpoint, fetch_file, hub_id
+from rmtbase.models.files._other_formats import ADAPTER_CONFIG, format_of, is_adapter_alone, which_adapter
+from rmtbase.models.files._other_programs import advise_in_memory, refusal_of_file
+from rmtbase.models.files._state_dict import weights_in_effect
+from rmtbase.models.formats._adapters import WAYS, Adapter
+from rmtbase.models.forward._torch_route import Network
+from rmtbase.models.layouts._layout_table import known_types as supported_architectures
+from rmtbase.models.layouts._sites import Site
 from rmtbase.regular_files import identity
 
 if TYPE_CHECKING:
@@ -372,7 +372,7 @@ def _from_memory(
     if sites is not None:
         return Model.of_sites(Checkpoint.of_tensors(tensors, called), sites, called, revision, given)
     if given is not None and "transformers" in sys.modules:
-        from rmtbase.models._stored_names import as_saved
+        from rmtbase.models.forward._stored_names import as_saved
 
         tensors = as_saved(wrapped, tensors)  # the table has the names of files
     try:

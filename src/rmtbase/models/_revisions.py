@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rmtbase.errors import CheckpointError, MissingCheckpointFileError, ParameterError
-from rmtbase.models._demo import demo_root, demo_steps
-from rmtbase.models._folding import require_folds
-from rmtbase.models._hub import HUB_ID, fetch_refs, hub_id
 from rmtbase.models._model import Model
 from rmtbase.models._open import existing_folder, open_model
+from rmtbase.models.files._demo import demo_root, demo_steps
+from rmtbase.models.files._hub import HUB_ID, fetch_refs, hub_id
+from rmtbase.models.layouts._folding import require_folds
 from rmtbase.shown import in_one_line
 
 ALL = "all"
@@ -110,6 +110,8 @@ def find_series(
         name = "demo" if model == "demo" else folder.resolve().name
         there = demo_steps() if model == "demo" else _steps_in(folder)
         named = _chosen(wanted, there, f"checkpoints of {name}")
+        if missing := [revision for _, revision in named if not (folder / revision).is_dir()]:
+            raise ParameterError("revisions", missing[0], _some(there))
         return Series(name, tuple(Revision(*one, _identity(folder / one[1])) for one in named), folder, *opening)
     if isinstance(model, Path) or not HUB_ID.fullmatch(model):
         raise MissingCheckpointFileError(Path(model), advice="pass a folder of checkpoints, or the name of a model")

@@ -13,12 +13,12 @@ from rmtbase.errors import (
     UnknownArchitectureError,
     UnprovedConfigurationError,
 )
-from rmtbase.models._architectures import find_inventory
-from rmtbase.models._checkpoint import Checkpoint
-from rmtbase.models._layout_table import read_architecture
-from rmtbase.models._sites import Inventory
-from rmtbase.models._stack_prefixes import SeveralStacks
-from rmtbase.models._torch_route import Network
+from rmtbase.models.files._checkpoint import Checkpoint
+from rmtbase.models.forward._torch_route import Network
+from rmtbase.models.layouts._architectures import find_inventory
+from rmtbase.models.layouts._layout_table import read_architecture
+from rmtbase.models.layouts._sites import Inventory
+from rmtbase.models.layouts._stack_prefixes import SeveralStacks
 
 
 def find_architecture(config: Mapping[str, Any], path: Path, network: Network | None) -> tuple[str, Network | None]:

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from rmtbase.errors import ParameterError, RmtbaseError
-from rmtbase.models._sites import MatrixName, Place, Site
+from rmtbase.models.layouts._sites import MatrixName, Place, Site
 
 
 class _Hashing(NamedTuple):

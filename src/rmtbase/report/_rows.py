@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from rich import box
@@ -38,11 +38,15 @@ class Verbatim(str):
 
 
 class Column(NamedTuple):
-    """Heading of a column, the alignment of its cells, and the format of its numbers, such as ``.4g``."""
+    """Column of a table: its heading, the alignment of its cells, the format of its numbers, and its cells.
+
+    ``cell`` returns the text or number of an object, for :meth:`Rows.of`.
+    """
 
     name: str
     side: Literal["left", "right"] = "right"
-    form: str = ""
+    form: str = ""  # such as ``.4g``
+    cell: Callable[[Any], str | float] = str
 
 
 class Rows(NamedTuple):
@@ -59,6 +63,11 @@ class Rows(NamedTuple):
     rows: Sequence[Sequence[str | float]]
     named: int = 1
     title: str = ""
+
+    @classmethod
+    def of(cls, objects: Iterable[Any], *columns: Column, named: int = 1, title: str = "") -> Rows:
+        """Make a table with a row for each object, from the cells of the columns."""
+        return cls(columns, [[column.cell(item) for column in columns] for item in objects], named, title)
 
     @property
     def texts(self) -> list[list[str]]:

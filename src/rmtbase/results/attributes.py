@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rmtbase.models import WeightMatrices, opened_from
+from rmtbase.reasons import NotTestable, not_testable_json
 from rmtbase.shown import shown
 from rmtbase.tables import SCHEMA_VERSION, provenance, software_version
 from rmtbase.terminal.command_line import next_command
@@ -20,6 +21,23 @@ def command_about(attributes: Mapping[Any, Any], name: str, *options: str, model
     argument = f"{attributes['model']}@{revision}" if revision else str(attributes["model"])
     folders = [one.path for one in ([] if model is None else opened_from(model)) if one.path.name == one.name]
     return shown(next_command(*options, name=name, model=str(folders[0]) if folders else argument), _LONGEST)
+
+
+def result_json(
+    attributes: Mapping[Any, Any],
+    names: Sequence[str],
+    untested: Sequence[NotTestable],
+    sentences: Sequence[str],
+    **parts: object,
+) -> dict[str, Any]:
+    """Return the JSON of a result: attributes of its file, what was not tested, its sentences and its parts."""
+    return {
+        **{name: attributes[name] for name in names},
+        "not_testable": not_testable_json(untested),
+        "sentences": list(sentences),
+        "warnings": json.loads(attributes.get("warnings", "[]")),
+        **parts,
+    }
 
 
 def file_attributes(

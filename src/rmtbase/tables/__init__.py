@@ -20,6 +20,7 @@ from rmtbase.tables._provenance import provenance, software_version, software_ve
 from rmtbase.tables._reading import baseline_shapes, open_atlas_case, open_atlas_file, open_baseline, open_table
 from rmtbase.tables._relations import Fault
 from rmtbase.tables._replacing import require_replaceable
+from rmtbase.tables._rows import rows_of
 from rmtbase.tables._schema import COORDINATES, SCHEMA_VERSION, Outline, Schema, Variable, describe
 from rmtbase.tables._writing import digest_of, is_temporary, require_writable, sweep, write_bytes, write_table
 

@@ -89,7 +89,7 @@ def to_pandas(table: xr.Dataset | xr.DataTree, group: str | None = None) -> pd.D
             columns[name] = variable
     coordinates = {dim: _encodable(dataset[dim].variable) for dim in rows if dim in dataset.variables}
     frame = xr.Dataset(columns, coordinates).to_dataframe(dim_order=rows).reset_index()
-    there = _present(dataset, rows)
+    there = present(dataset, rows)
     return frame if there.all() else frame.loc[there].reset_index(drop=True)
 
 
@@ -118,7 +118,7 @@ def frame_groups(table: xr.Dataset | xr.DataTree) -> list[str]:
     ]
 
 
-def _present(dataset: xr.Dataset, rows: list[str]) -> Bool[np.ndarray, " row"]:
+def present(dataset: xr.Dataset, rows: list[str]) -> Bool[np.ndarray, " row"]:
     """Mask of the rows that are heads, matrices or pairs of the model; the others are padding, if layers differ."""
     there = xr.DataArray(np.ones([dataset.sizes[dim] for dim in rows], dtype=bool), dims=rows)
     spreads = [name for name in map(str, dataset.data_vars) if name == "sigma" or name.startswith("sigma_")]

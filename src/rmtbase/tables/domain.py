@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Real, Shaped
 
+from rmtbase.reasons import Reason
 from rmtbase.shown import quoted
 
 _ROUNDING = 1e-9  # relative to the largest magnitude: disorder by less counts as rounding
@@ -32,6 +33,7 @@ class Domain:
         unique: whether no value may occur twice.
         choices: the only allowed texts; any text if empty.
         record: type of the JSON value that a text must encode; None if it need not be JSON.
+        reason: whether a text must be that of a :class:`~rmtbase.reasons.Reason`, or empty.
     """
 
     words: str
@@ -46,6 +48,19 @@ class Domain:
     unique: bool = False
     choices: tuple[str, ...] = ()
     record: type | None = None
+    reason: bool = False
+
+    def plain(self, values: Shaped[np.ndarray, "..."]) -> Shaped[np.ndarray, "..."]:
+        """Return values as objects: int, bool, str, Reason or float; an int or bool that does not exist is None."""
+        if self.reason:
+            return np.array([Reason.read(text) for text in values.ravel()], dtype=object).reshape(values.shape)
+        if self.kinds == "OUT":
+            return values.astype(str).astype(object)
+        if not self.whole and self.kinds != "iu":
+            return values.astype(float).astype(object)
+        plain = np.nan_to_num(values).astype(bool if (self.least, self.most) == (0, 1) else np.int64).astype(object)
+        plain[np.isnan(values)] = None
+        return plain
 
     def fault(self, values: object) -> str | None:
         """Say what in an array, or in an attribute's value, does not belong to the set; None if all does."""
@@ -65,6 +80,8 @@ class Domain:
                 return quoted(text)
             if self.unique and not text:
                 return "an empty name"
+            if self.reason and not _is_reason(text):
+                return quoted(text, 80)
             if self.record is not None and (fault := _fault_of_json(text, self.record)) is not None:
                 return fault
         return None
@@ -99,6 +116,14 @@ class Domain:
             slack = _ROUNDING * finite.max(axis=-1, keepdims=True, initial=0.0)
             wrong = step < -slack if self.order == "rising" else step > slack
         return "values out of order" if wrong.any() else None
+
+
+def _is_reason(text: str) -> bool:
+    try:
+        Reason.read(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _fault_of_json(text: str, record: type) -> str | None:
@@ -139,6 +164,7 @@ LAYERS = Domain("integers of at least -1, ascending", kinds="iu", least=-1, orde
 NUMBERS_OF_LAYERS = Domain("integers of at least -1", kinds="iu", least=-1)
 RANKS = Domain("integers of at least 1, ascending", kinds="iu", least=1, order="ascending")
 TEXT = Domain("text", kinds="OUT")
+REASON = Domain("a code of a reason with its values, or empty", kinds="OUT", reason=True)
 NAMES = Domain("names, each once", kinds="OUT", unique=True)
 JSON_OBJECT = Domain("a JSON object", kinds="OUT", record=dict)
 JSON_LIST = Domain("a JSON list", kinds="OUT", record=list)

@@ -1,0 +1,254 @@
+"""Models of the Hugging Face hub: known models, whose sizes need no network, and downloads of checkpoints.
+
+The known models are listed in ``known_models.csv``, one per line.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import re
+import time
+from difflib import get_close_matches
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rmtbase.errors import CheckpointError, MissingDependencyError
+from rmtbase.models.files._checkpoint import Checkpoint
+from rmtbase.models.files._torch_file import require_torch
+from rmtbase.shown import quoted
+
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
+HUB_GGUF = re.compile(rf"(?P<model>{HUB_ID.pattern.removesuffix('?')})/(?P<file>[\w.-]+\.gguf)", re.ASCII)
+"""Name of one GGUF file on the hub, whose repositories hold many."""
+# adapter_config.json identifies an adapter, model_index.json a pipeline of diffusers.
+_SAFETENSORS = [
+    "config.json",
+    "model_index.json",
+    "adapter_config.json",
+    "quantize_config.json",
+    "quant_config.json",
+    "*.safetensors",
+    "*.safetensors.index.json",
+]
+_TORCH = [
+    "config.json",
+    "pytorch_model*.bin",
+    "pytorch_model.bin.index.json",
+    "adapter_config.json",
+    "adapter_model.bin",
+]
+# Copies of the same weights in other formats, which some repositories keep beside the checkpoint.
+_OTHER_COPIES = ["*/*", "consolidated*"]
+_SHA256 = re.compile("[0-9a-f]{64}")
+_CLOCK = 2.0  # seconds by which the times of files may be coarser than the clock
+_NEAR = 6  # names that an error lists
+
+
+class KnownModel(NamedTuple):
+    """Sizes of a published model, as its configuration on the hub gives them.
+
+    Attributes:
+        name: its short name, in lower case.
+        hub_id: its name on the hub.
+        n_layers: layers with attention, in the encoder if there is also a decoder.
+        n_heads: query heads in a layer.
+        n_key_heads: key heads in a layer.
+        d_model: width of the residual stream.
+        d_head: head dimension, which need not be d_model / n_heads.
+    """
+
+    name: str
+    hub_id: str
+    n_layers: int
+    n_heads: int
+    n_key_heads: int
+    d_model: int
+    d_head: int
+
+
+@cache
+def known_models() -> tuple[KnownModel, ...]:
+    """List the models of the hub that have a short name here, with hub id and sizes, family by family."""
+    text = files("rmtbase.models").joinpath("known_models.csv").read_text(encoding="utf-8")
+    lines = csv.DictReader(text.splitlines())
+    return tuple(
+        KnownModel(line["name"], line["hub_id"], *(int(line[size]) for size in KnownModel._fields[2:]))
+        for line in lines
+    )
+
+
+@cache
+def _known_by_name() -> dict[str, KnownModel]:
+    """Return the known models by hub id, by hub id without the owner, and by short name, which takes precedence."""
+    known = known_models()[::-1]  # reversed, so that the first of several wins
+    without_owner = {one.hub_id.lower().partition("/")[2]: one for one in known}
+    return without_owner | {one.hub_id.lower(): one for one in known} | {one.name: one for one in known}
+
+
+def find_known(name: str) -> KnownModel | None:
+    """Find a known model by short name or by hub id, with or without the owner, in upper or lower case."""
+    return _known_by_name().get(name.lower())
+
+
+def names_near(name: str) -> str:
+    """List similar names of known models, for an error message."""
+    names = [known.name for known in known_models()]
+    asked = name.lower().rpartition("/")[2][:100]
+    begin_alike = [known for known in names if asked and known.startswith(asked)]
+    near = get_close_matches(asked, names, n=_NEAR, cutoff=0.5)
+    return ", ".join(list(dict.fromkeys((*near, *begin_alike)))[:_NEAR] or ["gpt2", "pythia-70m", "llama-3.1-8b"])
+
+
+def hub_id(name: str) -> str:
+    """Return the hub id of a known model, or else the name itself: ``pythia-70m`` is ``EleutherAI/pythia-70m``."""
+    known = find_known(name)
+    return name if known is None else known.hub_id
+
+
+def fetch_checkpoint(
+    model: str, revision: str | None = None, subfolder: str | None = None, cache: Path | None = None
+) -> Path:
+    """Download a model from the hub, unless the hub's cache has it, and return its local folder.
+
+    With ``subfolder``, only the content of that folder is downloaded; the folder of the repository is still returned.
+    With ``cache``, a model that the hub's own cache does not hold completely is downloaded into that folder.
+
+    Only the configuration and the weights are downloaded: safetensors, or ``.bin`` files where there are none. No code
+    is downloaded.
+    """
+    if cache is not None and (held := _held(model, revision, subfolder)) is not None:
+        return held
+    folder = _download(model, revision, _SAFETENSORS, subfolder, cache)
+    if any((folder / (subfolder or "")).glob("*.safetensors")):
+        return folder
+    require_torch()
+    folder = _download(model, revision, _TORCH, subfolder, cache)
+    inside = folder / (subfolder or "")
+    if not any(inside.glob("*.bin")) and not (inside / "model_index.json").exists():
+        raise CheckpointError(
+            model,
+            "the hub has this model, but neither safetensors nor pytorch_model.bin in it: download the file of its "
+            "weights and pass its path: an error then says how to open it; for GGUF pass ORG/NAME/FILE.gguf",
+        )
+    return folder
+
+
+def fetch_file(model: str, name: str, revision: str | None = None, cache: Path | None = None) -> Path:
+    """Download one file of a model from the hub, unless the hub's cache has it."""
+    return _download(model, revision, [name], cache=cache) / name
+
+
+def fetch_config(model: str, revision: str | None = None) -> Path:
+    """Download only a model's ``config.json``, unless the hub's cache has it, and return its local folder."""
+    return _download(model, revision, ["config.json"])
+
+
+def fetch_refs(model: str) -> dict[str, str]:
+    """Fetch the branches and tags of a model on the hub, each with its commit."""
+    from huggingface_hub import HfApi
+
+    try:
+        refs = HfApi().list_repo_refs(model)
+    except Exception as error:
+        raise CheckpointError(model, _explain(error, None)) from error
+    return {ref.name: ref.target_commit for ref in (*refs.branches, *refs.tags)}
+
+
+def fetch_size(model: str, revision: str | None = None) -> tuple[int | None, bool]:
+    """Ask the hub for the bytes that :func:`fetch_checkpoint` downloads, and whether access to the model is gated.
+
+    The bytes are None if the hub does not say.
+    """
+    from huggingface_hub import HfApi
+    from huggingface_hub.utils import filter_repo_objects
+
+    try:
+        info = HfApi().model_info(model, revision=revision, files_metadata=True)
+    except Exception as error:
+        raise CheckpointError(model, _explain(error, revision)) from error
+    sizes = {one.rfilename: one.size for one in info.siblings or ()}
+    for patterns in (_SAFETENSORS, _TORCH):
+        names = [*filter_repo_objects(sizes, allow_patterns=patterns, ignore_patterns=_OTHER_COPIES)]
+        if any(name.endswith((".safetensors", ".bin")) for name in names):
+            known = [sizes[name] for name in names]
+            return (None if None in known else sum(size or 0 for size in known)), bool(info.gated)
+    return None, bool(info.gated)
+
+
+def require_access(model: str) -> None:
+    """Raise an error if the hub denies access to the files of a model."""
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url
+
+    try:
+        get_hf_file_metadata(hf_hub_url(model, "config.json"))
+    except Exception as error:
+        raise CheckpointError(model, _explain(error, None)) from error
+
+
+def _held(model: str, revision: str | None, subfolder: str | None) -> Path | None:
+    """Return the folder of a model if the hub's own cache holds it completely."""
+    try:
+        folder = _download(model, revision, _SAFETENSORS, subfolder, local=True)
+        Checkpoint.open(folder / (subfolder or ""))
+    except (CheckpointError, MissingDependencyError):
+        return None
+    return folder
+
+
+def _download(
+    model: str,
+    revision: str | None,
+    patterns: list[str],
+    subfolder: str | None = None,
+    cache: Path | None = None,
+    local: bool = False,
+) -> Path:
+    from huggingface_hub import snapshot_download
+
+    inside = "" if subfolder is None else f"{subfolder}/"
+    allowed, ignored = ([inside + pattern for pattern in some] for some in (patterns, _OTHER_COPIES))
+    options: dict[str, Any] = {"allow_patterns": allowed, "ignore_patterns": ignored}
+    options |= ({"cache_dir": cache} if cache else {}) | ({"local_files_only": True} if local else {})
+    begun = time.time()
+    try:
+        folder = Path(snapshot_download(model, revision=revision, **options))
+    except Exception as error:  # the only common base of the errors of the client and its transport
+        raise CheckpointError(model, _explain(error, revision)) from error
+    if not local:
+        _require_digests(model, folder, begun)
+    return folder
+
+
+def _require_digests(model: str, folder: Path, begun: float) -> None:
+    """Compare files downloaded since then with the SHA-256 that the hub has for them, its ETag of an LFS file.
+
+    The hub's cache names the file behind each link by that ETag. Files of Git alone have another, and are small.
+    """
+    for link in folder.rglob("*"):
+        blob = link.resolve()
+        if not _SHA256.fullmatch(blob.name) or blob.stat().st_mtime < begun - _CLOCK:
+            continue
+        with blob.open("rb") as stream:
+            found = hashlib.file_digest(stream, "sha256").hexdigest()
+        if found != blob.name:
+            blob.unlink()
+            raise CheckpointError(
+                model, f"{link.name} was downloaded with SHA-256 {found}, and the hub has {blob.name}; fetch it again"
+            )
+
+
+def _explain(error: Exception, revision: str | None) -> str:
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    if "GatedRepoError" in kinds:
+        return "access to this model must be asked for on the hub; then log in with hf auth login"
+    if "RepositoryNotFoundError" in kinds:
+        return "neither a folder here nor a public model of the hub; check the name, or log in with hf auth login"
+    if "RevisionNotFoundError" in kinds:
+        return f"the hub has this model, but no revision {quoted(revision)}"
+    return (
+        f"not a folder here, and cannot be fetched from the hub ({type(error).__name__}); "
+        "check the name and the connection, or pass the folder of a downloaded checkpoint"
+    )

@@ -1,0 +1,206 @@
+"""Settings of a low-rank adapter of PEFT, and the tensors of its updates checked against them.
+
+Source: ``peft/tuners/lora/config.py``; what becomes of each setting is in docs/adapters.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from math import prod, sqrt
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rmtbase.errors import CheckpointError, ParameterError, ShapeError
+from rmtbase.models.files._checkpoint import Checkpoint
+from rmtbase.models.files._other_formats import MERGED, adapter_in_words
+from rmtbase.models.formats._module_patterns import first_match, is_targeted
+from rmtbase.shown import quoted, shown
+
+_BASE = "the base model alone"
+_LORA = "adapters of peft_type LORA"
+_BESIDE = "trains inputs, or keys and values, beside the weights of its base, which stay as they are"
+_BY_INPUT = "changes the weights of its base by the input, so that none can be merged"
+_NOT_IN_WEIGHTS = {
+    **dict.fromkeys(("ADAPTION_PROMPT", "CARTRIDGE", "CPT", "MULTITASK_PROMPT_TUNING", "P_TUNING"), _BESIDE),
+    **dict.fromkeys(("PREFIX_TUNING", "PROMPT_TUNING"), _BESIDE),
+    **dict.fromkeys(("LILY", "POLY", "SHADOW", "XLORA"), _BY_INPUT),
+}
+# Settings that are read, or that do not affect the formula; all others must be unset.
+_KNOWN = {
+    *("peft_type", "r", "lora_alpha", "use_rslora", "use_dora", "rank_pattern", "alpha_pattern", "fan_in_fan_out"),
+    *("init_lora_weights", "modules_to_save", "bias", "target_modules", "exclude_modules", "layers_to_transform"),
+    *("layers_pattern", "task_type", "auto_mapping", "base_model_name_or_path", "revision", "inference_mode"),
+    *("peft_version", "lora_dropout", "megatron_core", "qalora_group_size", "runtime_config", "eva_config"),
+    *("ensure_weight_tying", "loftq_config", "corda_config", "lora_ga_config", "velora_config", "monteclora_config"),
+    *("lora_bias", "target_parameters", "trainable_token_indices"),
+}
+_UNMERGED = {
+    "alora_invocation_tokens": "updates only the tokens after an invocation, so that no weights have it merged in",
+    "arrow_config": "chooses among adapters for each token, so that no weights have them merged in",
+    "megatron_config": "is of Megatron's modules, not of those of the base",
+    "use_qalora": "averages the inputs of A in groups, which peft cannot merge",
+}
+_MERGED_BY_PEFT = {
+    "kasa_config": "sets the smallest singular values of the base to zero as well",
+    "layer_replication": "uses layers of the base several times, each with its own update",
+    "use_bdlora": "stores only the diagonal blocks of A or B",
+}
+_INITIALISED = ("true", "false", "none", "gaussian", "eva", "orthogonal", "mica")  # these do not change the base
+_CHANGE_THE_BASE = re.compile(r"pissa(_niter_\d+)?|olora|corda|loftq|lora_ga")
+
+
+class Update(NamedTuple):
+    """Update of one module by an adapter."""
+
+    weight: str  # the name of the weight in the model
+    # a, b: the names of A (r, d_in) and B (d_out, r) in the adapter's file; of a convolution, d_in has the kernel's
+    # places in it
+    a: str
+    b: str
+    scale: float  # s
+    magnitude: str | None  # for DoRA, the name of m (d_out); otherwise None
+    bias: str | None  # the name of b (d_out) where s b is added to the module's bias; otherwise None
+    of_parameter: bool  # whether the weight was targeted as a parameter, so that ΔW has the shape in which it is stored
+    # whether the module is a linear map, neither a convolution nor an embedding (the last has lora_embedding in the
+    # names of A and B)
+    of_map: bool
+    is_targeted: bool  # whether the settings target the module or the parameter
+
+    @property
+    def may_lack(self) -> bool:
+        """True if the base may have no such weight: that of another head, or a parameter that is stored otherwise."""
+        return self.of_parameter or is_outside(self.weight)
+
+    @property
+    def of_embedding(self) -> bool:
+        """True if the module is an embedding, whose inputs are the tokens of a vocabulary."""
+        return ".lora_embedding_" in self.a
+
+    def is_turned(self, adapter: Checkpoint, base: Checkpoint, name: str) -> bool | None:
+        """Return whether the base stores (d_in, d_out), judged by the shape; None for a square weight."""
+        d_out, d_in = adapter.shape(self.b)[0], prod(adapter.shape(self.a)[1:])
+        shape = base.shape(name)
+        flat = (*shape[:1], prod(shape[1:]))
+        if flat not in (((d_out, d_in),) if self.of_parameter else ((d_out, d_in), (d_in, d_out))):
+            raise ShapeError(base.file(name), name, shape, (d_out, d_in), f"of the adapter {adapter.path.name}")
+        if self.of_embedding or self.of_parameter:
+            return self.of_embedding
+        return None if d_out == d_in else flat != (d_out, d_in)
+
+
+def require_plain(config: Mapping[str, Any], path: Path) -> None:
+    """Raise CheckpointError, with the reason, unless the settings are those of an adapter that is read."""
+    kind = config.get("peft_type")
+    if kind != "LORA":
+        reason = _NOT_IN_WEIGHTS.get(kind) if isinstance(kind, str) else None
+        why = f", which {reason}; expected" if reason else f"; only {_LORA} are read; expected one, {MERGED}, or"
+        raise CheckpointError(path.parent, f"holds {adapter_in_words(config)}{why} {_BASE}")
+    for key, value in config.items():
+        if value and key not in _KNOWN:
+            reason = {**_UNMERGED, **_MERGED_BY_PEFT}.get(key, "is not known here")
+            advice = _BASE if key in _UNMERGED else f"{MERGED}, or {_BASE}"
+            raise CheckpointError(path, f"{shown(key, 60)} is set: the adapter {reason}; expected {advice}")
+    start = shown(config.get("init_lora_weights", True), 60)
+    if start.lower() not in _INITIALISED:
+        changes = _CHANGE_THE_BASE.fullmatch(start.lower()) is not None
+        raise CheckpointError(
+            path,
+            f"init_lora_weights is {start}, which {'changes the base as well' if changes else 'is not known here'}; "
+            f"expected an adapter that was saved with path_initial_model_for_weight_conversion, or {MERGED}",
+        )
+
+
+def is_outside(module: str) -> bool:
+    """Return True if a module, by its name, belongs to no layer."""
+    return re.search(r"(^|\.)\d+(\.|$)", module) is None
+
+
+def saved_module(config: Mapping[str, Any], name: str) -> str:
+    """Return the module that is saved as a whole, by the settings, and holds a tensor; or else the tensor's own."""
+    listed = config.get("modules_to_save")
+    endings = tuple(ending for ending in listed if isinstance(ending, str)) if isinstance(listed, list) else ()
+    parts = name.split(".")[:-1]
+    modules = (".".join(parts[: stop + 1]) for stop in range(len(parts)))
+    return next((module for module in modules if module.endswith(endings)), ".".join(parts))
+
+
+def rows_of_tokens(config: Mapping[str, Any], module: str, shape: tuple[int, ...], path: Path) -> list[int]:
+    """Read the numbers of the tokens whose rows of an embedding are replaced by a tensor of this shape."""
+    rows = config.get("trainable_token_indices")
+    if isinstance(rows, dict):
+        rows = next((tokens for ending, tokens in rows.items() if module.endswith(ending)), None)
+    listed = rows if isinstance(rows, list) else []
+    if not all(type(row) is int and row >= 0 for row in listed) or shape[:1] != (len(listed),):
+        raise CheckpointError(
+            path,
+            f"trainable_token_indices has {quoted(rows, 80)} for {quoted(module)}; expected the numbers of as many "
+            f"tokens as its tensor {shape} has rows, or {MERGED}",
+        )
+    return listed
+
+
+def _parameters(config: Mapping[str, Any], module: str) -> list[str]:
+    """Return the parameters of a module that the settings may target, by the last parts of their names."""
+    targets, owner = config.get("target_parameters"), f".{module}"
+    names = [str(target).rpartition(".") for target in targets] if isinstance(targets, list) else []
+    of_module = [parameter for ending, _, parameter in names if ending and owner.endswith(f".{ending}")]
+    return of_module or [parameter for ending, _, parameter in names if not ending]
+
+
+def update_of(
+    module: str, parts: Mapping[str, str], checkpoint: Checkpoint, config: Mapping[str, Any], path: Path
+) -> Update | None:
+    """Check the tensors of one update against each other and the settings; None if it is of several experts."""
+    owner, *_ = module.split(".base_layer")  # the module that was targeted: torch's attention has its output inside
+    try:
+        is_plain = is_targeted(config, owner)
+    except ParameterError as error:
+        raise CheckpointError(path, f"target_modules, or what restricts them: {error}, or {MERGED}") from error
+    parameters = [] if is_plain else _parameters(config, owner)
+    is_tied = bool(config.get("ensure_weight_tying")) and is_outside(module)
+    of_embedding = any(part.startswith("lora_embedding") for part in parts)
+    name_a, name_b = ("lora_embedding_A", "lora_embedding_B") if of_embedding else ("lora_A", "lora_B")
+    expected = {name_a, name_b}
+    expected |= {"lora_magnitude_vector"} if config.get("use_dora") else set()
+    expected |= {"lora_B.bias"} if config.get("lora_bias") and not of_embedding else set()
+    if parts.keys() != expected:
+        raise CheckpointError(
+            path, f"module {quoted(module)} has {', '.join(sorted(parts))}; expected {', '.join(sorted(expected))}"
+        )
+    a, b = parts[name_a], parts[name_b]
+    magnitude, bias = parts.get("lora_magnitude_vector"), parts.get("lora_B.bias")
+    weight = f"{module.replace('.base_layer', '')}.{parameters[0] if parameters else 'weight'}"
+    rank = _of_pattern(config, "rank_pattern", "r", weight if parameters else owner, path)
+    alpha = _of_pattern(config, "alpha_pattern", "lora_alpha", weight if parameters else owner, path)
+    shape_a, shape_b = checkpoint.shape(a), checkpoint.shape(b)
+    if len(parameters) > 1 or (parameters and shape_a[:1] != (rank,)):
+        return None
+    if len(shape_a) < 2 or shape_a[0] != rank:
+        raise ShapeError(checkpoint.file(a), a, shape_a, (int(rank), *shape_a[1:2]), f"{path.name}: r = {rank:g}")
+    if len(shape_b) != len(shape_a) or shape_b[1:] != (rank, *[1] * (len(shape_b) - 2)):
+        raise ShapeError(checkpoint.file(b), b, shape_b, (*shape_b[:1], int(rank)), f"{path.name}: r = {rank:g}")
+    for name in (magnitude, bias):
+        if name is not None and prod(checkpoint.shape(name)) != shape_b[0]:
+            raise ShapeError(checkpoint.file(name), name, checkpoint.shape(name), shape_b[:1], "one for each output")
+    scale = alpha / (sqrt(rank) if config.get("use_rslora") else rank)
+    if module.endswith(".base_layer.out_proj"):
+        scale *= 2  # the output of torch's attention: PEFT's forward pass and its merge add this update twice
+    of_map = len(shape_a) == 2 and not of_embedding
+    targeted = is_plain or is_tied or bool(parameters)
+    return Update(weight, a, b, scale, magnitude, bias, bool(parameters), of_map, targeted)
+
+
+def _of_pattern(config: Mapping[str, Any], pattern: str, otherwise: str, module: str, path: Path) -> float:
+    """Return the value of the first pattern that matches the end of the module's name, or else the common setting."""
+    patterns = config.get(pattern) or {}
+    if not isinstance(patterns, Mapping):
+        raise CheckpointError(path, f"{pattern} is no table of names of modules; expected one, or {MERGED}")
+    try:
+        key = first_match(patterns, module)
+    except ParameterError as error:
+        raise CheckpointError(path, f"{pattern}: {error}, or {MERGED}") from error
+    value = config.get(otherwise) if key is None else patterns[key]
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e9:
+        raise CheckpointError(path, f"{otherwise} is {shown(value, 60)}; expected a positive number")
+    return value

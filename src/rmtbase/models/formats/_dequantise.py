@@ -1,0 +1,211 @@
+"""Conversion of codes to numbers: the steps that the formats of quantised matrices share.
+
+W = round((q − z) · s), with codes q, zero points z, scales s. The product is computed in float32, and rounded to the
+type in which the format's library returns the matrix (:class:`~rmtbase.models.files._stored_tensor.DerivedTensor`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import ceil
+
+import numpy as np
+from jaxtyping import Float32, Integer, Shaped, UInt8
+
+from rmtbase.errors import CheckpointError, ShapeError
+from rmtbase.models.files._stored_tensor import DerivedTensor, StoredTensor
+from rmtbase.models.files._tensor_file import NARROW_FLOATS, TensorEntry, require_finite
+from rmtbase.shown import quoted, shown
+
+SCALES = ("F32", "F16", "BF16")
+"""Element types of scales that are numbers."""
+EXPONENTS = ("U8", "F8_E8M0")
+"""Element types of scales that are powers of two, stored as the exponent plus 127."""
+
+Parts = Mapping[str, StoredTensor]
+"""Tensors that make up one matrix, by the endings of their names."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """Format of a quantised matrix: the names of its tensors, and the computation of the matrix from them.
+
+    The names of the tensors all begin with the matrix's base name, and differ in their endings.
+    """
+
+    called: str  # name of the format in messages: "GPTQ (4 bit)"
+    marker: str  # the ending by which a matrix is recognised
+    weight: str  # the ending of the matrix's own name
+    needed: tuple[str, ...]  # the endings of the tensors that it is made of, that of its codes first
+    # function that makes the matrix. It checks types and shapes, and reads only what describes them.
+    derive: Callable[[Parts], DerivedTensor]
+    optional: tuple[str, ...] = ()  # the endings of tensors that may be missing
+    # function that looks at the values of one matrix, and returns what is to be noted of all
+    look: Callable[[Parts], str] = lambda _: ""
+
+
+def unpacked(words: Shaped[np.ndarray, "... word"], bits: int, count: int) -> UInt8[np.ndarray, "... count"]:
+    """Unpack codes of ``bits`` bits from words of 32 bits, lowest bits first; a code may span two words."""
+    words = words.view(np.uint32)
+    in_period, period = (32 // bits, 1) if 32 % bits == 0 else (32, bits)
+    lacking = -words.shape[-1] % period
+    if lacking:
+        words = np.concatenate([words, np.zeros((*words.shape[:-1], lacking), np.uint32)], axis=-1)
+    codes = np.empty((*words.shape[:-1], words.shape[-1] // period * in_period), np.uint8)
+    for place in range(in_period):
+        word, begin = divmod(place * bits, 32)
+        found = words[..., word::period] >> np.uint32(begin)
+        if begin + bits > 32:
+            found |= words[..., word + 1 :: period] << np.uint32(32 - begin)
+        codes[..., place::in_period] = found & np.uint32(2**bits - 1)
+    return codes[..., :count]
+
+
+def nibbles(
+    packed: UInt8[np.ndarray, "..."], table: tuple[float, ...], *, low_first: bool
+) -> Float32[np.ndarray, "..."]:
+    """Look up 4-bit codes, two per byte along the last axis, in a table of sixteen numbers."""
+    numbers = np.array(table, np.float32)
+    values = np.empty((*packed.shape, 2), np.float32)
+    values[..., 0 if low_first else 1] = numbers[packed & 15]
+    values[..., 1 if low_first else 0] = numbers[packed >> 4]
+    return values.reshape(*packed.shape[:-1], -1)
+
+
+def times(
+    values: Float32[np.ndarray, "..."], scales: Float32[np.ndarray, "..."], of: StoredTensor
+) -> Float32[np.ndarray, "..."]:
+    """Multiply in place by scales, which are broadcast to the values."""
+    if not scales.all() and ((scales == 0) & (values != 0)).any():
+        raise CheckpointError(
+            of.path,
+            f"tensor {quoted(of.name)} holds scales that are zero where the codes are not; expected the scales that "
+            "these were made with",
+        )
+    values *= scales
+    return values
+
+
+def factors(scales: StoredTensor, start: int = 0, stop: int | None = None) -> Float32[np.ndarray, "..."]:
+    """Read scales, or rows of them, as numbers; exponents become powers of two."""
+    if scales.entry.dtype != "U8":
+        return scales.numbers(start, stop)
+    values = scales.array(start, stop).view(NARROW_FLOATS["F8_E8M0"]).astype(np.float32)
+    require_finite(scales.path, scales.name, values)
+    return values
+
+
+def of_blocks(
+    parts: Parts,
+    shape: tuple[int, ...],
+    block: tuple[int, int] | None,
+    codes: Callable[[int, int], Float32[np.ndarray, "..."]],
+    scales: StoredTensor,
+    zeros: Callable[[int, int], Float32[np.ndarray, "..."]] | None = None,
+    groups: Callable[[], Integer[np.ndarray, " inputs"] | None] | None = None,
+    *,
+    called: str,
+    types: tuple[str, ...] = SCALES,
+) -> DerivedTensor:
+    """Derive a matrix, or a stack of them, whose blocks of (outputs, inputs) have a scale each.
+
+    If ``block`` is None, there is only one block. Blocks at the edges may be smaller. Scales that are numbers give the
+    matrix their type; with exponents it is bfloat16. The functions ``codes`` and ``zeros`` return rows of the codes and
+    of the zero points, of which there are as many as scales. The function ``groups`` returns the block of each input
+    where blocks of a row are not of consecutive inputs.
+    """
+    inputs = shape[-1]
+    if block is None:
+        expected = scales.entry.shape if scales.entry.size == 1 else (1,)
+    else:
+        expected = (*shape[:-2], ceil(shape[-2] / block[0]), ceil(inputs / block[1]))
+    require(scales, expected, types, called)
+    together = 1 if block is None or len(shape) > 2 else block[0]
+
+    def make(start: int, stop: int) -> Float32[np.ndarray, "..."]:
+        values = codes(start, stop)
+        if block is None:
+            offset = np.float32(0) if zeros is None else zeros(0, 1).reshape(())
+            values -= offset
+            return times(values, factors(scales).reshape(()), scales)
+        height, width = block
+        rows = start // together, ceil(stop / together)
+        each, offsets = factors(scales, *rows), None if zeros is None else zeros(*rows)
+        order = None if groups is None else groups()
+        if order is not None:
+            values -= 0 if offsets is None else offsets[:, order]
+            return times(values, each[:, order], scales)
+        if height == 1 and inputs % width == 0:
+            grouped = values.reshape(*values.shape[:-1], -1, width)
+            if offsets is not None:
+                grouped -= offsets[..., None]
+            times(grouped, each[..., None], scales)
+            return values
+        for row in range(each.shape[-2]):
+            of_row = values[..., row * height : (row + 1) * height, :]
+            if offsets is not None:
+                of_row -= np.repeat(offsets[..., row : row + 1, :], width, axis=-1)[..., :inputs]
+            times(of_row, np.repeat(each[..., row : row + 1, :], width, axis=-1)[..., :inputs], scales)
+        return values
+
+    return derived(scales.entry.dtype if scales.entry.dtype in SCALES else "BF16", shape, parts, make, together)
+
+
+def derived(
+    dtype: str,
+    shape: tuple[int, ...],
+    parts: Parts,
+    make: Callable[[int, int], Float32[np.ndarray, "..."]],
+    rows_together: int = 1,
+) -> DerivedTensor:
+    """Return the matrix, or the stack of matrices, that is made of these tensors."""
+    return DerivedTensor(TensorEntry(dtype, shape), tuple(parts.values()), make, rows_together)
+
+
+def matrix_shape(codes: StoredTensor, dtypes: tuple[str, ...], called: str) -> tuple[int, int]:
+    """Return the two sizes of a tensor of codes."""
+    shape = codes.entry.shape
+    if len(shape) != 2 or not all(shape):
+        raise CheckpointError(
+            codes.path, f"tensor {quoted(codes.name)} has shape {shown(shape)}; expected a matrix of codes of {called}"
+        )
+    require(codes, shape, dtypes, called)
+    return shape[0], shape[1]
+
+
+def number_of_groups(codes: StoredTensor, inputs: int, group_size: int, called: str) -> int:
+    """Return the number of groups of inputs, all of the same size; −1 means one group of all inputs."""
+    if group_size == -1:
+        return 1
+    if inputs % group_size:
+        raise CheckpointError(
+            codes.path,
+            f"tensor {quoted(codes.name)} has {inputs} inputs; expected a multiple of the {group_size} that share a "
+            f"scale of {called}",
+        )
+    return inputs // group_size
+
+
+def groups_of_inputs(index: StoredTensor, scales: StoredTensor, n_groups: int) -> Integer[np.ndarray, " inputs"]:
+    """Read the group of each input, and require that each group of the scales occurs and no other."""
+    groups = index.array()
+    if not np.array_equal(np.unique(groups), np.arange(n_groups)):
+        raise CheckpointError(
+            index.path,
+            f"tensor {quoted(index.name)} holds groups from {groups.min()} to {groups.max()}; expected 0 to "
+            f"{n_groups - 1}, all of them, as {quoted(scales.name)} has them",
+        )
+    return groups
+
+
+def require(tensor: StoredTensor, shape: tuple[int, ...], dtypes: tuple[str, ...], called: str) -> None:
+    """Require that a tensor of a quantised matrix has this shape and one of these types."""
+    if tensor.entry.shape != shape:
+        raise ShapeError(tensor.path, tensor.name, tensor.entry.shape, shape, f"quantised with {called}")
+    if tensor.entry.dtype not in dtypes:
+        raise CheckpointError(
+            tensor.path,
+            f"tensor {quoted(tensor.name)} has element type {shown(tensor.entry.dtype)}; expected "
+            f"{' or '.join(dtypes)}, as it is quantised with {called}",
+        )

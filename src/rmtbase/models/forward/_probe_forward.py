@@ -1,0 +1,398 @@
+"""A model's own forward pass without its weights, in which every linear map outputs a signal that identifies its rows.
+
+The parameters are on torch's ``meta`` device: they have shapes but no values. Activations have values. The output of a
+linear map is not computed but made up: y[t, r] = u[t] · v[r] for token t and output r. The values alone then show what
+the model does with it up to the product of queries and keys. A second pass uses y[t, r] · (1 + i · 2⁻³⁶), with a
+different number i for each output of each map. The ratio of the values in both passes then tells from which output a
+value comes, after any views, permutations, slices and multiples.
+
+Everything in between is neutral: rotation (cos = 1, sin = 0), norms, biases and gains, dropout, gates (sigmoid = 1) and
+soft caps (tanh(x) = x). Each neutral operation is recorded as a mark on its output. A pass that distinguishes norms
+replaces their outputs by noise, by which a norm is recognised in the input of a map.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
+
+from rmtbase.models.forward._probe_events import (
+    CONVOLUTION,
+    KEPT,
+    TAG,
+    Contraction,
+    Copy,
+    Linear,
+    Mark,
+    NormOutputs,
+    Numbers,
+    Origin,
+    RealMaps,
+    Softmax,
+    Weight,
+    contiguous,
+    noise,
+    row_values,
+    sampled,
+    tensors_in,
+    tokens,
+)
+
+_MASKED = 1e30  # a score beyond this is masked
+_MOST = 2**28  # numbers in a product of activations; about four such arrays exist at once
+_COMPLEX = {torch.complex32, torch.complex64, torch.complex128}
+
+
+class ForwardPass(TorchDispatchMode):
+    """Single pass; see the module. Its results are in ``linears``, ``products``, ``softmaxes`` and ``outputs``.
+
+    Args:
+        names: name of a parameter by the storage of its meta tensor.
+        numbers: numbers of outputs, shared by the passes.
+        tagged: products of queries and keys that count double in a tagged pass; None in a plain pass.
+        neutral: whether rotation is neutral.
+        real: computes chosen maps with their weights; None if all outputs are made up.
+        norms: whether norms are neutral or distinguished.
+    """
+
+    def __init__(
+        self,
+        names: Mapping[int, str],
+        numbers: Numbers,
+        *,
+        tagged: frozenset[str] | None = None,
+        neutral: bool = True,
+        real: RealMaps | None = None,
+        norms: NormOutputs | None = None,
+    ) -> None:
+        super().__init__()
+        self.linears: dict[str, Linear] = {}
+        self.products: dict[str, Contraction] = {}
+        self.softmaxes: dict[str, Softmax] = {}
+        self.outputs: dict[str, Contraction] = {}
+        self.modules: list[tuple[str, int]] = [("", 0)]
+        self.entered: dict[str, None] = {}
+        self.norms = norms or NormOutputs()
+        self._names = dict(names)
+        self._copies: dict[int, Copy] = {}
+        self._numbers = numbers
+        self._tagged = tagged
+        self._neutral = neutral
+        self._real = real
+        self._origins: dict[int, Origin] = {}
+        self._held: dict[int, StorageWeakRef] = {}  # so that no new storage reuses the address of a deleted one
+        self._met: Counter[str] = Counter()
+        self._clock = 0
+
+    def origin(self, *tensors: Tensor) -> Origin:
+        """Return the combined origin of a result computed from these tensors."""
+        each = {id(one): one for one in (self._origins.get(_storage(tensor), _NOWHERE) for tensor in tensors)}.values()
+        if len(each) == 1:
+            return next(iter(each))
+        return Origin(
+            content=any(one.content for one in each),
+            linear=any(one.linear for one in each),
+            marks=frozenset().union(*(one.marks for one in each)),
+            products=frozenset().union(*(one.products for one in each)),
+            softmax=frozenset().union(*(one.softmax for one in each)),
+            maps=frozenset().union(*(one.maps for one in each)),
+            born=max((one.born for one in each), default=0),
+        )
+
+    def declare(self, tensor: Tensor, origin: Origin) -> Tensor:
+        """Set the origin of a tensor."""
+        self._origins[_storage(tensor)] = origin
+        self._held.setdefault(_storage(tensor), StorageWeakRef(tensor.untyped_storage()))
+        return tensor
+
+    def declare_input(self, tensor: Tensor) -> None:
+        """Declare a tensor as one of the model's inputs."""
+        self.declare(tensor, Origin(content=True))
+
+    def _inherit(self, result: Any, given: list[Tensor], marks: frozenset[Mark]) -> None:
+        origin = self.origin(*given)
+        before = {_storage(tensor) for tensor in given}
+        for tensor in tensors_in(result):
+            born = self._origins.get(_storage(tensor), _NOWHERE).born if _storage(tensor) in before else self._clock
+            carried = replace(origin, marks=origin.marks | marks, born=born)
+            if not (tensor.is_floating_point() or tensor.is_complex()):  # a mask or indices
+                carried = Origin(origin.content, born=born)
+            self.declare(tensor, carried)
+
+    def _key(self, what: str) -> str:
+        key = f"{self.modules[-1][0]}|{what}"
+        self._met[key] += 1
+        return f"{key}|{self._met[key]}"
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operation with meta tensors as parameters, and everything else on the CPU in float64."""
+        kwargs = dict(kwargs or {})
+        self._clock += 1
+        if isinstance(kwargs.get("device"), torch.device):
+            kwargs["device"] = torch.device("cpu")
+        if isinstance(dtype := kwargs.get("dtype"), torch.dtype):
+            kwargs["dtype"] = _widened(dtype)
+        name = func._schema.name.removeprefix("aten::")
+        given = tensors_in((args, kwargs))
+        if name in _ROTATION:  # angles may be learned
+            args = given = [self._made_up(tensor) for tensor in given]
+        stored = [tensor.is_meta for tensor in given]
+        if name in _MULTIPLY and self._operands(name, args)[0].is_floating_point():
+            return self._multiply(name, args, kwargs)
+        marks: frozenset[Mark] = frozenset()
+        if all(stored) and stored:
+            copied = name == "_to_copy" or (name == "clone" and given[0].is_contiguous())
+            copied = copied and given[0].is_floating_point()  # the same parameter, on any device and in any type
+            result = given[0].detach() if copied else func(*args, **kwargs)
+            if name == "clone" and not copied and _storage(given[0]) in self._names and result.is_contiguous():
+                self._names[_storage(result)] = self._names[_storage(given[0])]
+                one = given[0]
+                self._copies[_storage(result)] = Copy(tuple(one.shape), one.stride(), int(one.storage_offset()))
+        elif name == "convolution" and any(stored):
+            return self._convolve(func, args, kwargs)
+        elif any(stored):
+            marks = frozenset(
+                Mark("gain" if name.startswith(("mul", "div")) else "bias", self._names[_storage(tensor)])
+                for tensor in given
+                if tensor.is_meta and _storage(tensor) in self._names
+            )
+            result = self._mixed(func, name, args, kwargs)
+        elif name in ("_softmax", "_safe_softmax"):
+            return self._softmax(args[0], args[1])
+        elif name == "mul" and self._neutral and (turned := self._turned(*args)) is not None:
+            result = turned
+        elif name in ("max", "amax") and self.origin(given[0]).products:  # subtracted before a softmax
+            result = tree_map(lambda one: torch.zeros_like(one), func(*args, **kwargs))
+        elif name in _NEUTRAL and (self._neutral or name not in _ROTATION) and args[0].is_floating_point():
+            result = _NEUTRAL[name](*args)
+            marks = frozenset({Mark(name, self.modules[-1][0])} if name not in _ROTATION else ())
+        else:
+            result = func(*args, **kwargs)
+        self._inherit(result, given, marks)
+        return result
+
+    def _mixed(self, func: Any, name: str, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Run an operation on parameters and activations together: biases and gains are neutral, all else is noise."""
+        if name in _NORMS:
+            return contiguous(self.norms.output("", args[0], "")), args[0].new_zeros(1), args[0].new_ones(1)
+        if name in ("add", "mul") or (name.rstrip("_") in ("add", "mul", "sub", "div") and not args[0].is_meta):
+            given, stored = args[:2] if not args[0].is_meta else args[1::-1]
+            result = given.expand(torch.broadcast_shapes(given.shape, stored.shape))
+            if stored.ndim == 1:  # a gain or a bias, which may belong to a norm
+                result = self.norms.output(self._names.get(_storage(stored), ""), result, "")
+            return args[0].copy_(result) if name.endswith("_") else contiguous(result)
+        small = all(tensor.numel() <= 2**22 for tensor in tensors_in((args, kwargs)))
+        if small and name not in ("embedding", "_grouped_mm"):
+            real_args, real_kwargs = tree_map(self._made_up, (args, kwargs))
+            return func(*real_args, **real_kwargs)
+        meta_args, meta_kwargs = tree_map(_to_meta, (args, kwargs))
+        shapes = func(*meta_args, **meta_kwargs)
+        key = self._key(name)
+        return tree_map(lambda one: noise(key, one.shape) if isinstance(one, Tensor) else one, shapes)
+
+    def _turned(self, *factors: Any) -> Tensor | None:
+        """Return the product with a neutralised complex rotation by position, or None if there is no such rotation."""
+        tensors = [one for one in factors if isinstance(one, Tensor) and one.is_complex()]
+        turning = [one for one in tensors if not self.origin(one).linear]
+        if len(tensors) != 2 or len(turning) != 1:
+            return None
+        (kept,) = (one for one in tensors if one is not turning[0])
+        return kept * turning[0].abs()
+
+    def _made_up(self, leaf: Any) -> Any:
+        """Replace a parameter by noise."""
+        if not (isinstance(leaf, Tensor) and leaf.is_meta):
+            return leaf
+        if not leaf.is_floating_point():
+            return torch.zeros(leaf.shape, dtype=leaf.dtype)
+        name = self._names.get(_storage(leaf), "")
+        return self.declare(noise(name, leaf.shape), Origin(content=False, born=self._clock))
+
+    @staticmethod
+    def _operands(name: str, args: Any) -> tuple[Tensor, Tensor]:
+        start = 1 if name in ("addmm", "baddbmm", "addbmm", "addmv") else 0
+        return args[start], args[start + 1]
+
+    def _multiply(self, name: str, args: Any, kwargs: dict[str, Any]) -> Tensor:
+        left, right = self._operands(name, args)
+        added = args[0] if name in ("addmm", "baddbmm", "addmv") else None
+        vector = right.ndim == 1
+        right = right.unsqueeze(-1) if vector else right
+        marks: frozenset[Mark] = frozenset()
+        if added is not None and added.is_meta and _storage(added) in self._names:
+            marks = frozenset({Mark("bias", self._names[_storage(added)])})
+        if left.is_meta and right.is_meta:
+            left = self._made_up(left)  # tokens may be parameters: queries of a resampler, positions
+        if right.is_meta:
+            result = self._linear(left, right, marks)
+        elif left.is_meta:
+            result = self._linear(right.mT, left.mT, marks).mT
+        else:
+            result = self._product(left, right)
+        if added is not None and not added.is_meta:
+            origin = self.origin(result, added)
+            result = kwargs.get("beta", 1) * added + kwargs.get("alpha", 1) * result
+            self.declare(result, replace(origin, born=self._clock))
+        return self.declare(result.squeeze(-1), self.origin(result)) if vector else result
+
+    def _linear(self, given: Tensor, weight: Tensor, marks: frozenset[Mark]) -> Tensor:
+        """Make up the output for (tokens, inputs) and (inputs, outputs), both possibly with a leading batch axis."""
+        shape = (*given.shape[:-1], weight.shape[-1])
+        held = self._names.get(_storage(weight))
+        key = self._key(f"linear {held or ''}")
+        origin = self.origin(given)
+        if given.shape[-1] != weight.shape[-2]:
+            raise ValueError(f"{given.shape[-1]} inputs of {held or 'a map'} of {weight.shape[-2]}")
+        lies = self._lies(held, weight) if held is not None else None
+        if held is None or lies is None:
+            return self.declare(noise(key, shape), Origin(content=origin.content, born=self._clock))
+        made = Origin(origin.content, True, marks, born=self._clock, maps=frozenset({held}))
+        if self._real is not None and self._real.holds(held):
+            starts = lies.starts.reshape(-1, 1, weight.shape[-1]) if weight.ndim == 3 else lies.starts
+            result = self._real.apply(held, given, starts, lambda flat: self._laid(flat, weight), origin)
+            return self.declare(result, made)
+        n_rows = len(lies.starts)
+        first = self._numbers.first_of(key, n_rows)
+        rows = row_values(key, n_rows)
+        self.linears[key] = Linear(lies, first, rows, given[..., :KEPT, :].clone(), origin, marks)
+        sent = rows * self._tags(first, n_rows)
+        if weight.ndim == 3:
+            sent = sent.reshape(-1, 1, weight.shape[-1])
+        result = (tokens(given.shape[-2])[:, None] * sent).expand(shape).clone()
+        return self.declare(result, made)
+
+    def _lies(self, name: str, weight: Tensor) -> Weight | None:
+        """Return where one or several (inputs, outputs) are in their parameter, or None if steps are not constant."""
+        several = weight.ndim == 3 and weight.stride(0) > 0 and weight.shape[0] > 1
+        rows = torch.arange(weight.shape[-1]) * weight.stride(-1) + int(weight.storage_offset())
+        if several:
+            rows = (torch.arange(weight.shape[0]) * weight.stride(0))[:, None] + rows
+        n_inputs, step = weight.shape[-2], weight.stride(-2)
+        starts = rows.flatten()
+        copied = self._copies.get(_storage(weight))
+        if copied is not None:
+            ends = copied.addresses(starts + (n_inputs - 1) * step)
+            starts, second = copied.addresses(starts), copied.addresses(starts + min(1, n_inputs - 1) * step)
+            step = int(second[0] - starts[0])
+            if not torch.equal(ends - starts, torch.full_like(starts, (n_inputs - 1) * step)):
+                return None
+        return Weight(name, starts, step, n_inputs)
+
+    def _laid(self, flat: Tensor, weight: Tensor) -> Tensor:
+        """Arrange a parameter's entries like the weight."""
+        copied = self._copies.get(_storage(weight))
+        if copied is not None:
+            flat = flat.as_strided(copied.shape, copied.stride, copied.offset).flatten()
+        return flat.as_strided(weight.shape, weight.stride(), weight.storage_offset())
+
+    def _convolve(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Tensor:
+        given, weight, bias, *_, groups = args
+        shape = func(*tree_map(_to_meta, args), **kwargs).shape
+        plain = (
+            weight.is_meta and not given.is_meta and groups == 1 and not args[6] and set(weight.shape[2:]) == {1}
+        )  # kernels of size 1 are a linear map of the channels
+        if plain and shape[2:] == given.shape[2:]:
+            marks = frozenset({Mark("bias", self._names[_storage(bias)])}) if bias is not None else frozenset()
+            channels_last = given.movedim(1, -1).flatten(0, -2)
+            self.declare(channels_last, self.origin(given))
+            matrix = weight.flatten(1).t()
+            result = self._linear(channels_last, matrix, marks)
+            origin = self.origin(result)
+            result = result.reshape(given.shape[0], *given.shape[2:], -1).movedim(-1, 1)
+            return self.declare(result.contiguous(), origin)
+        origin, held = self.origin(given), self._names.get(_storage(weight), "")
+        marks = origin.marks | {Mark(CONVOLUTION, held)}
+        return self.declare(noise(self._key(CONVOLUTION), shape), replace(origin, marks=marks, born=self._clock))
+
+    def _product(self, left: Tensor, right: Tensor) -> Tensor:
+        origins = self.origin(left), self.origin(right)
+        batched = left.ndim == 3
+        both = (left if batched else left[None]), (right if batched else right[None]).mT
+        shape = (*left.shape[:-1], right.shape[-1])
+        if (count := prod(shape)) > _MOST:
+            raise ValueError(f"a product of shape {tuple(shape)}, too large to be run")
+        if any(one.softmax for one in origins):
+            key = self._key("output")
+            met = Contraction(both[0][:, :KEPT, :KEPT].clone(), both[1][..., :KEPT].clone(), origins)
+            met.first = self._numbers.first_of(key, count)
+            met.shape = (both[0].shape[0], shape[-2], shape[-1])
+            self.outputs[key] = met
+            values = row_values(key, count) * self._tags(met.first, count)
+            content = any(one.content for one in origins)
+            return self.declare(values.reshape(shape), Origin(content, True, born=self._clock))
+        if not any(one.linear for one in origins):
+            result = torch.matmul(left, right)  # depends only on positions, for instance angles of rotation
+            return self.declare(result, Origin(content=any(one.content for one in origins), born=self._clock))
+        key = self._key("product")
+        if self._real is not None:
+            self._real.met(key, *both)
+            result = torch.matmul(left, right)
+        else:
+            self.products[key] = Contraction(sampled(both[0]), sampled(both[1]), origins)
+            n, m = both[0].shape[:2]
+            batch = torch.arange(n, dtype=torch.float64)[:, None, None] / (2 * n)
+            seen = torch.arange(1, m + 1, dtype=torch.float64)[:, None] + batch
+            if self._tagged is not None and key in self._tagged:
+                seen = 2 * seen
+            result = seen.expand(n, m, shape[-1]).clone().reshape(shape)
+        content = any(one.content for one in origins)
+        return self.declare(result, Origin(content, True, products=frozenset({key}), born=self._clock))
+
+    def _softmax(self, scores: Tensor, axis: int) -> Tensor:
+        """Return the scores without masked entries in place of weights, which only carry their products."""
+        key = self._key("softmax")
+        origin = self.origin(scores)
+        shown = torch.where(scores.abs() < _MASKED, scores, 0.0).nan_to_num()
+        self.softmaxes[key] = Softmax(
+            scores[(..., *(slice(KEPT),) * min(scores.ndim, 2))].clone(),
+            axis % scores.ndim,
+            origin,
+            tuple(self.modules),
+        )
+        return self.declare(shown, Origin(origin.content, True, softmax=frozenset({key}), born=self._clock))
+
+    def _tags(self, first: int, count: int) -> Tensor:
+        numbers = torch.arange(first, first + count, dtype=torch.float64)
+        return torch.ones(count, dtype=torch.float64) if self._tagged is None else 1 + numbers * TAG
+
+
+_NOWHERE = Origin()
+_MULTIPLY = {"mm", "bmm", "addmm", "baddbmm", "mv", "addmv"}
+_ROTATION = {"cos", "sin", "polar"}
+_NORMS = {"native_layer_norm", "native_group_norm", "native_batch_norm", "_native_batch_norm_legit_no_training"}
+_NEUTRAL: Mapping[str, Callable[..., Any]] = {
+    "cos": lambda x, *_: torch.ones_like(x),
+    "sin": lambda x, *_: torch.zeros_like(x),
+    "polar": lambda x, *_: torch.complex(x, torch.zeros_like(x)),
+    "rsqrt": lambda x, *_: torch.ones_like(x),
+    "linalg_vector_norm": lambda x, *_: torch.ones_like(torch.linalg.vector_norm(x, *_)),
+    "sigmoid": lambda x, *_: torch.ones_like(x),
+    "tanh": lambda x, *_: x.clone(),
+    **{norm: lambda x, *_: (contiguous(x), x.new_zeros(1), x.new_ones(1)) for norm in _NORMS},
+    "_fused_rms_norm": lambda x, *_: (contiguous(x), x.new_ones(1)),
+}
+
+
+def _storage(tensor: Tensor) -> int:
+    return tensor.untyped_storage()._cdata
+
+
+def _widened(dtype: torch.dtype) -> torch.dtype:
+    if dtype in _COMPLEX:
+        return torch.complex128
+    return torch.float64 if dtype.is_floating_point else dtype
+
+
+def _to_meta(leaf: Any) -> Any:
+    if not isinstance(leaf, Tensor):
+        return leaf
+    return torch.empty_strided(leaf.shape, leaf.stride(), dtype=_widened(leaf.dtype), device="meta")

@@ -1,0 +1,251 @@
+"""Network of ``transformers`` without its weights, and the sites that its forward passes show.
+
+The class is built from its configuration using only the code of ``transformers``, on torch's ``meta`` device: with
+shapes but without values. No remote code is run: a configuration of an unknown type that names its own code is refused.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from torch import nn
+
+from rmtbase.errors import CheckpointError, UnknownArchitectureError
+from rmtbase.models.forward._probe import Reading
+from rmtbase.models.forward._probe_inputs import possible_inputs
+from rmtbase.models.forward._probe_layers import like_layers
+from rmtbase.models.forward._probe_places import Met
+from rmtbase.models.forward._probe_rows import ONE_TOKEN
+from rmtbase.shown import quoted
+
+_CHUNK = 16  # tokens
+_HELD_BY_MODULES = {"_parameters", "_buffers", "_modules"}
+_ONE_AT_A_TIME = threading.RLock()
+_MOST_MODULES = 10_000  # layers, experts, heads; no network has more, and building more would take forever
+_COUNTED = re.compile(r".*(layers?|blocks?|experts?|heads?|groups?)|depth")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Part of a network that can be run by itself."""
+
+    module: nn.Module  # the part
+    prefix: str  # prefix of the names of its modules
+    inputs: Mapping[str, Any]  # the inputs on which it was run
+    met: Mapping[str, Met]  # the sites that its passes showed, by the key of their softmax
+    unresolved: Mapping[str, str]  # the reason why a module could not be read, by the module's name
+    entered: Mapping[str, None]  # the modules that ran
+
+    @classmethod
+    def read(cls, module: nn.Module, inputs: Mapping[str, Any], prefix: str) -> Part:
+        """Run a module on inputs; only two of the layers that are alike run if they represent the others."""
+        alike = [*like_layers(module)]
+        if alike:
+            try:
+                with without_caches(module), ExitStack() as left_out:
+                    for layers in alike:
+                        left_out.enter_context(layers.left_out())
+                    reading = Reading.from_module(module, inputs, prefix)
+                met, unresolved, entered = reading.met, reading.unresolved, reading.plain.entered
+                for layers in alike:
+                    met, unresolved = layers.spread(met, prefix), layers.spread(unresolved, prefix)
+                    entered = layers.spread(entered, prefix)
+                return cls(module, prefix, reading.inputs, met, unresolved, entered)
+            except Exception:  # a network without some of its layers may raise anything
+                pass
+        try:
+            reading = Reading.from_module(module, inputs, prefix)
+        except Exception:  # its cache may have fewer entries than it has layers
+            if not _keeps_cache(module) or "use_cache" in inputs:
+                raise
+            reading = Reading.from_module(module, {**inputs, "use_cache": False}, prefix)
+        return cls(module, prefix, reading.inputs, reading.met, reading.unresolved, reading.plain.entered)
+
+
+def build(config: Mapping[str, Any], path: Path) -> nn.Module:
+    """Build the network of a configuration, with its parameters on ``meta`` and with the values of its buffers."""
+    known = transformers.models.auto.configuration_auto.CONFIG_MAPPING
+    name = config.get("model_type")
+    if not isinstance(name, str) or name not in known:
+        if "auto_map" in config:
+            raise CheckpointError(
+                path,
+                f"model_type {quoted(str(name))} brings its own code (auto_map), which is not run; expected a type of "
+                f"transformers {transformers.__version__}: load it yourself and pass the module",
+            )
+        raise UnknownArchitectureError(path, str(name), tuple(sorted(known.keys())))
+    _require_countable(config, path)
+    try:
+        own = {key: one for key, one in config.items() if key != "auto_map"}
+        made = known[name].from_dict(transformers.PreTrainedConfig._decode_special_floats(own))
+        with torch.device("meta"):
+            of_class = _class(config, made)
+            network = of_class(made) if of_class else transformers.AutoModel.from_config(made)
+            _attend_fully(network)
+        _with_buffers(network)
+    except Exception as error:  # a class of transformers, or its initialization, may raise anything
+        said = str(error) or type(error).__name__
+        raise CheckpointError(path, f"transformers cannot build {quoted(name)}: {said}") from error
+    return network.eval()
+
+
+def _attend_fully(network: nn.Module) -> None:
+    """Replace sparse attention by full attention, as BigBird itself does during a pass over a short text."""
+    for module in [*network.modules()]:
+        change: Any = getattr(module, "set_attention_type", None)
+        if change is not None and getattr(module, "attention_type", None) == "block_sparse":
+            change("original_full")
+
+
+def _require_countable(config: Mapping[str, Any], path: Path) -> None:
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            _require_countable(value, path)
+        elif type(value) is int and value > _MOST_MODULES and _COUNTED.fullmatch(key):
+            raise CheckpointError(path, f"{key} = {value}; expected no more than {_MOST_MODULES:,}")
+
+
+def _class(config: Mapping[str, Any], made: Any) -> type | None:
+    """Return the class that the checkpoint was saved from or one of its type, or None if AutoModel can choose."""
+    module = import_module(type(made).__module__.replace("configuration_", "modeling_"))
+    of_type = [
+        one
+        for one in vars(module).values()
+        if isinstance(one, type)
+        and issubclass(one, transformers.PreTrainedModel)
+        and getattr(one, "config_class", None) is type(made)
+    ]
+    named = config.get("architectures") or ()
+    saved = [one for one in of_type if one.__name__ in named]
+    automatic = type(made) in transformers.AutoModel._model_mapping
+    return next(
+        iter(saved or ([] if automatic else [one for one in of_type if "PreTrained" not in one.__name__])), None
+    )
+
+
+def _with_buffers(network: transformers.PreTrainedModel) -> None:
+    """Set the values of buffers, as loading does: first noise, then what the class sets."""
+    generator = torch.Generator().manual_seed(5)
+    for module in network.modules():
+        for name, buffer in module._buffers.items():
+            if buffer is not None and buffer.is_meta:
+                real = torch.zeros(buffer.shape, dtype=buffer.dtype)
+                module._buffers[name] = real.uniform_(generator=generator) if buffer.is_floating_point() else real
+    with torch.no_grad():
+        network.initialize_weights()
+
+
+@contextmanager
+def written_out(network: nn.Module) -> Iterator[None]:
+    """Use explicit attention and experts in torch instead of kernels, as a context manager; all changes are undone.
+
+    State-space mixers pad their tokens to chunks and form arrays of (chunk, chunk, heads, state), which take gigabytes
+    for a few tokens. Their chunks are made small meanwhile, which does not change their results. Caches of keys and
+    values are off beside cross-attention, to which some classes give those of the layer's own attention.
+
+    Changes that forward passes make to the network's modules and configurations are undone, and the states of the
+    random generators of torch, NumPy and Python are restored. Only one thread at a time may enter, because the default
+    type of new tensors and the global hooks of modules belong to the process.
+    """
+    names = ("_attn_implementation_internal", "_experts_implementation_internal")
+    with _ONE_AT_A_TIME, torch.random.fork_rng(devices=[]), ExitStack() as undone:
+        undone.callback(random.setstate, random.getstate())
+        undone.callback(np.random.set_state, np.random.get_state())  # noqa: NPY002, a network may draw from it
+        configs, modules = _configs(network), [vars(module) for module in network.modules()]
+        for held in (*configs, *modules):  # a forward pass, such as Swin's, may store sizes of its inputs
+            undone.callback(_put_back, held, dict(held))
+            for name in _HELD_BY_MODULES & held.keys():
+                undone.callback(_put_back, held[name], dict(held[name]))
+        for held in configs:
+            held.update({name: "eager" for name in names if name in held})
+            held.update({"use_cache": False} if held.get("add_cross_attention") and "use_cache" in held else {})
+        for held in modules:
+            if "A_log" in held["_parameters"] and isinstance(held.get("chunk_size"), int):
+                held["chunk_size"] = _CHUNK
+        yield
+
+
+def _put_back(held: dict[str, Any], before: Mapping[str, Any]) -> None:
+    """Restore the content of a dictionary in place."""
+    for name in held.keys() - before.keys():
+        del held[name]
+    held.update(before)
+
+
+@contextmanager
+def without_caches(network: nn.Module) -> Iterator[None]:
+    """Disable caches of keys and values, which are indexed by the layer's number, as a context manager."""
+    before = [(held, held["use_cache"]) for held in _configs(network) if "use_cache" in held]
+    try:
+        for held, _ in before:
+            held["use_cache"] = False
+        yield
+    finally:
+        for held, value in before:
+            held["use_cache"] = value
+
+
+def _keeps_cache(module: nn.Module) -> bool:
+    """Return True if a module caches keys and values of earlier tokens, and has an argument to disable this."""
+    return bool(getattr(getattr(module, "config", None), "use_cache", False)) and (
+        "use_cache" in signature(module.forward).parameters
+    )
+
+
+def _configs(network: nn.Module) -> list[dict[str, Any]]:
+    """Return the configurations of a network and of its parts, each once."""
+    found = [getattr(module, "config", None) for module in network.modules()]
+    return [*{id(one): vars(one) for one in found if hasattr(one, "__dict__")}.values()]
+
+
+def read_parts(network: nn.Module, inputs: Mapping[str, Any] | None = None) -> list[Part]:
+    """Run the whole network on inputs that it accepts, then those of its models that have not run."""
+    parts: list[Part] = []
+    entered: set[str] = set()
+    first: Exception | None = None
+    with written_out(network):
+        for path, module in network.named_modules():
+            if path and (path in entered or not isinstance(module, transformers.PreTrainedModel)):
+                continue
+            prefix = f"{path}." if path else ""
+            best: Part | None = None
+            for given in [inputs] if inputs is not None and not path else possible_inputs(module):
+                try:
+                    part = Part.read(module, given, prefix)
+                except Exception as error:  # other inputs may work
+                    first = first or error
+                    continue
+                if best is None or len(part.unresolved) < len(best.unresolved):
+                    best = part
+                if ONE_TOKEN not in part.unresolved.values():  # a larger image has more tokens
+                    break
+            if best is not None:
+                parts.append(best)
+                entered.update(best.entered)
+    if not parts:
+        raise first or ValueError(f"no inputs are known for {type(network).__name__}")
+    return parts
+
+
+def never_run(network: nn.Module, parts: Sequence[Part]) -> list[str]:
+    """List the modules that are attention by their class name, have parameters, and did not run in any pass."""
+    entered = {path for part in parts for path in part.entered}
+    return [
+        path
+        for path, module in network.named_modules()
+        if "attention" in type(module).__name__.lower()
+        and path not in entered
+        and next(module.parameters(), None) is not None
+    ]

@@ -1,0 +1,143 @@
+"""Notes of a site, and its stack and layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Int
+
+from rmtbase.models.forward._probe_events import CONVOLUTION, Mark
+from rmtbase.models.layouts._expressions import Expression
+from rmtbase.models.layouts._sites import BIASES, CONTENT_PART, NORM_FIELDS, NORMS, STACKS, Place, Site
+
+_INNER_NORMS = "norm between the factors of queries or keys: recorded, not folded in"
+_GAINS = "gains of queries or keys: recorded, not folded in"
+_SOFT_CAP = "soft cap on q·k: not in W_QK"
+_POSITIONS = "products with positions are added to q·k: not in W_QK"
+_CONVOLVED = "convolutions before queries or keys: not in W_QK, which acts on their outputs"
+_OTHER_AXIS = (
+    "the softmax runs over another axis than the last: queries are the tokens whose weights sum to 1, whatever the "
+    "names of their maps"
+)
+
+
+NORM_KINDS = ("norm", "rsqrt", "linalg_vector_norm", "native_layer_norm", "native_group_norm", "_fused_rms_norm")
+
+
+class Met(NamedTuple):
+    """Site as found in a forward pass, before it is placed in a stack."""
+
+    site: Site  # the site; its place is not yet set
+    crossed: bool  # whether its queries and keys have different inputs
+    product: str  # key of the product of its queries and keys
+    heads: Int[np.ndarray, "n token"]  # number of the head of each query
+    queries_left: bool  # whether queries are the left operand
+    factor: float  # ratio of the operands' product to that of the matrices
+
+    def again(self, other: Met) -> Met:
+        """Combine with another run of the same layer: norms that differ between the runs are unknown."""
+        differing = [name for name in NORM_FIELDS if getattr(self.site, name) != getattr(other.site, name)]
+        return self._replace(site=replace(self.site, **dict.fromkeys(differing)))
+
+
+def common_module(names: Iterable[str]) -> str:
+    """Return the modules that all names begin with."""
+    same = []
+    for parts in zip(*(name.split(".")[:-1] for name in names), strict=False):
+        if len(set(parts)) > 1:
+            break
+        same.append(parts[0])
+    return ".".join(same)
+
+
+def module_of(queries: Iterable[str], keys: Iterable[str], others: Iterable[str]) -> str:
+    """Return the module of a site by its tensors' names: that of its queries if its keys belong to another layer."""
+    q_names, k_names = [*queries], [*keys]
+    return common_module(q_names if other_layer(q_names, k_names) else [*q_names, *k_names, *others])
+
+
+def other_layer(queries: Iterable[str], keys: Iterable[str]) -> str | None:
+    """Return the module of the keys if the names of queries and keys first differ in a layer's number, or None."""
+    of_queries, of_keys = common_module(queries), common_module(keys)
+    each = zip(of_queries.split("."), of_keys.split("."), strict=False)
+    parted = next(((one, other) for one, other in each if one != other), ("", ""))
+    return of_keys if all(part.isdigit() for part in parted) else None
+
+
+def is_within(name: str, module: str) -> bool:
+    """Return True if a tensor or a module is inside a module, by their names."""
+    return name.startswith(f"{module}." if module else "")
+
+
+def notes_of(
+    operands: frozenset[Mark],
+    maps: frozenset[Mark],
+    scores: frozenset[Mark],
+    *,
+    summed: bool,
+    rotated: bool,
+    other: bool,
+) -> tuple[str, ...]:
+    """Return the notes of a site; ``other`` if its softmax runs over another axis than the last one of the scores."""
+    kinds = {mark.kind for mark in operands}
+    added = sorted(mark.name for mark in scores if mark.kind in ("bias", "gain"))
+    found = {
+        CONTENT_PART: rotated,
+        NORMS: not kinds.isdisjoint(NORM_KINDS),
+        BIASES: any(mark.kind == "bias" for mark in operands | maps),
+        _INNER_NORMS: any(mark.kind == "inner" for mark in maps),
+        _GAINS: "gain" in kinds,
+        _SOFT_CAP: any(mark.kind == "tanh" for mark in scores),
+        _POSITIONS: summed,
+        _CONVOLVED: any(mark.kind == CONVOLUTION for mark in maps),
+        _OTHER_AXIS: other,
+        f"{', '.join(added)} in the scores: not in W_QK": bool(added),
+    }
+    return tuple(note for note, holds in found.items() if holds)
+
+
+_WORDS: Mapping[str, tuple[str, ...]] = {
+    "vision": ("vision", "visual", "image", "vit", "vpm", "pixel"),
+    "audio": ("audio", "speech", "acoustic"),
+    "text": ("text", "language", "lm", "llm"),
+    "encoder": ("encoder",),
+    "decoder": ("decoder",),
+}
+
+
+def in_places(each: Iterable[Met]) -> tuple[Site, ...]:
+    """Return the sites, each once, in order of stack and layer, which follow from their modules' names."""
+    found: dict[tuple[Expression | None, Expression | None], Met] = {}
+    for one in each:
+        of = one.site.query, one.site.key
+        found[of] = found[of].again(one) if of in found else one
+    met = [*found.values()]
+    modules = [one.site.module for one in met]
+    shared = len(common_module([f"{module}." for module in modules]))
+    names = [[_label(module[start:]) for module in modules] for start in (shared, 0)]
+    # The name of the whole model, such as speecht5, says nothing about its parts if each of these has a name itself.
+    labels = ["cross" if one.crossed else label for one, label in zip(met, names[not all(names[0])], strict=True)]
+    if len(set(labels)) == 1 and labels[0] != "cross":
+        labels = [""] * len(met)
+    elif "" in labels:
+        other = "text" if {"vision", "audio"} & set(labels) else "decoder"
+        labels = [label or other for label in labels]
+    placed = []
+    for stack in STACKS:
+        sites = [one.site for one, label in zip(met, labels, strict=True) if label == stack]
+        numbers = [[int(part) for part in site.module.split(".") if part.isdigit()] for site in sites]
+        layers = [each[0] if each else 0 for each in numbers]
+        if len(set(layers)) < len(layers):
+            layers = list(range(len(sites)))
+        placed += [replace(site, place=Place(stack, layer)) for site, layer in zip(sites, layers, strict=True)]
+    return tuple(sorted(placed, key=lambda site: (STACKS.index(site.place.stack), site.place.layer)))
+
+
+def _label(module: str) -> str:
+    """Return the first stack that a word in a module's name stands for, or an empty string."""
+    words = module.lower().replace("_", ".").split(".")
+    found = (name for name, each in _WORDS.items() if any(word.startswith(each) for word in words))
+    return next(found, "")

@@ -1,0 +1,209 @@
+"""Identification of the rows of stored tensors from the values in a product."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from itertools import groupby
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from rmtbase.models.forward._probe_events import TAG, Contraction, Mark, Softmax, Weight, tokens
+from rmtbase.models.layouts._expressions import Tensor
+
+
+class NoReading(Exception):  # noqa: N818
+    """Error: a softmax cannot be read as attention of stored queries and keys; the message is the reason."""
+
+
+class Heads(NamedTuple):
+    """Query or key operands: the number and the factor of each coordinate, (n, token, d).
+
+    The factors contain the tokens' u[t]; ``marks`` are the neutral operations that were passed, and ``turned`` tells
+    which coordinates are rotated.
+    """
+
+    numbers: Int[np.ndarray, "n token d"]
+    factors: Float[np.ndarray, "n token d"]
+    marks: frozenset[Mark]
+    turned: Bool[np.ndarray, " d"] | None
+
+
+def decode(plain: np.ndarray, tagged: np.ndarray) -> np.ndarray:
+    """Return the number i of the output behind each value, tagged = plain · (1 + i · 2⁻³⁶); 0 if there is none."""
+    with np.errstate(all="ignore"):
+        raw = (tagged / plain - 1) / TAG
+        numbers = np.rint(raw)
+        known = np.isfinite(raw) & (np.abs(raw - numbers) < 1e-3) & (numbers > 0) & (numbers < 2**36)
+    return np.where(known, numbers, 0).astype(np.int64)
+
+
+def batches(seen: Float[np.ndarray, "n m s"], nbatches: int) -> list[int] | None:
+    """Return the batch n of the scores behind each batch of weights; scores are m + 1 + n / (2 · nbatches)."""
+    part = (seen - np.floor(seen + 1e-9)) * 2 * nbatches
+    result = []
+    for one, inside in zip(part, np.abs(seen) > 1e-12, strict=True):
+        if not inside.any():
+            return None
+        each = one[inside]
+        n = round(float(each[0]))
+        if np.abs(each - n).max() > 1e-6 or not 0 <= n < nbatches:
+            return None
+        result.append(n)
+    return result
+
+
+def content_product(products: Mapping[str, Contraction], softmax: Softmax) -> str | None:
+    """Return the key of the only product of contents among the products in scores, or None."""
+    each = {key: products[key].origins for key in softmax.origin.products}
+    for kind in ("content", "linear"):
+        fitting = [key for key, (left, right) in each.items() if getattr(left, kind) and getattr(right, kind)]
+        if fitting:
+            return fitting[0] if len(fitting) == 1 else None
+    return None
+
+
+def scale_of(plain: Softmax, tagged: Softmax | None) -> tuple[float, bool]:
+    """Return the factor of q·k before a softmax, and whether the keys are the right operand.
+
+    The scores show the index of the left operand. If this is the query's, it is the same along each row of scores and
+    differs from row to row; if it is the key's, the same along each column. Only entries of the same batch of the
+    product are compared, since a row may be put together from several, as in overlapping windows.
+    """
+    if tagged is None or tagged.scores.shape != plain.scores.shape:
+        raise NoReading("its control flow depends on the values")
+    scores = plain.scores.numpy()
+    with np.errstate(invalid="ignore", over="ignore"):
+        seen = tagged.scores.numpy() - scores
+        seen = np.where((np.abs(scores) < 1e30) & (np.abs(seen) > 1e-12), seen, np.nan)  # without masks and sinks
+        if np.all(np.isnan(seen)):
+            raise NoReading("scores do not depend on the product of queries and keys")
+        scale = float(np.nanmin(np.abs(seen)))
+        index = np.floor(seen / scale + 1e-6)
+        batch = seen / scale - index
+        along: dict[bool, set[bool]] = {True: set(), False: set()}  # whether the index changes along and across rows
+        for axis in range(seen.ndim):
+            of_same_batch = np.abs(np.diff(batch, axis=axis)) < 1e-6
+            along[axis == plain.axis % seen.ndim] |= {*(np.diff(index, axis=axis)[of_same_batch] != 0).tolist()}
+    if along[True] == {False} or (not along[True] and along[False] == {True}):
+        return scale, True
+    if along[True] <= {True} and along[False] <= {False} and (along[True] or along[False]):
+        return scale, False
+    if not along[True] and not along[False]:
+        raise NoReading(ONE_TOKEN)
+    raise NoReading("neither rows nor columns of its scores belong to one token each: queries are not told from keys")
+
+
+ONE_TOKEN = "one query meets one key: they are not told from each other"
+"""Reason why a softmax is not read if the inputs are too short."""
+
+
+def pairs(
+    queries: np.ndarray, keys: np.ndarray, stored: Callable[[tuple[int, ...]], tuple[tuple[str, int], ...]]
+) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Return the query heads in order, each with its key head, as the numbers of their rows.
+
+    ``stored`` returns the weights that rows belong to, and where they start in these.
+    """
+    met: dict[tuple[int, ...], tuple[int, ...]] = {}
+    for of_queries, of_keys in zip(queries, keys, strict=True):
+        known = {row for row in _distinct(of_keys) if min(row) > 0}
+        if not known:
+            raise NoReading("keys are no outputs of linear maps")
+        if len(maps := {stored(row) for row in known}) < len(known):
+            names = ", ".join(sorted({name for each in maps for name, _ in each}))
+            raise NoReading(f"{names} is applied to {len(known) // len(maps)} inputs, which are joined as keys")
+        if len(known) > 1:
+            raise NoReading("keys of different maps are joined")
+        (key,) = known
+        for row in _distinct(of_queries):
+            if min(row) <= 0:
+                raise NoReading("some queries are no outputs of linear maps")
+            if met.setdefault(row, key) != key:
+                raise NoReading("a query head meets several key heads")
+    return list(met.items())
+
+
+def _distinct(rows: np.ndarray) -> list[tuple[int, ...]]:
+    """Return the distinct rows, in order."""
+    return list(dict.fromkeys(map(tuple, (rows[:1] if (rows == rows[:1]).all() else rows).tolist())))
+
+
+def grouped(served: list[tuple[int, ...]]) -> tuple[np.ndarray, int]:
+    """Return the key heads such that query head i uses key head i // (n_heads / n_key_heads), and their number."""
+    runs = [key for key, _ in groupby(served)]
+    group = len(served) // len(runs)
+    regular = len(served) % len(runs) == 0 and all(key == runs[i // group] for i, key in enumerate(served))
+    rows = np.array(runs if regular else served)  # if not regular, one key head for each query head
+    return rows, len(rows)
+
+
+def factors_of(operand: Heads, rows: np.ndarray) -> tuple[float, np.ndarray]:
+    """Return the factor of the first coordinate, and the ratio of each coordinate's factor to it, (head, d)."""
+    first = {tuple(row): None for row in rows.tolist()}
+    relative: dict[tuple[int, ...], np.ndarray] = {}
+    scales = []
+    for numbers, factors in zip(operand.numbers, operand.factors, strict=True):
+        for row, factor in zip(map(tuple, numbers.tolist()), factors, strict=True):
+            if row in first:
+                relative.setdefault(row, factor / factor[0])
+                if np.abs(factor / factor[0] - relative[row]).max() > 1e-9 * np.abs(relative[row]).max():
+                    raise NoReading("factors of queries or keys differ from token to token")
+                scales.append(factor[0])
+    factor = token_factor(np.unique(scales))
+    if factor is None:
+        raise NoReading("queries or keys are mixed over tokens")
+    return factor, np.array([[*map(rounded, relative[tuple(row)])] for row in rows.tolist()])
+
+
+def token_factor(found: Float[np.ndarray, " n"]) -> float | None:
+    """Return the first factor f such that all values are f · u[t] with some tokens t, or None."""
+    order, known = _sorted_tokens()
+    # Candidates are in the order of u, because searching for sorted numbers is fast.
+    candidates, turns = np.append(found[0] / known, 1.0), np.append(order, -1)
+    for factor in found:
+        sought = factor / candidates
+        at = np.clip(np.searchsorted(known, sought), 1, len(known) - 1)
+        near = np.minimum(np.abs(known[at] - sought), np.abs(known[at - 1] - sought)) < 1e-11
+        candidates, turns = candidates[near], turns[near]
+    return float(candidates[turns.argmin()]) if len(candidates) else None
+
+
+@cache
+def _sorted_tokens() -> tuple[Int[np.ndarray, " t"], Float[np.ndarray, " t"]]:
+    """Return the tokens t in the order of u[t], and their u[t]."""
+    of_tokens = tokens(1 << 16).numpy()
+    order = np.argsort(of_tokens)
+    return order, of_tokens[order]
+
+
+def stored_rows(
+    weight: Weight, outputs: Int[np.ndarray, " output"], shapes: Mapping[str, tuple[int, ...]]
+) -> list[tuple[Tensor, np.ndarray, np.ndarray]]:
+    """Return the stored tensors, as matrices, that hold outputs of a map, with the outputs and the rows in each."""
+    shape = list(shapes[weight.name])
+    while len(shape) > 2 and shape[-1] == 1:
+        shape.pop()
+    at = weight.starts.numpy()[outputs]
+    for axes in range(1, len(shape)):
+        if weight.step == 1 and prod(shape[-axes:]) == weight.n_inputs and not np.any(at % weight.n_inputs):
+            return [(Tensor(weight.name, n_inputs=axes), np.arange(len(at)), at // weight.n_inputs)]
+    for skipped in (0, 1):
+        one = shape[skipped:]
+        index, within = np.divmod(at, prod(one))
+        for axes in range(1, len(one)):
+            if weight.step == prod(one[axes:]) and prod(one[:axes]) == weight.n_inputs and np.all(within < weight.step):
+                each = ((number, np.flatnonzero(index == number)) for number in np.unique(index).tolist())
+                return [
+                    (Tensor(weight.name, True, number if skipped else None, axes), among, within[among])
+                    for number, among in each
+                ]
+    raise NoReading(f"outputs are neither rows nor columns of {weight.name}")
+
+
+def rounded(factor: float) -> float:
+    """Round to twelve digits, the accuracy of the factor."""
+    return float(f"{factor:.12g}")

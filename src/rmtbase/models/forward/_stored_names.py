@@ -1,0 +1,188 @@
+"""Expression of a network's parameters over the tensors in a checkpoint, by the renaming rules of ``transformers``.
+
+A checkpoint may use other names than the class, with or without the name of the base model as prefix, or store queries,
+keys and values as one tensor that is split on loading. The renaming is taken from ``transformers``; to follow its
+splits, concatenations and permutations, it is applied to row numbers in place of weights.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor as TorchTensor
+from torch import nn
+from transformers.conversion_mapping import get_model_conversion_mapping
+from transformers.core_model_loading import (
+    WeightConverter,
+    WeightRenaming,
+    dot_natural_key,
+    rename_source_key,
+    revert_weight_conversion,
+)
+
+from rmtbase.errors import CheckpointError
+from rmtbase.models.forward._probe_places import common_module, module_of
+from rmtbase.models.layouts._expressions import Expression, Stacked, Tensor, take_rows
+from rmtbase.models.layouts._sites import NORM_FIELDS, Norm, Site
+from rmtbase.shown import quoted
+
+_SHIFT = 2**32
+
+
+def stored_parameters(
+    network: nn.Module, stored: Mapping[str, tuple[int, ...]], needed: Iterable[str]
+) -> dict[str, Expression]:
+    """Express the needed parameters over stored tensors, given by name and shape; omit those that are not stored.
+
+    The tensors of a module outside ``transformers`` have the module's own names.
+    """
+    if not isinstance(network, transformers.PreTrainedModel):
+        return {name: Tensor(name) for name in needed if name in stored}
+    transforms = get_model_conversion_mapping(network)
+    renamings = [one for one in transforms if isinstance(one, WeightRenaming)]
+    converters = [one for one in transforms if isinstance(one, WeightConverter)]
+    state = network.state_dict()
+    plain: dict[str, Expression] = {}
+    converted: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for name in sorted(stored, key=dot_natural_key):
+        renamed, pattern = rename_source_key(name, renamings, converters, network.base_model_prefix, state)
+        if renamed not in state and name in state:
+            renamed, pattern = rename_source_key(name, [], [], network.base_model_prefix, state)
+        if pattern is None:
+            plain.setdefault(renamed, Tensor(name))
+        else:
+            converted[renamed].append((name, pattern))
+    aliases = defaultdict(list)
+    for name, parameter in network.named_parameters(remove_duplicate=False):
+        aliases[id(parameter)].append(name)
+    shared = {name: each for each in aliases.values() for name in each}
+    result: dict[str, Expression] = {}
+    for name in needed:
+        same = shared.get(name, [name])
+        found = next((plain[one] for one in same if one in plain), None)
+        found = found or _converted(network, name, converted, converters, stored)
+        if found is not None:
+            result[name] = found
+    return result
+
+
+def names_in_modules(network: nn.Module, stored: Iterable[str]) -> dict[str, str]:
+    """Return the stored names by those of the network's parameters, where loading only renames."""
+    if not isinstance(network, transformers.PreTrainedModel):
+        return {}
+    renamings = [one for one in get_model_conversion_mapping(network) if isinstance(one, WeightRenaming)]
+    prefix, state = network.base_model_prefix, network.state_dict()
+    return {rename_source_key(name, renamings, [], prefix, state)[0]: name for name in stored}
+
+
+def as_saved(network: nn.Module, tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a module's tensors as ``transformers`` saves them: under other names or, of some types, in other pieces.
+
+    Only matrices that are saved in other pieces are copied. Stacks of matrices, such as those of experts, are left as
+    they are.
+    """
+    if not isinstance(network, transformers.PreTrainedModel):
+        return dict(tensors)
+    shapes = {name: torch.empty(one.shape, dtype=one.dtype, device="meta") for name, one in tensors.items()}
+    try:
+        saved = {id(shape): name for name, shape in revert_weight_conversion(network, dict(shapes)).items()}
+        renamed = {name: saved[id(shape)] for name, shape in shapes.items() if id(shape) in saved}
+        in_pieces = {name: one for name, one in tensors.items() if name not in renamed and one.ndim < 3}
+        others = revert_weight_conversion(network, in_pieces) if in_pieces else {}
+    except Exception:  # a quantiser's conversion may have no inverse, or need values
+        return dict(tensors)
+    return others | {renamed.get(name, name): one for name, one in tensors.items() if name not in in_pieces}
+
+
+def parameters_of(
+    network: nn.Module, stored: Mapping[str, tuple[int, ...]], sites: Iterable[frozenset[str]]
+) -> dict[str, Expression]:
+    """Express the parameters that contain stored tensors of the sites; only the sites' own modules are searched."""
+    sites = list(sites)
+    modules = tuple({common_module(names) for names in sites})
+    near = {name: shape for name, shape in stored.items() if name.startswith(modules)}
+    wanted = frozenset().union(*sites)
+    found = stored_parameters(network, near, [name for name, _ in network.named_parameters()])
+    return {name: one for name, one in found.items() if not wanted.isdisjoint(one.tensors())}
+
+
+def _converted(
+    network: transformers.PreTrainedModel,
+    name: str,
+    converted: Mapping[str, list[tuple[str, str]]],
+    converters: list[WeightConverter],
+    stored: Mapping[str, tuple[int, ...]],
+) -> Expression | None:
+    """Express a parameter that is made from stored matrices on loading as their rows."""
+    parent = name.rsplit(".", 2)[0]
+    for target, sources in converted.items():
+        if not target.startswith(parent) or any(len(stored[source]) != 2 for source, _ in sources):
+            continue
+        converter = deepcopy(next(one for one in converters if sources[0][1] in one.source_patterns))
+        for number, (source, pattern) in enumerate(sources):
+            rows = number * _SHIFT + torch.arange(stored[source][0])[:, None].expand(-1, 2) * 2 + torch.arange(2)
+            converter.add_tensor(target, source, pattern, rows)  # pyright: ignore[reportArgumentType]
+        made = converter.convert(target, model=network, config=network.config)
+        if name in made:
+            return _rows(made[name], [source for source, _ in sources], stored)
+    return None
+
+
+def _rows(made: TorchTensor | list[TorchTensor], sources: list[str], stored: Mapping[str, Any]) -> Expression | None:
+    """Return the rows with these numbers, or None if loading changes the columns."""
+    numbers = made[0] if isinstance(made, list) else made
+    if numbers.ndim != 2 or numbers.shape[1] != 2 or not torch.equal(numbers[:, 1], numbers[:, 0] + 1):
+        return None
+    whole = Stacked(tuple(Tensor(source) for source in sources)) if len(sources) > 1 else Tensor(sources[0])
+    before = [sum(stored[source][0] for source in sources[:place]) for place in range(len(sources))]
+    rows = [before[number // _SHIFT] + number % _SHIFT // 2 for number in numbers[:, 0].tolist()]
+    return whole if rows == list(range(len(rows))) and len(sources) > 1 else take_rows(whole, rows)
+
+
+def as_stored(site: Site, parameters: Mapping[str, Expression], path: Path) -> Site:
+    """Replace the network's parameters in a site by stored tensors."""
+
+    def of(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            if value.name not in parameters:
+                raise CheckpointError(
+                    path,
+                    f"no stored tensor belongs to the network's {quoted(value.name)}; expected it for {site.place}",
+                )
+            held = parameters[value.name]
+            if isinstance(held, Tensor):
+                return replace(value, name=held.name)
+            if value != Tensor(value.name):
+                raise CheckpointError(path, f"{quoted(value.name)} is made of several stored tensors; expected one")
+            return held
+        if isinstance(value, tuple):
+            return tuple(map(of, value))
+        if isinstance(value, Expression) and is_dataclass(value):
+            return replace(value, **{one.name: of(getattr(value, one.name)) for one in fields(value)})
+        return value
+
+    matrices = {name: of(getattr(site, name)) for name in ("query", "key", "value", "output")}
+    names = {which: () if one is None else one.tensors() for which, one in matrices.items()}
+    module = module_of(names["query"], names["key"], (*names["value"], *names["output"]))
+    norms = {name: _norm(getattr(site, name), parameters) for name in NORM_FIELDS}
+    return replace(site, **matrices, **norms, module=module)
+
+
+def _norm(norm: Norm | None, parameters: Mapping[str, Expression]) -> Norm | None:
+    """Return the norm with the names of stored tensors, or None if one of them is not stored unchanged."""
+    if norm is None:
+        return None
+    names: list[str | None] = []
+    for name in (norm.gain, norm.bias):
+        held = None if name is None else parameters.get(name)
+        if name is not None and not isinstance(held, Tensor):
+            return None
+        names.append(held.name if isinstance(held, Tensor) else None)
+    return norm._replace(gain=names[0], bias=names[1])

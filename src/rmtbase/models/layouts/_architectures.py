@@ -1,0 +1,386 @@
+"""Attention sites of a checkpoint by the table of architectures, from only names and shapes, without torch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from rmtbase.errors import CheckpointError, MissingTensorError, ShapeError
+from rmtbase.models.files._checkpoint import Checkpoint
+from rmtbase.models.layouts._declared_biases import bias_notes
+from rmtbase.models.layouts._expressions import Expression, Product, Stacked, Tensor, take_rows
+from rmtbase.models.layouts._layout_table import MLP, Entry, Rows, entries, known_types, unread
+from rmtbase.models.layouts._sites import BIASES, CONTENT_PART, NORMS, PLAIN, Inventory, Norm, Place, Site
+from rmtbase.models.layouts._sizes import Sizes
+from rmtbase.models.layouts._stack_prefixes import SeveralStacks, own_prefixes
+from rmtbase.shown import quoted, shown
+
+__all__ = ["find_inventory", "find_sites", "known_types"]
+
+LATENT_NORMS = "norms between the factors of latent queries and keys: recorded, not folded in"
+ROUNDED = "stored in float64: rounded to float32"
+HEADS_UNSEEN = "split into heads by the configuration only: no tensor shows the head size"
+_SHOWN = 3  # names in a message
+# Tensors in an attention module that do not affect queries and keys: masks and rotary tables.
+_BYSTANDERS = re.compile(r"bias|masked_bias|rotary_emb\..+")
+_OLDER_NAMES = (("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta"))
+_PARTS = {"q": "attention_query", "k": "attention_key", "v": "attention_value", "o": "attention_output"}
+
+
+def find_sites(config: Mapping[str, Any], checkpoint: Checkpoint, path: Path) -> tuple[Site, ...]:
+    """Find the attention sites of a checkpoint by its configuration's ``model_type``: see :func:`find_inventory`."""
+    return find_inventory(config, checkpoint, path, str(config.get("model_type"))).sites
+
+
+def find_inventory(config: Mapping[str, Any], checkpoint: Checkpoint, path: Path, model_type: str) -> Inventory:
+    """Find the attention sites of a checkpoint and its other matrices; only headers are read."""
+    found = list(entries(config, model_type, path))
+    words = {word for entry in found for word in entry.inside}
+    left = unread(config, model_type, path)
+    sites: list[Site] = []
+    others: dict[Place, dict[str, Expression]] = {}
+    held: set[Expression] = set()
+    notes: dict[str, None] = {}
+    silent: list[str] = []  # reasons why stacks have no sites
+    for entry in found:
+        stack = _Stack(checkpoint, model_type, entry, Sizes(entry, path), path)
+        if entry.attends and not stack.attending():
+            silent += [f"{key} = {quoted(entry.config.get(key))}: no layer has attention" for key in entry.attends]
+            continue
+        stack.find(words - set(entry.inside), left)
+        sites += stack.sites()
+        of_stack = stack.others()
+        for place, matrices in of_stack.items():
+            # Layers with both self-attention and cross-attention are in two stacks but have one MLP.
+            own = {name: matrix for name, matrix in matrices.items() if matrix not in held}
+            others.setdefault(place, {}).update(own)
+        held.update(matrix for matrices in of_stack.values() for matrix in matrices.values())
+        stack.require_known_attention()
+        notes |= dict.fromkeys(stack.notes())
+    if silent and not sites:
+        raise CheckpointError(path, f"{'; '.join(silent)}; expected at least one")
+    notes |= dict.fromkeys(silent)
+    if left:
+        notes[f"parts that are not read: {', '.join(left)}"] = None
+    others = {place: own for place, own in others.items() if own}
+    return Inventory(sites=tuple(sites), others=others, notes=tuple(notes))
+
+
+@dataclass
+class _Stack:
+    """Layers of one stack, under the names in a checkpoint."""
+
+    checkpoint: Checkpoint
+    architecture: str
+    entry: Entry
+    given: Sizes
+    path: Path
+    prefix: str = ""
+    rows: Mapping[str, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.layout, self.rows = self.entry.layout, self.given.rows()
+
+    def find(self, others: set[str], left: Sequence[str]) -> None:
+        """Find the prefix of the layers' names, and check that each layer exists and that there are no others."""
+        (first, *_) = self.layout.holding("q")
+        query = self.layout.layer + first
+        of_any = _any_layer(r"(?P<prefix>|.*\.)", query)
+        matches = (of_any.fullmatch(name) for name in self.checkpoint.names)
+        stacks = {match["prefix"]: match[0] for match in matches if match}
+        stacks = {prefix: stacks[prefix] for prefix in own_prefixes(stacks, self.entry.inside, others, left)}
+        if not stacks:
+            raise MissingTensorError(self.checkpoint.path, query.format(0), self.architecture)
+        if len(stacks) > 1:
+            each = ", ".join(map(quoted, list(stacks.values())[:_SHOWN]))
+            what = f"tensors {each}; expected one stack of layers, not {len(stacks)}"
+            raise SeveralStacks(self.checkpoint.path, what, tuple(stacks.values()))
+        self.prefix = next(iter(stacks))
+        self._require_layers()
+
+    def sites(self) -> list[Site]:
+        """Return the attention of each layer that has one, with the shapes of its tensors checked."""
+        sizes, layers = self.given.sizes, self.attending()
+        present = [part for part in _PARTS if self._has(part, layers)]
+        return [self._site(layer, present, sizes) for layer in layers]
+
+    def others(self) -> dict[Place, dict[str, Expression]]:
+        """Return the MLP's matrices in each layer; all layers must have them, unless experts may replace the MLP."""
+        layers = range(self.given.sizes["n_layers"])
+        present = [symbol for symbol in MLP if self._has(symbol, [] if self.entry.mixed else list(layers))]
+        return {
+            Place(self.entry.stack, layer): {
+                MLP[symbol]: self._expression(layer, symbol)
+                for symbol in present
+                if self._tensor(layer, symbol) in self.checkpoint
+            }
+            for layer in layers
+        }
+
+    def notes(self) -> tuple[str, ...]:
+        """Return notes on what exists beside the matrices of the heads. Raises if a declared bias is not stored."""
+        held, layers = self.checkpoint, self.attending()
+        names = [
+            self._tensor(layer, symbol) for layer in layers for symbol in ("q", "k", "n") if self.layout.holding(symbol)
+        ]
+        of_norms = (*self.layout.norms, *self.layout.norms_of_heads)
+        norms = [self._name(layer, name) for layer in layers for name in of_norms]
+        beside = [one for one in self.layout.beside if "norm" not in one.lower()]
+        there = [one for one in beside if any(self._name(layer, one) in held for layer in layers)]
+        found = {
+            CONTENT_PART: self.entry.rotated is not None,
+            NORMS: any(norm in held for norm in norms),
+            BIASES: any(name.removesuffix("weight") + "bias" in held for name in names),
+            LATENT_NORMS: bool(self.layout.holding("n")),
+            f"beside queries and keys: {', '.join(there)}: recorded, not folded in": bool(there),
+            ROUNDED: any(held.dtype(name) == "F64" for name in names),
+            HEADS_UNSEEN: not self._shows_head_size(),
+        }
+        maps = [symbol for symbol in self.entry.biases if self.layout.holding(symbol)]
+        tensors = {symbol: [self._tensor(layer, symbol) for layer in layers] for symbol in maps}
+        biases = bias_notes(self.entry.biases, tensors, held, self._no_bias)
+        return (*(note for note, holds in found.items() if holds), *biases)
+
+    def _no_bias(self, name: str, why: str) -> MissingTensorError:
+        because = f"{self.checkpoint.config_path.name}: {why}"
+        return MissingTensorError(self.checkpoint.path, name, self.architecture, because)
+
+    def _shows_head_size(self) -> bool:
+        """Return True if the shape of some tensor shows how many outputs a head has.
+
+        The weights do not: twelve heads of 64 have the shape of 24 heads of 32. But a norm of the queries and keys of
+        each head has d_head gains, and the rotary frequencies that older checkpoints store have one element for every
+        two rotated dimensions of a head.
+        """
+        rotated, layers = self.given.rotated(), self.attending()
+        sizes = {name: (self.rows[size],) for name, size in self.layout.norms.items() if size}
+        norms = {self._name(layer, name): shape for layer in layers for name, shape in sizes.items()}
+        expected = dict(norms)
+        if rotated is not None and self.layout.module:
+            name = f"{self.layout.module}rotary_emb.inv_freq"
+            expected |= {self._name(layer, name): ((rotated + 1) // 2,) for layer in layers}
+        held = [name for name in expected if name in self.checkpoint]
+        for name in held:
+            self._require_shape(name, expected[name])
+        missing = [norm for norm in norms if norm not in self.checkpoint]
+        if 0 < len(missing) < len(norms):
+            raise MissingTensorError(self.checkpoint.path, missing[0], self.architecture)
+        return any(name not in norms or self.layout.norms[self._local(name)] == "d_head" for name in held)
+
+    def _site(self, layer: int, present: Sequence[str], sizes: Mapping[str, int]) -> Site:
+        parts = {part: self._expression(layer, part) for part in present}
+        query, key = (parts[part].shape(self.checkpoint.shape) for part in "qk")
+        turns = self.entry.turns(layer, sizes["n_layers"])
+        return Site(
+            place=Place(self.entry.stack, layer),
+            module=self._tensor(layer, "q").rsplit(".", 2)[0],
+            n_heads=sizes["n_heads"],
+            n_key_heads=sizes["n_key_heads"],
+            d_head=sizes["d_head"],
+            d_query=query[1],
+            d_key=key[1],
+            d_value=sizes["d_value"],
+            d_output=parts["o"].shape(self.checkpoint.shape)[0] if "o" in parts else None,
+            query=parts["q"],
+            key=parts["k"],
+            value=parts.get("v"),
+            output=parts.get("o"),
+            logit_scale=self.given.scale(),
+            rotated=self.given.rotated() if turns else None if turns is None else 0,
+            query_input_norm=self._norm("query_input_norm", layer, query),
+            key_input_norm=self._norm("key_input_norm", layer, key),
+            query_norm=self._norm("query_norm", layer, query),
+            key_norm=self._norm("key_norm", layer, key),
+        )
+
+    def _norm(self, name: str, layer: int, shape: tuple[int, int]) -> Norm | None:
+        """Find a norm of a site, by the name of the field of Site, for a matrix of this shape.
+
+        Returns None where the norm is unknown, or where its number of gains does not fit the matrix: the number of its
+        inputs for an input norm, a divisor of its outputs for a norm of queries or keys.
+        """
+        each = self.entry.norms.get(name)
+        if each is None:
+            return None
+        said = each[min(layer, len(each) - 1)]
+        behind = not name.endswith("_input_norm")
+        if "gain" not in said:
+            other = behind and any(self._name(layer, one) in self.checkpoint for one in self.layout.norm_of(name[0]))
+            return None if other else PLAIN
+        gain = self._stored_norm(said["gain"], layer)
+        bias = self._stored_norm(said.get("bias", said["gain"].removesuffix("weight") + "bias"), layer)
+        if gain is None or (bias is not None and "bias" not in said):
+            return None
+        gains = prod(self.checkpoint.shape(gain))
+        fits = shape[0] % gains == 0 if behind else shape[1] == gains
+        return Norm(gain, bias, said.get("offset", 0.0)) if fits else None
+
+    def _stored_norm(self, text: str, layer: int) -> str | None:
+        """Return the name under which a gain or a bias is stored, also an older one, or None if it is not stored."""
+        name = self.prefix + text.replace("{}", str(layer)).replace("{-1}", str(layer - 1))
+        older = (name.removesuffix(new) + old for new, old in _OLDER_NAMES if name.endswith(new))
+        return next((one for one in (name, *older) if one in self.checkpoint), None)
+
+    def _expression(self, layer: int, symbol: str) -> Expression:
+        if symbol == "k" and not self.layout.holding("k"):
+            return self._latent_key(layer)
+        name = self._tensor(layer, symbol)
+        rows = self.layout.tensors[name.removeprefix(self._name(layer, ""))]
+        self.checkpoint.require_supported(name)
+        self._require_height(name, rows)
+        whole: Expression = Tensor(name, rows.transposed)
+        if rows.blocks != (symbol,):
+            whole = take_rows(whole, rows.indices(symbol, self.rows))
+        return Product((whole, self._expression(layer, rows.reads))) if rows.reads else whole
+
+    def _latent_key(self, layer: int) -> Expression:
+        """Return [W_UK W_DKV; W_KR] for each head, with the rows W_KR shared by all."""
+        upper, latent, rotary = (self._expression(layer, symbol) for symbol in ("n", "c", "r"))
+        assert isinstance(upper, Product)
+        heads, size = self.rows["n_heads"], self.rows["n"] // self.rows["n_heads"]
+        above = upper.of[0]
+        each = (take_rows(above, range(head * size, (head + 1) * size)) for head in range(heads))
+        return Stacked(tuple(part for one in each for part in (Product((one, latent)), rotary)))
+
+    def _has(self, symbol: str, layers: Sequence[int]) -> bool:
+        """Return whether the layers have a matrix: all or none of them, and all must have queries and keys."""
+        needed = symbol in "qk"
+        if symbol == "k" and not self.layout.holding("k"):
+            symbol = "n"
+        if not self.layout.holding(symbol):
+            return False
+        missing = [layer for layer in layers if self._tensor(layer, symbol) not in self.checkpoint]
+        if missing and (needed or len(missing) < len(layers)):
+            name, because = self._tensor(missing[0], symbol), self._alone(missing[0], symbol)
+            raise MissingTensorError(self.checkpoint.path, name, self.architecture, because)
+        return not missing
+
+    def _alone(self, layer: int, symbol: str) -> str:
+        """Say that a matrix is the only one that a layer lacks of its kind, which no network does; else return "".
+
+        Values may be missing by themselves: those of some types are their keys.
+        """
+        kind = next((kind for kind in (_PARTS, MLP) if symbol in kind and symbol != "v"), {})
+        names = {self._tensor(layer, one) for one in kind if self.layout.holding(one)} - {self._tensor(layer, symbol)}
+        there = bool(names) and all(name in self.checkpoint for name in names)
+        return f"layer {layer} has the other tensors of its {'MLP' if kind is MLP else 'attention'}" if there else ""
+
+    def attending(self) -> list[int]:
+        """Return the layers with attention."""
+        return self.entry.attending(self.given.sizes["n_layers"], self.path)
+
+    def _name(self, layer: int, tensor: str) -> str:
+        return f"{self.prefix}{self.layout.layer.format(layer)}{tensor}"
+
+    def _local(self, name: str) -> str:
+        """Return the part of a name that follows the layer."""
+        return re.sub(rf"^{re.escape(self.prefix)}{_pattern(self.layout.layer)}", "", name)
+
+    def _tensor(self, layer: int, symbol: str) -> str:
+        """Return the name of the tensor that holds a matrix: the first of its possible names that is stored."""
+        each = [self._name(layer, name) for name in self.layout.holding(symbol)]
+        return next((name for name in each if name in self.checkpoint), each[0])
+
+    def _require_layers(self) -> None:
+        """Raise unless there are tensors for each layer of the configuration and for no other.
+
+        The loop runs over the layers in the names, so that a configuration with 10¹⁸ layers fails at the first missing
+        layer.
+        """
+        n_layers = self.given.sizes["n_layers"]
+        of_any = _any_layer(re.escape(self.prefix), self.layout.layer)
+        found = ((of_any.match(name), name) for name in self.checkpoint.names)
+        tensor_of = {match["layer"]: name for match, name in found if match}
+        missing = next(layer for layer in count() if str(layer) not in tensor_of)
+        if missing < n_layers:
+            because = f"{self.checkpoint.config_path.name}: {n_layers} layers, but tensors of only {len(tensor_of)}"
+            raise MissingTensorError(self.checkpoint.path, self._tensor(missing, "q"), self.architecture, because)
+        beyond = sorted((len(layer), layer) for layer in tensor_of if not _is_layer(layer, n_layers))
+        if beyond:
+            query = self.prefix + self.layout.layer.format(beyond[0][1]) + self.layout.holding("q")[0]
+            name = query if query in self.checkpoint else tensor_of[beyond[0][1]]
+            listed = ", ".join(shown(layer) for _, layer in beyond[:_SHOWN]) + (", …" if len(beyond) > _SHOWN else "")
+            raise CheckpointError(
+                self.checkpoint.path,
+                f"tensor {quoted(name)} is there; expected none beyond the {n_layers} layers of the configuration "
+                f"(numbered besides: {listed}): if these are layers of the model, correct the configuration; "
+                "if they are not (draft layers, say), take them out",
+            )
+
+    def require_known_attention(self) -> None:
+        """Raise unless every tensor in the attention modules is used, or is known not to affect queries and keys."""
+        module = self.layout.module
+        if not module:
+            return
+        known = {*self.layout.norms, *self.layout.beside}
+        of_heads = {_any_number(name) for name in self.layout.norms_of_heads}
+        for new, old in _OLDER_NAMES:
+            known |= {name.removesuffix(new) + old for name in known if name.endswith(new)}
+        attending = set(self.attending())
+        for tensor in self.layout.tensors:
+            known |= {tensor, tensor.removesuffix("weight") + "bias"}
+        inside = re.compile(
+            f"{re.escape(self.prefix)}{_pattern(self.layout.layer)}(?P<name>{re.escape(module)}(?P<own>.+))", re.DOTALL
+        )
+        for name in self.checkpoint.names:
+            found = inside.fullmatch(name)
+            if not found or int(found["layer"]) not in attending or found["name"] in known:
+                continue
+            if _any_number(found["name"]) not in of_heads and not _BYSTANDERS.fullmatch(found["own"]):
+                raise CheckpointError(
+                    self.checkpoint.file(name),
+                    f"tensor {quoted(name)} is not part of the attention of a {self.architecture} model, and may "
+                    "change its queries and keys; expected plain attention, or pass the effective matrices to "
+                    "rmtbase.score_heads",
+                )
+
+    def _require_height(self, name: str, rows: Rows) -> None:
+        """Raise ShapeError unless the tensor, and its bias if any, has the shape that the configuration implies."""
+        found = self.checkpoint.shape(name)
+        outputs, inputs = self._linear_shape(rows, found)
+        trailing = found[2:] if len(found) > 2 and all(size == 1 for size in found[2:]) else ()
+        self._require_shape(name, ((inputs, outputs) if rows.transposed else (outputs, inputs)) + trailing)
+        bias = name.removesuffix("weight") + "bias"
+        if name.endswith("weight") and bias in self.checkpoint:
+            self._require_shape(bias, (outputs,))
+
+    def _linear_shape(self, rows: Rows, found: tuple[int, ...]) -> tuple[int, int]:
+        """Return the expected (outputs, inputs); a size that is not known is taken from the tensor."""
+        stored = found[:2] if len(found) >= 2 else (0, 0)
+        outputs, inputs = stored[::-1] if rows.transposed else stored
+        crossed = self.entry.stack == "cross" and bool({"k", "v"} & set(rows.blocks))
+        d_model = inputs if crossed else self.rows.get("d_model", inputs)
+        if rows.blocks == ("o",):
+            return self.rows.get("d_model", outputs), self.rows["n_heads"] * self.rows["d_value"]
+        if rows.blocks == ("down",):
+            return self.rows.get("d_model", outputs), self.rows.get("down", inputs)
+        if set(rows.blocks) & set(MLP) and "up" not in self.rows:
+            raise CheckpointError(self.path, f"no {self.given.missing('d_mlp')}; expected a positive integer")
+        return rows.height(self.rows), self.rows[rows.reads] if rows.reads else d_model
+
+    def _require_shape(self, name: str, expected: tuple[int, ...]) -> None:
+        if self.checkpoint.shape(name) != expected:
+            because = f"{self.checkpoint.config_path.name}: {self.given.because}"
+            raise ShapeError(self.checkpoint.file(name), name, self.checkpoint.shape(name), expected, because)
+
+
+def _any_number(name: str) -> str:
+    return re.sub(r"\.\d+\.", ".{}.", name)
+
+
+def _any_layer(prefix: str, name: str) -> re.Pattern[str]:
+    """Compile a pattern for a name in which ``{}`` stands for the number of any layer."""
+    return re.compile(prefix + _pattern(name), re.DOTALL)
+
+
+def _pattern(name: str) -> str:
+    return re.escape(name).replace(re.escape("{}"), r"(?P<layer>\d+)")
+
+
+def _is_layer(text: str, n_layers: int) -> bool:
+    return len(text) <= len(str(n_layers)) and str(int(text)) == text and int(text) < n_layers

@@ -1,0 +1,238 @@
+"""Tensors and settings that no layout uses but that could change the result: they are refused by name, or noted.
+
+A low-rank update beside a weight is part of that weight, and a norm of the queries that the layout does not have
+changes the queries. No such tensor is ignored silently. Layers that predict several tokens ahead are left out with a
+note. Notes are also made of the configuration's multipliers that are in no matrix, and of the initializer that it
+names, where that name is misleading.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rmtbase.errors import CheckpointError
+from rmtbase.models.files._checkpoint import Checkpoint
+from rmtbase.models.files._other_formats import MERGED
+from rmtbase.models.layouts._sites import Inventory, Site
+from rmtbase.shown import quoted
+
+# Parts of a tensor's name, between dots.
+_ADAPTERS = re.compile(
+    r"lora_\w+|base_layer|modules_to_save|original_module|ia3_\w+|vera_\w+|hada_\w+|lokr_\w+|oft_\w+|boft_\w+"
+)
+_CUSTOM_CODE = (
+    "auto_map: the model has code of its own, which is not run; its weights are read as the plain architecture's"
+)
+_NAMED = 4  # kinds of matrices
+_ATTENTION = re.compile(r".*att(n|ention|_|\d|$).*", re.IGNORECASE)
+"""Part of a matrix's name that indicates attention."""
+_MAPS = re.compile(
+    r"(to_|lin_?|linear_|proj_)?(q|k|v|qk|kv|qkv|w?q_?k_?v|query|key|value|query_key_value)(_proj|_lin|_layer|_protein|_\w)?|"
+    r"w_?[qkv]|in_proj_weight|.*latent_query",
+    re.IGNORECASE,
+)
+"""Name of a map to queries, keys, values, or several of these; a module that contains one is attention."""
+_DRAFTS = re.compile(r"mtp\..+|medusa_head\..+", re.DOTALL)
+_LAYER = re.compile(r"(?:model\.|language_model\.)*layers\.(\d{1,9})\..+", re.DOTALL)
+_CUTOFF = "initializer_cutoff_factor"  # ModernBERT's, in units of σ
+_INITIALIZER = ("init", "initialization", "initialisation")
+_DEPTH = 3  # levels of nested settings
+_EMBEDDINGS, _ADDED = "multiplies the embeddings", "multiplies what a layer adds to the residual stream"
+_LOGITS, _CUT = "multiplies the logits of tokens", "where queries, keys and values are cut off"
+_POSITIONS = "queries at far positions are multiplied by a factor that grows with the position"
+_BESIDE_MATRICES = {
+    "attention_in_multiplier": "multiplies the input of queries, keys and values",
+    "attention_out_multiplier": "multiplies the output of attention",
+    "attention_value_scale": "multiplies values",
+    "attn_logit_softcapping": "where q·k is capped",
+    "clip_qkv": _CUT,
+    **dict.fromkeys(("attn_scale", "llama_4_scaling_beta", "log_scaling_alpha"), _POSITIONS),
+    **dict.fromkeys(("embedding_multiplier", "embedding_scale", "scale_emb"), _EMBEDDINGS),
+    **dict.fromkeys(("scale_embedding", "rescale_embeddings", "mup_enabled"), f"√d {_EMBEDDINGS}"),
+    **dict.fromkeys(("residual_multiplier", "residual_scale"), _ADDED),
+    "scale_depth": f"over the root of the number of layers, {_ADDED}",
+    "mlp_multipliers": "multiply the gate and the output of the MLP",
+    **dict.fromkeys(("lm_head_multiplier", "logit_scale", "output_multiplier"), _LOGITS),
+    **dict.fromkeys(("logits_scaling", "logits_mup_width_multiplier"), "divides the logits of tokens"),
+}
+"""Keys of configurations that change what the matrices around them do: what they do."""
+
+
+def require_all_heads(config: Mapping[str, Any], path: Path) -> None:
+    """Raise CheckpointError if the configuration says that heads were taken out of some layers."""
+    pruned = config.get("pruned_heads")
+    if pruned:
+        raise CheckpointError(
+            path,
+            f"pruned_heads = {quoted(pruned)}: layers have lost heads, and not all the same number; expected a model "
+            "with all its heads, or pass those of each layer to rmtbase.score_heads",
+        )
+
+
+def require_plain_tensors(checkpoint: Checkpoint) -> None:
+    """Raise CheckpointError if a tensor, by its name, belongs to an adapter, which changes the weights beside it."""
+    for name in checkpoint.names:
+        parts = name.split(".")
+        if any(map(_ADAPTERS.fullmatch, parts)):
+            raise CheckpointError(
+                checkpoint.file(name),
+                f"tensor {quoted(name)} is part of an adapter, which changes the weights beside it; expected {MERGED}, "
+                "or the base model alone",
+            )
+
+
+def leftover_notes(config: Mapping[str, Any], checkpoint: Checkpoint, inventory: Inventory) -> tuple[str, ...]:
+    """Return notes on whatever else exists and does not affect the scores."""
+    notes = (_CUSTOM_CODE,) if config.get("auto_map") else ()
+    unread = _unread_attention(checkpoint, inventory.sites, inventory.used_tensors())
+    return (*notes, *unread, *_multiplier_notes(config))
+
+
+def _unread_attention(checkpoint: Checkpoint, sites: Sequence[Site], used: Collection[str]) -> tuple[str, ...]:
+    """Name the matrices of attention that is not read, and the further matrices of attention that is read."""
+    read = {_block(site.module) for site in sites}
+    beside: dict[str, list[str]] = {}
+    unread: dict[str, list[str]] = {}
+    for name in _of_attention(_matrices(checkpoint, used)):
+        inside = any(name.startswith(f"{block}.") for block in read if block)
+        (beside if inside else unread).setdefault(_pattern(name), []).append(name)
+    lines = {
+        "attention that is not read, by the names of its matrices": unread,
+        "beside the heads of attention that is read, not scored": beside,
+    }
+    return tuple(f"{words}: {_listed(checkpoint, found)}" for words, found in lines.items() if found)
+
+
+def _block(module: str) -> str:
+    """Return the attention that contains a module: its name up to the first part with "att" in it."""
+    parts = module.split(".")
+    return ".".join(parts[: next((at for at, part in enumerate(parts, 1) if "att" in part.lower()), len(parts))])
+
+
+def _of_attention(names: Iterable[str]) -> list[str]:
+    """Select the matrices of attention by name: a part indicates attention, or the module contains such a map."""
+    each = {name: name.removesuffix(".weight").split(".") for name in names}
+    modules = {tuple(parts[:-1]) for parts in each.values() if _MAPS.fullmatch(parts[-1])}
+    return [
+        name
+        for name, parts in each.items()
+        if any(map(_ATTENTION.fullmatch, parts)) or (len(parts) > 1 and tuple(parts[:-1]) in modules)
+    ]
+
+
+def left_out(checkpoint: Checkpoint, used: Collection[str]) -> dict[str, list[str]]:
+    """Return the tensors that no matrix is made of, grouped by name with {} for numbers."""
+    found: dict[str, list[str]] = {}
+    for name in checkpoint.names:
+        if name not in used:
+            found.setdefault(_pattern(name), []).append(name)
+    return found
+
+
+def unread_matrices(checkpoint: Checkpoint, used: Collection[str], noted: Collection[str]) -> tuple[str, ...]:
+    """Name the matrices and kernels outside attention that are not used by anything that is scored.
+
+    One line, or none if there are no such matrices.
+    """
+    names = list(_matrices(checkpoint, used))
+    of_attention = set(_of_attention(names))
+    found: dict[str, list[str]] = {}
+    for name in names:
+        if name not in of_attention:
+            found.setdefault(_pattern(name), []).append(name)
+    found = {key: names for key, names in found.items() if not any(names[0] in line for line in noted)}
+    if not found:
+        return ()
+    return (
+        f"not scored, because outside the attention, MLPs and embeddings that are read: {_listed(checkpoint, found)}",
+    )
+
+
+def _pattern(name: str) -> str:
+    return re.sub(r"\d+", "{}", name)
+
+
+def _matrices(checkpoint: Checkpoint, used: Collection[str]) -> Iterator[str]:
+    """Yield the names of stored matrices and kernels of floating-point numbers that are not used."""
+    for name in checkpoint.names:
+        if name not in used:
+            shape = checkpoint.shape(name)
+            if len(shape) > 1 and min(shape[:2]) > 1 and "F" in checkpoint.dtype(name):
+                yield name
+
+
+def _listed(checkpoint: Checkpoint, found: Mapping[str, list[str]]) -> str:
+    """List the matrices by the pattern of their names, with the shape of the first of each."""
+    each = [
+        f"{len(names)} {quoted(pattern)} {checkpoint.shape(names[0])}"
+        if len(names) > 1
+        else f"{quoted(names[0])} {checkpoint.shape(names[0])}"
+        for pattern, names in found.items()
+    ]
+    return ", ".join(each[:_NAMED]) + (f" and {len(each) - _NAMED} more kinds" if len(each) > _NAMED else "")
+
+
+def without_draft_layers(checkpoint: Checkpoint, config: Mapping[str, Any]) -> Checkpoint:
+    """Return the checkpoint without the layers that draft further tokens, which follow the model's own layers.
+
+    DeepSeek and its successors continue the numbering (``num_nextn_predict_layers``); others name these layers ``mtp``.
+    The heads of Medusa, which have no attention, are left out too.
+    """
+    n_layers, n_more = config.get("num_hidden_layers"), config.get("num_nextn_predict_layers")
+    follow = range(n_layers, n_layers + n_more) if type(n_layers) is int and type(n_more) is int else range(0)
+    beyond = {name for name in checkpoint.names if (found := _LAYER.fullmatch(name)) and int(found[1]) in follow}
+    beside = {name for name in checkpoint.names if _DRAFTS.fullmatch(name)}
+    if not beyond | beside:
+        return checkpoint
+    numbers = sorted({int(found[1]) for name in beyond if (found := _LAYER.fullmatch(name))})
+    called = [f"layer {number}" for number in numbers] + sorted({name.partition(".")[0] for name in beside})
+    return checkpoint.replaced(beyond | beside, {}, f"drafts of further tokens are left out: {', '.join(called[:6])}")
+
+
+def _multiplier_notes(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return a note on the multipliers and caps of a configuration that are in no matrix, if it has any."""
+    each = [
+        f"{key} = {quoted(value)} ({_BESIDE_MATRICES[name]})"
+        for key, name, value in _settings(config, _DEPTH)
+        if name in _BESIDE_MATRICES and (value is True or value not in (None, False, 0, 1, [1, 1]))
+    ]
+    return (f"in no matrix that is read: {', '.join(each)}",) if each else ()
+
+
+def _settings(config: Mapping[str, Any], depth: int, inside: str = "") -> Iterator[tuple[str, str, Any]]:
+    """Yield the settings, including nested ones: the key with those around it, the key alone, and the value."""
+    for key, value in config.items():
+        if isinstance(value, Mapping) and depth > 1:
+            yield from _settings(value, depth - 1, f"{inside}{key}.")
+        else:
+            yield f"{inside}{key}", str(key), value
+
+
+def initializer_notes(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return notes on the law that a configuration's truncated normal or orthogonal initializer corresponds to."""
+    notes = []
+    cutoff = config.get(_CUTOFF)
+    if isinstance(cutoff, int | float) and not isinstance(cutoff, bool) and 0.0 < cutoff < 100.0:
+        law = (
+            "--initialization truncated_normal"
+            if cutoff == 2
+            else "none of --initialization has this cut; from 4 on they are as good as normal"
+        )
+        notes.append(f"configuration: {_CUTOFF} = {cutoff:g}: weights are cut at {cutoff:g} standard deviations: {law}")
+    for key, name, value in _settings(config, _DEPTH):
+        about = (key if name == "name" else name).lower()
+        if not isinstance(value, str) or len(value) >= 100 or not any(word in about for word in _INITIALIZER):
+            continue
+        key = key.removesuffix(".name")
+        if "trunc" in value.lower() and "normal" in value.lower():
+            notes.append(
+                f"configuration: {quoted(key)} is {quoted(value)}: trunc_normal_ of torch and transformers cuts at "
+                "-2 and 2, not at two standard deviations, so that weights of std 0.02 are normal (--initialization "
+                "normal); truncated_normal is for cuts at two standard deviations, as by jax and flax"
+            )
+        elif "orthogonal" in value.lower():
+            notes.append(f"configuration: {quoted(key)} is {quoted(value)}: --initialization orthogonal has its null")
+    return tuple(notes)
