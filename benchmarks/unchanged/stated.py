@@ -126,7 +126,7 @@ _FOLDERS: dict[tuple[str, str], str] = {
     ("trajectories", "results.trajectory.measure"): ("earlier_file"),
     ("trajectories", "results.trajectory._along_steps"): ("joined one_step until"),
     ("comparison", "results.comparison._measures"): ("HEADLINES measures_of"),
-    ("scoring", "results.depth._depth_fitter"): ("DepthFitter depth_fitter"),
+    ("scoring", "results.depth._depth_fitter"): ("DepthFitter"),
     ("scoring", "results.scores._matrices"): ("matrix_p_value_floors"),
 }
 """Names that went from a package of before to a folder of results, or below it."""

@@ -36,7 +36,7 @@ def test_a_matrix_that_cannot_be_tested_fits_no_depth_and_says_why(plot, table):
     for name in ("effective_depth", "fits", "p_value", "distance", "singular_value", "distance_profile"):
         changed[name].values[0, 0] = np.nan
     changed["reason"] = changed["reason"].astype(object)
-    changed["reason"].values[0, 0] = "all zeros"
+    changed["reason"].values[0, 0] = "all_zeros"
     ax = plot(changed, layer=0, component="attention_query")
     assert "not testable: all zeros" in ax.get_title()
     assert [one.get_label() for one in ax.lines] == ["not testable"]

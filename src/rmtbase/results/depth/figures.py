@@ -18,6 +18,7 @@ from rmtbase.drawing.not_testable import NOT_TESTABLE, cross_at_foot
 from rmtbase.drawing.theme import Theme
 from rmtbase.errors import ParameterError
 from rmtbase.laws import ResidualPath, ResidualUpdate
+from rmtbase.reasons import Reason
 
 _DEPTHS_SHOWN = (1, 4, 10, 20)
 """Depths whose laws are drawn in addition to the nearest one."""
@@ -145,7 +146,7 @@ def _units(table: xr.Dataset) -> tuple[xr.DataArray, float, int]:
 
 def _reason(matrix: xr.Dataset) -> str:
     """Write the reason why a matrix was not compared with any law, as the end of a title."""
-    reason = str(matrix["reason"].item()) if "reason" in matrix else ""
+    reason = Reason.read(matrix["reason"].item()).words if "reason" in matrix else ""
     return f": {literal(reason, 120)}" if reason else ""
 
 

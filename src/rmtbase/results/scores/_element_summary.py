@@ -11,6 +11,7 @@ import xarray as xr
 from jaxtyping import Float
 
 from rmtbase.models import MatrixName, Place
+from rmtbase.reasons import NOT_RECORDED, Reason
 from rmtbase.results.scores._element_scores import STATISTICS
 from rmtbase.results.scores._heads import require_scores
 from rmtbase.results.scores._matrices import is_fused
@@ -18,15 +19,7 @@ from rmtbase.results.scores.summary import FALSE_DISCOVERY_RATE
 from rmtbase.results.scores.words import heavy_tails, updates_of
 from rmtbase.shown import in_one_line
 from rmtbase.statistics import ELEMENT_STATISTICS, benjamini_hochberg, cauchy_combination
-from rmtbase.tables import (
-    NotTestable,
-    layer_numbers,
-    layer_stacks,
-    matrices_present,
-    not_testable_words,
-    plural,
-    recorded,
-)
+from rmtbase.tables import NotTestable, layer_numbers, layer_stacks, matrices_present, not_testable_words, plural
 
 _EXCESS = 1.15
 """Largest ratio of the frequency at which the Cauchy combination of a matrix's 24 p-values falls below a level to that
@@ -150,8 +143,8 @@ def summarize_elements(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -
         joint_of_groups.append(joint[~np.isnan(joint)])
         columns = (matrices[name].values[present].tolist() for name in ("reason", "tail_reason", "heavy_tail"))
         for name, p, reason, tail_reason, is_heavy in zip(_names(matrices), joint, *columns, strict=True):
-            not_testable += [NotTestable(name, recorded(reason))] if np.isnan(p) else []
-            without_tail += [NotTestable(name, recorded(tail_reason))] if tail_reason else []
+            not_testable += [NotTestable(name, Reason.read(reason) or NOT_RECORDED)] if np.isnan(p) else []
+            without_tail += [NotTestable(name, Reason.read(tail_reason))] if tail_reason else []
             heavy += [name] if is_heavy == 1.0 else []
         for name in statistics:
             q_value = matrices["q_value"].sel(statistic=name).values

@@ -16,9 +16,9 @@ from rmtbase.heads.factors import holds_product
 from rmtbase.laws import product_element_null
 from rmtbase.models import Site
 from rmtbase.parameters import require_independent_entries
+from rmtbase.reasons import Reason
 from rmtbase.results.scores._element_scores import (
     FIELDS,
-    OF_PRODUCT,
     STATISTICS,
     Elements,
     ElementSummary,
@@ -98,10 +98,10 @@ class HeadElements:
             for head, reason in enumerate(self._reasons(site, circuit))
         )
 
-    def _reasons(self, site: int, circuit: Circuit) -> list[str]:
+    def _reasons(self, site: int, circuit: Circuit) -> list[Reason]:
         """Give the reason why statistics, or their nulls, are missing, for each head."""
         _, why = _law(self._sites[site], circuit, self._initialization)
-        return ["; ".join(filter(None, (elements.reason, why))) for elements in self._elements[site, circuit]]
+        return [Reason.join(elements.reason, why) for elements in self._elements[site, circuit]]
 
     def dataset(self) -> xr.Dataset:
         """Return the group ``/heads/elements``; NaN where a layer lacks a head, a key head or a matrix."""
@@ -120,7 +120,7 @@ class HeadElements:
             for name in ("sigma", "histogram", "log_magnitude_histogram"):
                 values[name][at] = [getattr(head, name) for head in elements]
             values["n_rows"][at], values["n_columns"][at] = _shape(site, circuit)
-            values["reason"][at] = self._reasons(index, circuit)
+            values["reason"][at] = list(map(str, self._reasons(index, circuit)))
             law_of, _ = _law(site, circuit, self._initialization)
             scores[at] = against_null(np.array([head.statistics for head in elements]), law_of)
         values["reason"] = values["reason"].astype(str)
@@ -165,16 +165,20 @@ def _shape(site: Site, circuit: Circuit) -> tuple[int, int]:
     return sizes[0], sizes[-1]
 
 
-def _law(site: Site, circuit: Circuit, initialization: str) -> tuple[Callable[[str], Law | None], str]:
+def _law(site: Site, circuit: Circuit, initialization: str) -> tuple[Callable[[str], Law | None], Reason]:
     """Return the law of each statistic of a head's matrix, and the reason if there is no law."""
     if any(holds_product(getattr(site, factor.name)) for factor in circuit.factors):
-        return lambda name: None, OF_PRODUCT
+        return _unknown, Reason("product_of_matrices")
     rows, columns = _shape(site, circuit)
     if len(circuit.factors) == 1:
-        return element_law(initialization, rows * columns), ""
+        return element_law(initialization, rows * columns), Reason()
     dims: Any = tuple(getattr(site, name) for name in circuit.dims)
     try:
         product_element_null(STATISTICS[0], *dims, distribution=initialization)
     except ParameterError as unknown:
-        return lambda name: None, f"no null is known: {unknown}"
-    return lambda name: product_element_null(name, *dims, distribution=initialization), ""
+        return _unknown, Reason("unknown_null", {"error": str(unknown)})
+    return lambda name: product_element_null(name, *dims, distribution=initialization), Reason()
+
+
+def _unknown(name: str) -> None:
+    return None

@@ -15,12 +15,12 @@ from rmtbase.heads.key_shares import KeyShares
 from rmtbase.laws import PROBABILITIES
 from rmtbase.models import Place, Site
 from rmtbase.nulls import Heads, HeadScores, NullModel, RandomHeads, UpperPoint, chain_scale
+from rmtbase.reasons import Reason
 from rmtbase.results.scores._relation import relation
 from rmtbase.results.scores.schema import heads_schema, null_schema, own_null_schema
 from rmtbase.statistics import SPECTRAL_STATISTICS, benjamini_hochberg, moved_parts, moved_share
 from rmtbase.tables import CIRCUITS, QK, Circuit, describe
 
-_NO_LAW = "no statistic has a null that is known for its spectrum"
 _UNKNOWN = UpperPoint(np.nan, np.nan)
 _OF_QK = ("n_heads", "n_key_heads", "d_model", "d_head", "d_query", "d_key", "null_draws", "p_value_floor")
 
@@ -60,7 +60,7 @@ def heads_dataset(
     sites: Sequence[Site],
     blocks: Sequence[Block],
     null: xr.Dataset,
-    reasons: Mapping[tuple[int, int], str],
+    reasons: Mapping[tuple[int, int], Reason],
 ) -> xr.Dataset:
     """Return the scores of the heads at all sites as the ``heads`` group of a scores file.
 
@@ -78,9 +78,9 @@ def heads_dataset(
     omnibus, p_value = values["omnibus_p_value"], values["p_value"]
     untested = np.isnan(omnibus)
     sigmas = [joined(sigma) for sigma in zip(*(block.sigmas for block in blocks), strict=True)]
-    reason = np.where(untested & ~np.isnan(sigmas[0]), _NO_LAW, "").astype(object)
+    reason = np.where(untested & ~np.isnan(sigmas[0]), "no_law", "").astype(object)
     for (site, head), why in reasons.items():
-        reason[rows[site], head] = why
+        reason[rows[site], head] = str(why)
     eigenvalue, means = joined(block.eigenvalues for block in blocks), _null_means(null, "eigenvalue_mean")
     fewer, more = moved_parts(eigenvalue, means)
     values |= {

@@ -14,10 +14,9 @@ from rmtbase.laws import marchenko_pastur
 from rmtbase.linalg import appended_rows, matrix_singular_values
 from rmtbase.models import FUSED_COMPONENTS, MatrixName
 from rmtbase.nulls import DRAWS_PER_TEST, EDGE_LEVEL, KURTOSIS, SMALLEST_P_VALUE, Null, without_kurtosis
+from rmtbase.reasons import Reason
 from rmtbase.results.scores._element_scores import (
     FIELDS,
-    OF_ORTHOGONAL,
-    OF_PRODUCT,
     STATISTICS,
     Elements,
     ElementSummary,
@@ -69,7 +68,7 @@ class _Scored(NamedTuple):
     shape: tuple[int, int]
     spectrum: list[tuple[float, ...]]  # :data:`FIELDS` of each spectral statistic; empty if spectra are not scored
     facts: tuple[float, ...]  # :data:`_SPECTRAL_FACTS`
-    without_tail: str  # why it has no tail
+    without_tail: Reason  # why it has no tail
 
 
 class MatrixScorer:
@@ -115,7 +114,7 @@ class MatrixScorer:
         elements = elements_of(summary.sketch)
         spectrum = ([], ()) if triangle is None else self._spectrum(matrix_singular_values(triangle), shape)
         fused = is_fused(name.component)  # its elements belong to its parts
-        self._scored[name] = _Scored(elements, shape, *spectrum, "" if fused else summary.largest.without_tail())
+        self._scored[name] = _Scored(elements, shape, *spectrum, Reason() if fused else summary.largest.without_tail())
         if not fused:
             self.tails.append(Tail.from_summary(name, shape, transposed, summary, elements))
 
@@ -157,10 +156,13 @@ class MatrixScorer:
         """Lines that name the matrices with missing statistics, and the reasons."""
         return missing_lines((str(name), self._reason(name)) for name in self._scored)
 
-    def _reason(self, name: MatrixName) -> str:
+    def _reason(self, name: MatrixName) -> Reason:
         """Give the reasons why a matrix lacks statistics or their null."""
-        reasons = OF_PRODUCT * (name in self._products), OF_ORTHOGONAL * self._orthogonal
-        return "; ".join(filter(None, (self._scored[name].elements.reason, *reasons)))
+        return Reason.join(
+            self._scored[name].elements.reason,
+            Reason("product_of_matrices") if name in self._products else Reason(),
+            Reason("orthonormal") if self._orthogonal else Reason(),
+        )
 
     def dataset(self, heavy: Collection[MatrixName] = ()) -> xr.Dataset:
         """Return the scores of all matrices added, with q-values over all of them for each statistic by itself.
@@ -204,8 +206,8 @@ class MatrixScorer:
                 (*axes, "magnitude_bin"),
                 spread(matrix.elements.log_magnitude_histogram for matrix in matrices),
             ),
-            "reason": (of_matrix, spread(map(self._reason, names), object)),
-            "tail_reason": (of_matrix, spread((matrix.without_tail for matrix in matrices), object)),
+            "reason": (of_matrix, spread((str(self._reason(name)) for name in names), object)),
+            "tail_reason": (of_matrix, spread((str(matrix.without_tail) for matrix in matrices), object)),
             "heavy_tail": (of_matrix, spread(is_heavy)),
         }
         if self._spectra:

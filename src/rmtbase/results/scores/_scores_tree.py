@@ -116,7 +116,7 @@ def scores_tree(model: WeightMatrices, function: str, scope: Scope, progress: Pr
     groups: dict[str, xr.Dataset] = {}
     for circuit, blocks in scored.items():
         place, of_null = circuit_group(circuit), null_dataset(circuit, model.sites, blocks)
-        reasons = fixed[circuit] | unscored[circuit]
+        reasons = {**fixed[circuit], **unscored[circuit]}
         groups[f"{place}/heads"] = heads_dataset(circuit, model.sites, blocks, of_null, reasons)
         groups[f"{place}/null"] = of_null
     if of_heads is not None:

@@ -150,7 +150,7 @@ def _summary_json(tree: xr.DataTree) -> dict[str, Any]:
         "n_heads": summary.n_heads,
         "false_discovery_rate": summary.level,
         "flagged": summary.flagged,
-        "not_tested_by": summary.unscored,
+        "not_tested_by": {name: reason.words for name, reason in summary.unscored.items()},
         "not_testable": not_testable_json(summary.not_testable),
         "heads": head_records(tree),
         "findings": [_finding_json(finding) for finding in summary.findings],

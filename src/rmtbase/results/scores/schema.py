@@ -21,6 +21,7 @@ from rmtbase.tables.domain import (
     NON_NEGATIVE_OR_NAN,
     NUMBERS_OF_LAYERS,
     PROBABILITY,
+    REASON,
     RISING,
     SIZE,
     SIZE_OR_NAN,
@@ -118,7 +119,7 @@ def heads_schema(circuit: Circuit) -> dict[str, Variable]:
             for factor in circuit.factors
         },
         **{f"outliers_{side}": _head(words, COUNT_OR_NAN) for side, words in _OUTLIERS.items()},
-        "reason": _head("why the head cannot be tested; empty where it was tested", TEXT),
+        "reason": _head("why the head cannot be tested; empty where it was tested", REASON),
         **(
             {"key_head": _head("index of the key head that the query head reads", COUNT)}
             if len(circuit.factors) > 1
@@ -209,12 +210,12 @@ _MATRICES: dict[str, Variable] = {
     ),
     "bin": Variable(("bin",), "(w - mean) / std, centre of the bin", EDGES),
     "magnitude_bin": Variable(("magnitude_bin",), "log10 |w|, centre of the bin", EDGES),
-    "reason": _matrix("why statistics of the elements are missing; empty where none is", TEXT),
+    "reason": _matrix("why statistics of the elements are missing; empty where none is", REASON),
 }
 _TAILS: dict[str, Variable] = {
     "tail_reason": _matrix(
         "why the largest elements cannot be compared with a tail; empty where they were, or the matrix is of parts",
-        TEXT,
+        REASON,
     ),
     "heavy_tail": _matrix(
         "1 where the tail is heavier than a normal law's, so that only a gap can show a super-weight; NaN without tail",

@@ -13,6 +13,7 @@ import numpy as np
 import xarray as xr
 
 from rmtbase.parameters import require_probability
+from rmtbase.reasons import NOT_RECORDED, Reason
 from rmtbase.results.scores._distance import at_p_value_floor, farthest_distance, layer_p_value_floors
 from rmtbase.results.scores._heads import require_scores
 from rmtbase.results.scores._how_much import (
@@ -37,11 +38,9 @@ from rmtbase.tables import (
     layer_stacks,
     not_testable_words,
     plural,
-    recorded,
 )
 
 FALSE_DISCOVERY_RATE = 0.05
-_NO_NULL = "no null is known at this shape"
 _NAMED = 5  # heads with their own sentence
 _FEW = 5  # heads that do not differ, named in the answer if no more
 
@@ -123,7 +122,7 @@ class Summary:
     findings: tuple[HeadFinding, ...]
     # number of heads with a q-value under ``level``, by statistic; only statistics that tested any head
     flagged: dict[str, int]
-    unscored: dict[str, str]  # reasons why some statistics tested no head, by statistic
+    unscored: dict[str, Reason]  # reasons why some statistics tested no head, by statistic
     level: float  # false discovery rate
     warnings: tuple[str, ...]  # warnings recorded about the checkpoint
     layers: tuple[str, ...] = ()  # names of the layers, in order
@@ -158,7 +157,7 @@ class Summary:
         """List the heads that differ, how many each statistic flags by itself, and the statistics without a test."""
         by_reason: dict[str, list[str]] = {}
         for name, reason in self.unscored.items() if self.n_heads else ():
-            by_reason.setdefault(reason, []).append(SPECTRAL_STATISTICS[name].long_name)
+            by_reason.setdefault(reason.words, []).append(SPECTRAL_STATISTICS[name].long_name)
         layers: dict[str, list[int]] = {}
         for finding in self.findings:
             layers.setdefault(finding.layer_name, []).append(finding.head)
@@ -254,7 +253,7 @@ class _Head(NamedTuple):
     head: int
     p_value: float
     q_value: float
-    reason: str  # why it cannot be tested; "" if it can
+    reason: Reason  # why it cannot be tested
     amount: HowMuch
 
 
@@ -262,14 +261,13 @@ def _heads(tree: xr.DataTree, level: float) -> list[_Head]:
     """List every head of a scores tree, in the order of the model."""
     heads = tree["heads"].to_dataset().transpose("layer", "head", ...)
     p_value, q_value = (heads[name].values for name in ("omnibus_p_value", "omnibus_q_value"))
-    reasons = heads["reason"].values if "reason" in heads else np.full(p_value.shape, "")
     noun, amounts, (_, floors) = circuit_of(tree.attrs).noun, how_much(tree), layer_p_value_floors(tree)
     names, numbers, stacks, rows = layer_names(heads), layer_numbers(heads), layer_stacks(heads), []
     for place in places_of(heads_present(heads)):
         layer, head = place[0], int(heads["head"].values[place[1]])
-        floor, reason = float(floors[layer]), ""
+        floor, reason = float(floors[layer]), Reason()
         if np.isnan(p_value[place]):
-            reason = recorded(reasons[place])
+            reason = Reason.read(heads["reason"].values[place]) or NOT_RECORDED
         elif floor >= level:
             reason = _too_few_draws(floor, level, 1)
         where = f"{names[layer]} {noun} {head}", int(numbers[layer]), stacks[layer], head
@@ -315,7 +313,7 @@ def summarize_scores(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> 
         findings=tuple(_findings(heads, differing, floors, noun)),
         flagged={name: int((q_values[..., k] < level).sum()) for k, name in enumerate(statistics) if scored[k]},
         unscored={
-            name: _too_few_draws(float(single.max()), level, 2) if known[..., k].any() else _NO_NULL
+            name: _too_few_draws(float(single.max()), level, 2) if known[..., k].any() else Reason("no_null")
             for k, name in enumerate(statistics)
             if not scored[k]
         },
@@ -391,13 +389,13 @@ def head_records(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> list
             "relation": row.amount.relation,
             "relation_q_value": float(related[row.place]),
             "testable": not row.reason,
-            "reason": row.reason,
+            "reason": row.reason.words,
         }
         for row in _heads(tree, level)
     ]
 
 
-def _too_few_draws(floor: float, level: float, times: int) -> str:
+def _too_few_draws(floor: float, level: float, times: int) -> Reason:
     """Explain why a p-value of at least ``times`` / (draws + 1) cannot be below a level."""
     needed = int(times / level - 1 + 1e-9) + 1
-    return f"{round(times / floor) - 1} draws of the null give no p-value below {floor:.2g} ({needed} needed)"
+    return Reason("too_few_draws", {"draws": round(times / floor) - 1, "floor": floor, "needed": needed})

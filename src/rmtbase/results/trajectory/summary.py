@@ -11,6 +11,7 @@ import numpy as np
 import xarray as xr
 
 from rmtbase.errors import ParameterError
+from rmtbase.reasons import Reason
 from rmtbase.results.scores._distance import farthest_distance
 from rmtbase.results.scores.schema import RESAMPLINGS
 from rmtbase.results.scores.summary import summarize_scores
@@ -256,7 +257,9 @@ def _departure(of_null: xr.Dataset, heads: xr.Dataset, first_null: str) -> Depar
         came_back=int(np.isfinite(once).sum()) - left,
         checkpoints=(int(steps[0]), int(steps[-1])),
         not_testable=tuple(
-            NotTestable(f"{names[layer]} head {heads['head'].values[head]}", str(reasons[layer, head]) or lacking)
+            NotTestable(
+                f"{names[layer]} head {heads['head'].values[head]}", Reason.read(reasons[layer, head]) or lacking
+            )
             for layer, head in np.argwhere(there & ~scored).tolist()
         ),
     )
