@@ -58,25 +58,6 @@ def test_what_is_no_matrix_is_named(bad, fragment):
     assert fragment in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "bad"),
-    [
-        *(("sigma", bad) for bad in (0.0, -1.0, np.nan, np.inf, True, "1", [], [1.0, -1.0])),
-        *(("depths", bad) for bad in ([], [0], [-1, 2], [1.5], [True], [2, 2], 4, "12", [10**4])),
-        *(("draws", bad) for bad in (0, -1, 2.5, True, 18, "99")),
-        *(("level", bad) for bad in (0.0, 1.0, -0.1, np.nan, True, "5 %")),
-        *(("width", bad) for bad in (0, -3, 3, 1.5, True)),
-        *(("seed", bad) for bad in (-1, 2**63, 0.5, True)),
-        *(("part", bad) for bad in ("", "paths", None)),
-        *(("distance", bad) for bad in ("", "ks", None)),
-    ],
-)
-def test_argument_outside_its_domain_is_named(name, bad, matrix):
-    with pytest.raises(ParameterError) as caught:
-        effective_depth(matrix, **{name: bad})
-    assert caught.value.name.partition("[")[0] == name  # or an item of it
-
-
 @pytest.mark.exhaustive
 def test_the_update_has_candidates_as_far_as_its_law_goes(matrix):
     assert FitSettings(1.0, None, "update", "wasserstein", 19, 0.05, None, 0).fitter().depths == tuple(range(1, 18))
