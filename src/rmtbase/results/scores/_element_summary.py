@@ -11,7 +11,7 @@ import xarray as xr
 from jaxtyping import Float
 
 from rmtbase.models import MatrixName, Place
-from rmtbase.reasons import NOT_RECORDED, Reason
+from rmtbase.reasons import NOT_RECORDED, NotTestable, Reason
 from rmtbase.results.scores._element_scores import STATISTICS
 from rmtbase.results.scores._heads import require_scores
 from rmtbase.results.scores._matrices import is_fused
@@ -19,7 +19,8 @@ from rmtbase.results.scores.summary import FALSE_DISCOVERY_RATE
 from rmtbase.results.scores.words import heavy_tails, updates_of
 from rmtbase.shown import in_one_line
 from rmtbase.statistics import ELEMENT_STATISTICS, benjamini_hochberg, cauchy_combination
-from rmtbase.tables import NotTestable, layer_numbers, layer_stacks, matrices_present, not_testable_words, plural
+from rmtbase.tables import layer_numbers, layer_stacks, matrices_present
+from rmtbase.words import plural, untested_words
 
 _EXCESS = 1.15
 """Largest ratio of the frequency at which the Cauchy combination of a matrix's 24 p-values falls below a level to that
@@ -74,7 +75,7 @@ class ElementsSummary:
 
     def _verdict(self) -> str:
         """Say in how many matrices the elements differ from independent draws, and what could not be tested."""
-        untested = not_testable_words(self.not_testable, self.total, self.noun)
+        untested = untested_words(self.not_testable, self.total, self.noun)
         if not self.n_matrices:
             return untested
         testable = "testable " if untested else ""
@@ -94,7 +95,7 @@ class ElementsSummary:
         return [f"Elements: {self._verdict()}{rate}{by_most}.", self._extremes()]
 
     def _extremes(self) -> str:
-        number, untested = len(self.super_weights), not_testable_words(self.without_tail, self.total, self.noun)
+        number, untested = len(self.super_weights), untested_words(self.without_tail, self.total, self.noun)
         untold = heavy_tails(self.heavy, self.searched)
         ending = f"{f'; {untold}' if untold else ''}."
         if number:

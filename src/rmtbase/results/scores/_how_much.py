@@ -14,7 +14,8 @@ from jaxtyping import Bool, Float
 
 from rmtbase.nulls import UpperPoint
 from rmtbase.shown import in_one_line, percent
-from rmtbase.tables import heads_present, plural
+from rmtbase.tables import heads_present
+from rmtbase.words import counted, listing
 
 _FIRST = 3  # heads named as those that differ most
 
@@ -134,10 +135,9 @@ class Moved:
         of_axes = [(name, amount) for name, amount in self.heads if amount.mostly_axes]
         if of_axes:
             middle = percent(float(np.median([amount.moved_share_equal_axes for _, amount in of_axes])))
-            named = ", ".join(name for name, _ in of_axes[:_FIRST])
-            more = f" and {len(of_axes) - _FIRST} more" if len(of_axes) > _FIRST else ""
+            named = listing([name for name, _ in of_axes], _FIRST)
             median = "its moved share" if len(of_axes) == 1 else "their median"
-            yield f"Mostly because axes are unequal: {named}{more}; with equal axes {median} is {middle}."
+            yield f"Mostly because axes are unequal: {named}; with equal axes {median} is {middle}."
 
     def count(self, towards: Towards) -> int:
         """Count the heads with a direction."""
@@ -163,7 +163,7 @@ class Related:
             middle = percent(float(np.median([value for _, value in self.heads])))
             named += f"; of the {len(self.heads)} the median is {middle}"
         yield (
-            f"Related queries and keys in {len(self.heads)} of {self.tested} {plural(self.tested, 'head')} (R, false "
+            f"Related queries and keys in {len(self.heads)} of {counted(self.tested, 'head')} (R, false "
             f"discovery rate {self.level:.0%}): {named}. 95% of unrelated ones have less than {percent(self.upper)}."
         )
 

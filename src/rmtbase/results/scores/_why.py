@@ -29,7 +29,8 @@ from rmtbase.results.scores._head_tests import PValues, direction_gates, of_resa
 from rmtbase.results.scores._heads import layer_coordinates
 from rmtbase.results.scores._scores_tree import Scope, scores_tree
 from rmtbase.results.scores.schema import WHY_SCHEMA
-from rmtbase.tables import QK, describe, layer_names, plural
+from rmtbase.tables import QK, describe, layer_names
+from rmtbase.words import counted
 
 _FACTORS = {"query": "W_Q", "key": "W_K"}
 
@@ -285,7 +286,7 @@ class WhySummary:
 
     def sentences(self) -> list[str]:
         """Report how many heads have each verdict, what each test found, and which effects it could miss."""
-        heads = f"{self.n_heads} {plural(self.n_heads, 'head')}"
+        heads = counted(self.n_heads, "head")
         lines = [f"{len(names)} of {heads}: {words}." for words, names in self.verdicts.items()]
         lines.append(self.control())
         decided = [name for name in self.tests if self.testable[name]]

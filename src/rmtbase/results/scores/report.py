@@ -8,6 +8,7 @@ from typing import Any
 
 import xarray as xr
 
+from rmtbase.reasons import not_testable_json
 from rmtbase.report import DETAILS, UNTESTED, Column, Heading, Item, Rows
 from rmtbase.results.attributes import command_about
 from rmtbase.results.scores._cause_families import LEVEL
@@ -17,7 +18,8 @@ from rmtbase.results.scores._why import Outcome, WhySummary, summarize_why
 from rmtbase.results.scores.summary import HeadFinding, Summary, head_records, summarize_scores
 from rmtbase.results.scores.words import compared
 from rmtbase.statistics import SPECTRAL_STATISTICS
-from rmtbase.tables import CIRCUITS, not_testable_json, plural
+from rmtbase.tables import CIRCUITS
+from rmtbase.words import plural
 
 _LISTED = 12
 _OUTCOMES = {

@@ -13,7 +13,7 @@ import numpy as np
 import xarray as xr
 
 from rmtbase.parameters import require_probability
-from rmtbase.reasons import NOT_RECORDED, Reason
+from rmtbase.reasons import NOT_RECORDED, NotTestable, Reason
 from rmtbase.results.scores._distance import at_p_value_floor, farthest_distance, layer_p_value_floors
 from rmtbase.results.scores._heads import require_scores
 from rmtbase.results.scores._how_much import (
@@ -29,16 +29,8 @@ from rmtbase.results.scores._how_much import (
 from rmtbase.results.scores.words import null_noun
 from rmtbase.shown import in_one_line
 from rmtbase.statistics import SPECTRAL_STATISTICS
-from rmtbase.tables import (
-    NotTestable,
-    circuit_of,
-    heads_present,
-    layer_names,
-    layer_numbers,
-    layer_stacks,
-    not_testable_words,
-    plural,
-)
+from rmtbase.tables import circuit_of, heads_present, layer_names, layer_numbers, layer_stacks
+from rmtbase.words import place_name, plural, untested_words
 
 FALSE_DISCOVERY_RATE = 0.05
 _NAMED = 5  # heads with their own sentence
@@ -84,12 +76,12 @@ class HeadFinding(NamedTuple):
     @property
     def place(self) -> str:
         """Name of the head, such as ``layer 3 head 2`` or ``decoder layer 3 head 2``."""
-        return f"{self.layer_name} {self.noun} {self.head}"
+        return place_name(self.layer, self.noun, self.head, stack=self.stack)
 
     @property
     def layer_name(self) -> str:
         """Name of the layer, such as ``decoder layer 3``."""
-        return f"{self.stack} layer {self.layer}".lstrip()
+        return place_name(self.layer, stack=self.stack)
 
     def sentence(self) -> str:
         """Write the finding as one sentence."""
@@ -139,7 +131,7 @@ class Summary:
     def answer(self, cause: str = "") -> list[str]:
         """Say how many heads differ, how much, in which respect, by which ``cause``, and what could not be tested."""
         total = self.n_heads + len(self.not_testable)
-        untested = not_testable_words(self.not_testable, total, self.noun)
+        untested = untested_words(self.not_testable, total, self.noun)
         return [
             self.verdict(),
             *self.moved.sentences(),
@@ -190,12 +182,8 @@ class Summary:
         none = f"None of the {self.n_heads} {testable}{heads} can"
         if self.n_heads == 1:
             none = f"The one {testable}{noun} cannot"
-        few = ""
-        if self.fewest > 1:
-            few = (
-                f" With so few draws of the null none can be found unless {self.fewest} or more "
-                f"{plural(self.fewest, noun)} differ."
-            )
+        least = f"{self.fewest} or more {plural(self.fewest, noun)} differ"
+        few = f" With so few draws of the null none can be found unless {least}." if self.fewest > 1 else ""
         return f"{none} be told from {self.against} {rate}.{few}"
 
     @property

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import xarray as xr
 
-from rmtbase.tables import circuit_of, heads_present, plural, shapes_of
+from rmtbase.tables import circuit_of, heads_present, shapes_of
+from rmtbase.words import counted, listing
 
 
 class _Words(NamedTuple):
@@ -81,9 +82,8 @@ def compared(tree: xr.DataTree) -> str:
     sizes = "of several shapes" if len(shapes) > 1 else f"{factors} {factor_shapes(shapes[0])}"
     entries, _ = _ENTRIES.get(attrs["null_entries"], ("", ""))
     words = {"draws": draws_in_words(tree, ","), "entries": entries.format(noun=noun), "noun": noun}
-    n_heads = _n_heads(tree)
     update = f"the update ΔW = s B A, without its base, of {updates}: " if updates else ""
-    return f"{update}{n_heads} {plural(n_heads, noun)} ({sizes}) against {_words(attrs).heading.format(**words)}"
+    return f"{update}{counted(_n_heads(tree), noun)} ({sizes}) against {_words(attrs).heading.format(**words)}"
 
 
 def updates_of(attrs: Mapping[Any, Any]) -> str:
@@ -117,10 +117,9 @@ def heavy_tails(names: Sequence[str], searched: int) -> str:
     """Say in which matrices probability cannot identify super-weights; "" if in none."""
     if not names:
         return ""
-    listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     return (
         f"cannot tell by probability in {len(names)} of {searched} matrices, whose tails are heavier than a normal "
-        f"law's ({listed}): there, only elements above a gap are listed"
+        f"law's ({listing(names, 3)}): there, only elements above a gap are listed"
     )
 
 
