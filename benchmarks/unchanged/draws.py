@@ -135,8 +135,8 @@ def _others(entries: Entries) -> None:
     )
     entries.take("element_edges", lambda: public("montecarlo.element_edges")(chain))
     entries.take("draw_elements", lambda: list(public("montecarlo.draw_elements")(chain, 5, 3)))
-    entries.take("histogram_edges", lambda: public("montecarlo.histogram_edges")(64, 8))
-    entries.take("PROBABILITIES", lambda: public("nulls.PROBABILITIES"))
+    entries.take("histogram_edges", lambda: public("laws.histogram_edges")(64, 8))
+    entries.take("PROBABILITIES", lambda: public("laws.PROBABILITIES"))
 
 
 def _atlas(entries: Entries) -> None:

@@ -35,11 +35,10 @@ def collect(entries: Entries) -> None:
     entries.take("score spectra", lambda: rmtbase.score("demo", matrices="spectra"))
     tree = rmtbase.score(public("models.open_model")("demo", public("models.demo_revisions")()[0]))
     entries.add("score revision", tree)
-    entries.take("heads_csv", lambda: public("scoring.heads_csv")(tree))
-    entries.take("summarize_scores", lambda: public("scoring.summarize_scores")(tree))
-    entries.take("sentences", lambda: public("scoring.summarize_scores")(rmtbase.score("demo")).sentences())
-    entries.take("overview", lambda: public("scoring.summarize_scores")(rmtbase.score("demo")).overview())
-    entries.take("draws_for", lambda: [public("scoring.draws_for")(count) for count in (1, 12, 144, 5000)])
+    entries.take("summarize_scores", lambda: public("results.scores.summarize_scores")(tree))
+    entries.take("sentences", lambda: public("results.scores.summarize_scores")(rmtbase.score("demo")).sentences())
+    entries.take("overview", lambda: public("results.scores.summarize_scores")(rmtbase.score("demo")).overview())
+    entries.take("draws_for", lambda: [public("nulls.draws_for")(count) for count in (1, 12, 144, 5000)])
     _nulls(entries, table)
     _depths(entries, rng)
     _models(entries)
@@ -96,9 +95,9 @@ def _nulls(entries: Entries, table: object) -> None:
 def _depths(entries: Entries, rng: np.random.Generator) -> None:
     matrix = np.eye(24) + rng.standard_normal((24, 24)) / np.sqrt(24)
     for options in ({}, {"part": "update"}, {"distance": "kolmogorov_smirnov"}, {"sigma": [0.5, 1.0]}, {"sigma": None}):
-        entries.call("scoring.effective_depth", matrix, depths=range(1, 5), draws=19, **options)
+        entries.call("results.depth.effective_depth", matrix, depths=range(1, 5), draws=19, **options)
     options = {"components": ["mlp_in"], "depths": range(1, 4), "draws": 19, "width": 32}
-    entries.take("effective_depths", lambda: public("scoring.effective_depths")("demo", **options))
+    entries.take("effective_depths", lambda: public("results.depth.depth")("demo", **options))
 
 
 def _models(entries: Entries) -> None:
