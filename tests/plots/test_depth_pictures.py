@@ -93,8 +93,10 @@ def test_all_matrices_share_the_axes(table):
 
 def test_a_matrix_that_was_not_fitted_leaves_an_empty_picture(table):
     empty = table.copy(deep=True)
+    empty["reason"] = empty["reason"].astype(object)
     for name in set(table.data_vars) - {"n_rows", "n_columns"}:
-        empty[name].loc[{"layer": 2, "component": "attention_query"}] = np.nan
+        value = "all_zeros" if name == "reason" else np.nan
+        empty[name].loc[{"layer": 2, "component": "attention_query"}] = value
     for plot in (depth_profile, depth_spectrum):
         plot(empty, 2, "attention_query").get_figure().draw_without_rendering()
 
