@@ -27,7 +27,7 @@ from rmtbase.models import Model, Revision, Series, find_series, known_models, o
 from rmtbase.models.files._hub import fetch_refs
 from rmtbase.models.files._hub import hub_id as full_name
 from rmtbase.progress import SILENT, Progress
-from rmtbase.results.trajectory._attributes import COMMIT, revisions_of
+from rmtbase.results.trajectory._along_steps import COMMIT, revisions_of
 from rmtbase.results.trajectory.figures._animation import Animation
 from rmtbase.systems import is_alive
 from rmtbase.tables import write_table

@@ -245,6 +245,6 @@ def test_where_figures_go_is_judged_before_they_are_drawn(options, words, run, m
 def test_a_comparison_is_judged_before_it_is_made(options, run, monkeypatch):
     from rmtbase.results.comparison import measure
 
-    for name in ("diagnose", "common_origin", "compare_two", "grouped_tables"):
+    for name in ("fitted_matrices", "common_origin", "compare_two", "grouped_tables"):
         monkeypatch.setattr(measure, name, lambda *arguments, **keywords: pytest.fail("models are compared"))
     assert run("compare", *options).status == 2

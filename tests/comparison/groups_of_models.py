@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from rmtbase.results.comparison._groups import between_of, contrast_of, require_members
-from rmtbase.results.comparison._measures import measures_of
+from rmtbase.results.comparison._grouped import measures_of
+from rmtbase.results.comparison._groups import GroupTest, between_of, contrast_of, require_members
 
 
 def _columns(models):
@@ -19,7 +19,7 @@ def compare_groups(first, second, permutations=9_999, seed=0, paired=False):
     """Two groups of models."""
     require_members({"first": first, "second": second}, paired)
     names, values, errors = _columns([*first, *second])
-    tested = contrast_of(values, (len(first), len(second)), paired, permutations, seed)
+    tested = contrast_of(values, (len(first), len(second)), GroupTest(paired, permutations, seed))
     head_error = np.sqrt((errors**2).mean(axis=0))
     return SimpleNamespace(measures=names, paired=paired, head_error=head_error, **tested)
 
@@ -29,4 +29,4 @@ def between_groups(groups, permutations=9_999, seed=0, paired=False):
     require_members(groups, paired)
     names, values, _ = _columns([scores for members in groups.values() for scores in members])
     sizes = tuple(map(len, groups.values()))
-    return SimpleNamespace(measures=names, **between_of(values, sizes, paired, permutations, seed))
+    return SimpleNamespace(measures=names, **between_of(values, sizes, GroupTest(paired, permutations, seed)))

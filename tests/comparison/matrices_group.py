@@ -1,10 +1,12 @@
-"""The group ``/matrices`` of a scores file, made of arrays."""
+"""Scores of models that are drawn at random, and their group ``/matrices``, made of arrays."""
 
 import math
+from functools import cache
 
 import numpy as np
 import xarray as xr
 
+import rmtbase
 from rmtbase.laws import weibull_body_tail_gap, weibull_closure, weibull_null
 from rmtbase.statistics import benjamini_hochberg, weibull_fit
 
@@ -48,3 +50,29 @@ def matrices_group(matrices):
     variables |= {name: (dims[:2], value) for name, value in facts.items()}
     coordinates = {"layer": np.arange(n_layers), "component": list(matrices), "statistic": names}
     return xr.Dataset(variables, coordinates)
+
+
+@cache
+def random_scores(seed, sigmas=(), heavy=(), matrices=True, n_key_heads=4, spike=0.0, noise=0.0, n_layers=2, n_heads=4):
+    """Scores of a model whose weights are drawn, not to be changed; ``heavy`` components have Laplace's law."""
+    rng = np.random.default_rng(seed)
+    w_q = rng.standard_normal((n_layers, n_heads, 8, 32))
+    w_k = rng.standard_normal((n_layers, n_key_heads, 8, 32))
+    w_q[..., 0, 0] += spike
+    w_k[..., 0, 0] += spike
+    if noise:
+        moved = np.random.default_rng(1000 + seed)
+        w_q, w_k = (w + noise * moved.standard_normal(w.shape) for w in (w_q, w_k))
+    tree = rmtbase.score_heads(w_q, w_k, "analytic", model=f"model-{seed}")
+    if not matrices:
+        return tree
+    sigmas = dict(sigmas) or dict.fromkeys(SHAPES, 0.02)
+    drawn = {
+        name: [
+            sigmas[name] * (rng.laplace(size=shape) / math.sqrt(2) if name in heavy else rng.standard_normal(shape))
+            for _ in range(n_layers)
+        ]
+        for name, shape in SHAPES.items()
+    }
+    tree["matrices"] = xr.DataTree(matrices_group(drawn))
+    return tree

@@ -27,9 +27,9 @@ from rmtbase.results.comparison import (
     shape_band,
     shape_drift,
 )
-from rmtbase.results.comparison._classes import attention_class, published_class, significant_class
-from rmtbase.results.comparison._diagnose import diagnose
-from rmtbase.results.comparison._measures import measures_of
+from rmtbase.results.comparison._classes import attention_class, published_class
+from rmtbase.results.comparison._grouped import measures_of
+from rmtbase.results.comparison._matrices import fitted_matrices, initial_recipe
 from rmtbase.results.comparison._published import PUBLISHED_MODELS
 from rmtbase.statistics import weibull_fit
 
@@ -59,15 +59,6 @@ def test_a_fused_projection_has_a_range_of_its_own():
     assert published_class(0.9, fused=True) == "deep selection"
     with pytest.raises(ParameterError):
         published_class(float("nan"))
-
-
-def test_significance_needs_the_error_of_the_fit():
-    law = weibull_null().shape
-    for n, name in ((2_000, "at the anchor"), (4_000_000, "below the anchor")):
-        z, p = float(law.z_score(1.195, n)), float(law.p_value(1.195, n))
-        assert significant_class(z, p) == name
-    assert significant_class(5.0, 1e-6) == "above the anchor"
-    assert significant_class(5.0, float("nan")) == "at the anchor"
 
 
 @pytest.mark.parametrize(
@@ -182,63 +173,42 @@ def test_a_band_as_wide_as_the_published_one_is_none_of_untrained_matrices():
     assert band.variation > 10 * band.null_variation_95
 
 
-def test_diagnoses_of_untrained_weights_are_standard_normal_and_their_recipe_is_found(scored):
+def test_the_recipe_of_initial_weights_is_found(scored):
     sigmas = initial_sigmas("A", 2, 32)
-    given = tuple(
-        (name, sigmas.writes if name in ("attention_output", "mlp_out") else sigmas.reads)
-        for name in ("attention_query", "attention_key", "attention_value", "attention_output", "mlp_in", "mlp_out")
-    )
-    found = diagnose(scored(21, given), Training(1e-3, 0.1, 1_000))
-    assert found.attrs["initial_recipe"] == "A"
-    assert (found.attrs["budget"], found.attrs["budget_state"]) == (pytest.approx(0.1), "transition")
-    assert found["initial_sigma"].sel(recipe="A", component="mlp_out").item() == pytest.approx(sigmas.writes)
-    z = found["initial_z"].sel(recipe="A").values
-    assert np.abs(z).max() < 4 and np.abs(found["initial_z"].sel(recipe="B").values).max() > 20
-    assert set(np.unique(found["significant_class"].values)) == {"at the anchor"}
-    roles = dict(zip(found["component"].values.tolist(), found["role"].values.tolist(), strict=True))
-    assert roles["mlp_in"] == "transmission" and roles["attention_key"] == "selection" and not roles["attention_value"]
+    by_name = {name: sigmas.writes if name in ("attention_output", "mlp_out") else sigmas.reads for name in SHAPES}
+    for scores, recipe in ((scored(21, tuple(by_name.items())), "A"), (scored(22, heavy=("mlp_out",)), "")):
+        assert initial_recipe(scores, fitted_matrices(scores)) == recipe
 
 
 def test_the_scale_is_that_of_a_fit_to_the_weights(model_folder):
     scores, model = rmtbase.score(model_folder, "analytic"), open_model(model_folder)
-    found = diagnose(scores)["scale"]
-    for component in found["component"].values.tolist():
-        assert found.sel(layer=1, component=component).item() == pytest.approx(
+    scale = fitted_matrices(scores)["scale"]
+    for component in scale["component"].values.tolist():
+        assert scale.sel(layer=1, component=component).item() == pytest.approx(
             weibull_fit(model.matrix(1, component)).scale, rel=1e-6
         )
 
 
 def test_heavy_tails_leave_the_anchor_and_are_a_drift(scored):
-    first, last = scored(22), scored(22, heavy=("attention_query", "mlp_out"))
-    found = diagnose(last)
-    assert found.attrs["initial_recipe"] == ""
-    classes = found["significant_class"].sel(component=["attention_query", "mlp_out"]).values
-    assert set(classes.ravel()) == {"below the anchor"}
+    heavy = ["attention_query", "mlp_out"]
+    first, last = scored(22), scored(22, heavy=tuple(heavy))
+    assert (fitted_matrices(last)["z_score"].sel(component=heavy, statistic="weibull_shape") < -4).all()
     drift = shape_drift(first, last)
-    moved = drift["q_value"].sel(component=["attention_query", "mlp_out"]).values
-    assert (moved < 0.05).all() and (drift["drift"].sel(component="mlp_out").values < 0).all()
+    assert (drift["q_value"].sel(component=heavy) < 0.05).all() and (drift["drift"].sel(component=heavy) < 0).all()
     n = 32 * 128
     assert drift["standard_error"].sel(component="mlp_out").values == pytest.approx(
         math.sqrt(2) * 1.36471 / math.sqrt(n), rel=1e-4
     )
 
 
-def test_drifts_of_independent_untrained_weights_are_standard_normal():
-    # What the stated error is: two fits to independent weights, by the law of one.
-    law, rng = weibull_null().shape, np.random.default_rng(4)
-    k = law.mean(1_000) + law.std(1_000) * rng.standard_normal((2, 4_000))
-    z = (k[1] - k[0]) / math.hypot(law.std(1_000), law.std(1_000))
-    assert stats.kstest(z, "norm").pvalue > 1e-4
-
-
 def test_scores_without_fits_are_refused_by_name(scored):
     with pytest.raises(ParameterError, match="only scores of heads"):
-        diagnose(scored(1, matrices=False))
+        shape_drift(scored(1, matrices=False), scored(1))
     tree = scored(1).copy()
     few = tree["matrices"].to_dataset().sel(statistic=["mean", "weibull_shape"])
     tree["matrices"] = type(tree)(few)
     with pytest.raises(ParameterError, match="matrices without weibull_scale"):
-        diagnose(tree)
+        shape_drift(scored(1), tree)
     with pytest.raises(ParameterError, match="the same matrices as model-1"):
         shape_drift(scored(1), scored(2, n_layers=3))
 
@@ -262,17 +232,15 @@ def test_experts_are_compared_with_what_they_are_experts_of(scored):
     ]
     mixture = model.copy()
     mixture["experts"] = xr.DataTree(xr.concat(each, "expert").assign_coords(expert=range(3)))
-    found = diagnose(mixture)
-    assert found["component"].values.tolist() == [*SHAPES, "expert_mlp_in", "expert_mlp_out"]
-    assert found["role"].sel(component="expert_mlp_out").item() == "transmission"
-    one = found.sel(component="expert_mlp_in").isel(layer=found["expert"].values == 2)
-    assert one["layer"].values.tolist() == [0, 1]
+    matrices = fitted_matrices(mixture)
+    assert matrices["component"].values.tolist() == [*SHAPES, "expert_mlp_in", "expert_mlp_out"]
+    assert matrices["layer"].values.tolist() == [0, 1, 0, 0, 0, 1, 1, 1]
     np.testing.assert_array_equal(
-        one["observed"].sel(statistic="weibull_shape"),
+        matrices["observed"].sel(statistic="weibull_shape", component="expert_mlp_in").values[[4, 7]],
         each[2]["observed"].sel(statistic="weibull_shape", component="mlp_in"),
     )
-    own = found.isel(layer=found["expert"].values < 0).sel(component=list(SHAPES))
-    np.testing.assert_array_equal(own["scale"], diagnose(model)["scale"])
+    dense = matrices.isel(layer=slice(2)).sel(component=list(SHAPES))
+    np.testing.assert_array_equal(dense["scale"], fitted_matrices(model)["scale"])
     tree = compare({"dense": model, "mixture": mixture}, permutations=9)
     components = tree["components"].to_dataset()
     assert components["n_matrices"].sel(component="expert_mlp_out").values.tolist() == [0, 6]

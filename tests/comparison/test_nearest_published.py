@@ -14,13 +14,13 @@ from scipy import stats
 
 from exhaustive import mostly_exhaustive
 from rmtbase.results import open_table
-from rmtbase.results.comparison import compare
-from rmtbase.results.comparison._published import PUBLISHED_COMPONENTS, PUBLISHED_MODELS, published_models
+from rmtbase.results.comparison import TRANSMISSION, compare
+from rmtbase.results.comparison._published import PUBLISHED_MODELS, published_models
 from rmtbase.results.comparison.report import as_json, report
 from rmtbase.results.comparison.summary import summarize_comparison
 from rmtbase.tables import export, write_table
 
-GATED = [name for name, fits in PUBLISHED_COMPONENTS.items() if len(fits) == 7]
+PUBLISHED = published_models()
 PLANTED = {"attention_query": (0.8123, 0.001729), "attention_key": (0.9716, 0.01324)}  # OLMo-1-7B's and OLMo-2-7B's
 
 
@@ -72,9 +72,11 @@ def test_a_planted_component_is_named_at_a_distance_that_chance_does_not_bring(p
 
 def test_distance_is_in_standard_deviations_over_the_published_models(planted):
     own = planted["components"].to_dataset().isel(model=0).sel(component="attention_output")
-    fits = {name: medians[3 if name in GATED else 1] for name, medians in PUBLISHED_COMPONENTS.items()}
-    s_k = statistics.stdev(k for k, _, _ in fits.values())
-    s_scale = statistics.stdev(math.log(scale) for _, scale, _ in fits.values())
+    output = PUBLISHED.sel(component="attention_output")
+    pairs = zip(output["shape"].values.tolist(), output["scale"].values.tolist(), strict=True)
+    fits = dict(zip(output["published_model"].values.tolist(), pairs, strict=True))
+    s_k = statistics.stdev(k for k, _ in fits.values())
+    s_scale = statistics.stdev(math.log(scale) for _, scale in fits.values())
     k, scale = own["shape"].item(), own["median_scale"].item()
     away = {name: math.hypot((fit[0] - k) / s_k, math.log(fit[1] / scale) / s_scale) for name, fit in fits.items()}
     assert own["nearest_model"].item() == min(away, key=lambda name: away[name])
@@ -105,24 +107,23 @@ def test_published_scales_agree_with_the_means_that_the_paper_prints():
     # Table 4 prints the mean over feed-forward and output matrices and layers, the database medians over layers; the
     # paper had 27 of the 48 layers of Qwen2.5-14B.
     for model in PUBLISHED_MODELS:
-        fits = PUBLISHED_COMPONENTS[model.name]
-        medians = [scale for _, scale, _ in (fits[3:] if model.name in GATED else fits[1:])]
+        medians = PUBLISHED["scale"].sel(published_model=model.name, component=list(TRANSMISSION[:4])).values
         expected = 0.15 if model.name == "Qwen2.5-14B" else 0.06
-        assert statistics.mean(medians) == pytest.approx(model.mean_scale, rel=expected), model.name
+        assert np.nanmean(medians) == pytest.approx(model.mean_scale, rel=expected), model.name
 
 
 def test_shape_scale_r_squared_and_trims_stand_beside_the_published_ones(planted, tmp_path):
     items = list(report(planted))
     (rows,) = (item for item in items if getattr(item, "title", "") == "By component")
     columns = [column.name for column in rows.columns]
-    cells = {tuple(row[:2]): dict(zip(columns, row, strict=True)) for row in rows.rows}
+    cells = {tuple(row[:2]): dict(zip(columns, row, strict=True)) for row in rows.texts}
     published = cells["OLMo-2-7B (published)", "attention_query"]
     assert (published["median k"], published["R²"], published["median λ"]) == ("0.9895", "0.9909", "0.01406")
     own = cells["planted", "attention_key"]
     assert float(own["median λ"]) == pytest.approx(0.01324, rel=1e-3)
     assert float(own["median k"]) == pytest.approx(0.9716, rel=1e-3)
     (trims,) = (item for item in items if getattr(item, "title", "") == "By trim")
-    printed = {row[0]: row[1:] for row in trims.rows}
+    printed = {row[0]: tuple(row[1:]) for row in trims.texts}
     assert printed["twelve models (published)"] == ("1.195", "1.182", "1.143", "0.0519 ± 0.0017")
     assert printed["untrained"] == ("1.205", "1.191", "1.151", "0.0544")
     models = planted["models"].to_dataset().isel(model=0)
@@ -148,4 +149,4 @@ def test_a_component_that_no_published_model_has_is_compared_with_none(heads):
     of = tree["components"].to_dataset().sel(model="a", component="embedding")
     assert of["nearest_model"].item() == ""
     assert np.isnan(of["nearest_distance"].item()) and np.isnan(of["nearest_q_value"].item())
-    assert set(published_models()["component"].values) >= set(SHAPES)
+    assert set(PUBLISHED["component"].values) >= set(SHAPES)

@@ -11,9 +11,7 @@ from groups_of_models import compare_groups
 from scipy import stats
 
 from exhaustive import mostly_exhaustive
-from rmtbase.errors import ParameterError
-from rmtbase.results.comparison._common_origin import common_origin
-from rmtbase.results.comparison._two_models import compare_two
+from rmtbase.results.comparison._two_models import common_origin, compare_two
 
 NAMES = ["trace", "largest_eigenvalue", "spectral_entropy", "participation_ratio"]
 D_HEAD, LAYERS, HEADS = 6, 2, 4
@@ -118,8 +116,7 @@ def test_what_is_not_scored_is_left_out():
     assert np.isfinite(np.delete(found.p_value, found.statistics.index("trace"))).all()
     heads["z_score"][:] = np.nan
     first["heads"] = xr.DataTree(heads)
-    with pytest.raises(ParameterError, match="0 key heads of both models that were tested"):
-        compare_two(first, second)
+    assert compare_two(first, second).reason.words.startswith("0 key heads of both models that were tested")
 
 
 @pytest.mark.exhaustive
@@ -141,16 +138,15 @@ def test_a_model_that_was_moved_a_little_is_of_common_origin(scored):
     first, near, other = scored(1, matrices=False), scored(1, noise=0.1, matrices=False), scored(2, matrices=False)
     found = common_origin(first, near)
     assert not found.duplicate and found.alignment > 0.8 and found.p_value < 0.01
-    assert "of common origin" in found.words
     copied = common_origin(first, first)
-    assert copied.duplicate and copied.alignment == pytest.approx(1.0) and "duplicates" in copied.words
-    assert "not shown" in common_origin(first, other).words
+    assert copied.duplicate and copied.alignment == pytest.approx(1.0)
+    assert common_origin(first, other).p_value > 0.05
 
 
 def test_models_of_other_sizes_have_no_heads_to_match(scored):
     found = common_origin(scored(1, matrices=False), scored(1, n_layers=3, matrices=False))
     assert np.isnan(found.alignment) and np.isnan(found.p_value)
-    assert "cannot be tested: the models differ in layers, heads or their sizes" in found.words
+    assert found.reason.words == "the models differ in layers, heads or their sizes"
     assert np.isnan(common_origin(*(drawn(np.random.default_rng(k), 1, 1) for k in (1, 2))).alignment)
 
 
@@ -204,12 +200,6 @@ def test_groups_whose_heads_differ_are_told_apart_with_an_error_bar():
     assert found.seed_std[place] == pytest.approx(found.head_error[place], rel=0.6)
 
 
-def test_a_group_needs_two_models():
-    rng = np.random.default_rng(12)
-    with pytest.raises(ParameterError, match="2 models at least"):
-        compare_groups([drawn(rng)], [drawn(rng), drawn(rng)])
-
-
 def test_which_model_is_called_the_first_changes_no_p_value():
     rng = np.random.default_rng(13)
     for pair in ([drawn(rng, layers=3), drawn(rng, shift=0.3)], [drawn(rng), drawn(rng, shift=0.3)]):
@@ -230,6 +220,6 @@ def test_a_copy_whose_heads_were_put_in_another_order_is_told():
     moved = np.take_along_axis(value, order[..., None], axis=1) * (1 + 1e-4 * rng.standard_normal(value.shape))
     first, second, other = (drawn(rng, eigenvalue=one) for one in (value, moved, rng.chisquare(9, value.shape)))
     found = common_origin(first, second, permutations=9)
-    assert found.reordered and "the same heads, in another order" in found.words
+    assert found.reordered
     assert not common_origin(first, other, permutations=9).reordered
     assert not common_origin(first, drawn(rng, eigenvalue=value), permutations=9).reordered

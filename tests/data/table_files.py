@@ -1,6 +1,7 @@
 """Write a small file of each kind of table that needs no model of its own.
 
-    PYTHONPATH=src:sims:tests/plots:tests/scoring:tests/fuzz python tests/data/table_files.py FOLDER --kinds KIND ...
+    export PYTHONPATH=src:sims:tests/plots:tests/scoring:tests/fuzz:tests/comparison
+    python tests/data/table_files.py FOLDER --kinds KIND ...
 
 Files that are there stay. ``--numbers`` writes what ``numbers.json`` says of the files of the folder.
 """
@@ -23,7 +24,9 @@ from rmtbase.models import find_series, open_model
 from rmtbase.montecarlo import element_baseline, make_plan, run_in_memory
 from rmtbase.nulls import Gaussian
 from rmtbase.results import open_table
+from rmtbase.results.comparison import Training, compare
 from rmtbase.results.depth import depth
+from rmtbase.results.diff import diff
 from rmtbase.results.signal import signal
 from rmtbase.tables import groups_of, write_table
 
@@ -68,9 +71,29 @@ def trajectory() -> xr.DataTree:
         return rmtbase.trajectory(find_series(Path(folder) / "run", proof=False), nulls="analytic")
 
 
+def comparison() -> xr.DataTree:
+    """Four random models in two groups, with published ones."""
+    from matrices_group import random_scores
+
+    models = {name: random_scores(seed) for seed, name in enumerate("abcd", start=1)}
+    training = {"a": Training(1e-3, 0.01, 1_000), "b": Training(1e-4, 0.01, 143_000)}
+    groups = {"first": ["a", "b"], "second": ["c", "d"]}
+    return compare(models, groups, training, ["a"], published=True, permutations=99)
+
+
+def changes() -> xr.DataTree:
+    """Two models with attention only."""
+    from originals import write_model
+
+    with tempfile.TemporaryDirectory() as folder:
+        return diff(*(write_model(Path(folder) / f"model-{seed}", seed) for seed in (3, 5)))
+
+
 MADE: dict[str, Callable[[], xr.Dataset | xr.DataTree]] = {
     "atlas": atlas,
     "baseline": lambda: rmtbase.baseline([12, 10], [3, 2], [1.0, (0.5, 0.25)], draws=12),
+    "changes": changes,
+    "comparison": comparison,
     "effective_depth": effective_depth,
     "elements": lambda: element_baseline((12, 3), draws=8),
     "scores": scores,

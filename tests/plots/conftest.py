@@ -3,8 +3,7 @@ from scored_model import D_HEAD, D_MODEL, write_checkpoint
 
 import rmtbase
 from rmtbase.nulls import Axes, Table
-from rmtbase.results.trajectory._along_steps import joined, one_step
-from rmtbase.results.trajectory._attributes import StepName
+from rmtbase.results.trajectory._along_steps import StepName, joined, one_step
 
 
 @pytest.fixture(scope="session")

@@ -67,7 +67,7 @@ def test_the_scale_s_law_is_the_line_of_the_findings(comparison):
 
 
 def test_a_comparison_has_its_figures(comparison):
-    assert list(figures(comparison, width=3.4)) == ["pairs", "component-shapes", "scale-law"]
+    assert list(figures(comparison, width=3.4)) == ["pairs", "component-shapes", "scale-law", "group-measures"]
     assert set(figure_names(comparison)) > {"shape-drifts", "component-shapes-published"}
 
 

@@ -9,6 +9,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import huggingface_hub
+from huggingface_hub import constants
+
 
 class LocalHub(ThreadingHTTPServer):
     """Serves ``<folder>/<owner>/<name>`` as models, and ``<name>@<revision>`` beside it as a branch; weights are LFS.
@@ -144,3 +147,21 @@ def local_hub(folder: Path, gated: frozenset[str] = frozenset()) -> Iterator[Loc
             hub.closed.set()
             hub.shutdown()
             thread.join()
+
+
+@contextmanager
+def asked(monkeypatch, tmp_path: Path, gated: frozenset[str] = frozenset()) -> Iterator[LocalHub]:
+    """The stand-in for models of ``tmp_path``, which the hub's own client asks; it fetches into another folder."""
+    for name in ("models", "fetched"):
+        (tmp_path / name).mkdir(exist_ok=True)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "fetched"))
+    with local_hub(tmp_path / "models", gated) as hub:
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr(constants, "ENDPOINT", hub.endpoint)
+        template = hub.endpoint + "/{repo_id}/resolve/{revision}/{filename}"
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+        huggingface_hub.close_session()
+        yield hub
+    huggingface_hub.close_session()

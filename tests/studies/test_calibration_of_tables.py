@@ -1,23 +1,16 @@
 """What studies/calibration says of the errors of quantiles and of the nearest published component."""
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 from scipy import stats
+from study_files import held
 
 from studies.calibration import quantile_errors
 
-STUDY = Path(__file__).parents[2] / "studies" / "calibration"
+errors = held("calibration", "quantile_errors.json")
 
 
-@pytest.fixture(scope="module")
-def errors():
-    return json.loads((STUDY / "quantile_errors.json").read_text(encoding="utf-8"))
-
-
-def test_errors_of_quantiles_are_right_in_size_and_cover_where_ten_draws_or_more_lie_beyond(errors):
+def test_errors_of_quantiles_are_right_in_size_and_cover_where_ten_draws_or_more_lie_beyond():
     assert errors["summary"] == quantile_errors.summary(errors["rows"])
     assert min(map(quantile_errors.beyond, errors["rows"])) == 10
     for group in errors["summary"]:
@@ -40,8 +33,7 @@ def test_the_study_measures_what_it_says():
 
 
 def test_untrained_components_are_called_nearer_no_more_often_than_the_level():
-    found = json.loads((STUDY / "nearest_published.json").read_text(encoding="utf-8"))["widths"]
-    for width, row in found.items():
+    for width, row in held("calibration", "nearest_published.json")["widths"].items():
         for level in (0.5, 0.1, 0.05, 0.01):
             count = round(row[f"share_below_{level:g}"] * row["components"])
             assert stats.binomtest(count, row["components"], level).pvalue > 0.01, (width, level)

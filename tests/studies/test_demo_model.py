@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
+from study_files import study_module
 from transformers import AutoModelForCausalLM
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,17 +34,7 @@ TRAINING_FILES = (
 )
 
 
-def study_module(name: str) -> ModuleType:
-    """A file of the study as a module, under a name that no other study's file can take."""
-    spec = importlib.util.spec_from_file_location(f"demo_model_{name}", STUDY / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[module.__name__] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-corpus, heads, ngram, held_out = (study_module(name) for name in ("corpus", "heads", "ngram", "held_out"))
+corpus, heads, ngram, held_out = (study_module("demo_model", name) for name in ("corpus", "heads", "ngram", "held_out"))
 
 
 def open_model(name: str) -> torch.nn.Module:

@@ -1,41 +1,33 @@
 """The study of heavy tails: what it claims is what its numbers say."""
 
-import json
-from pathlib import Path
-
 import numpy as np
-import pytest
+from study_files import held
 
-STUDY = Path(__file__).parents[2] / "studies" / "heavy_tails"
-
-
-@pytest.fixture(scope="module")
-def results():
-    return json.loads((STUDY / "results.json").read_text(encoding="utf-8"))
+results = held("heavy_tails")
 
 
-def _called(results, truth, verdict):
+def _called(truth, verdict):
     rows = [row for row in results["cases"] if row["truth"] == truth]
     known = sum(row["trials"] - row["refused"] for row in rows)
     return sum(row["verdicts"].get(verdict, 0) for row in rows) / known, known
 
 
-def test_matrices_that_learned_nothing_are_called_noise_as_often_as_the_level_says(results):
-    share, known = _called(results, "noise", "noise")
+def test_matrices_that_learned_nothing_are_called_noise_as_often_as_the_level_says():
+    share, known = _called("noise", "noise")
     assert known >= 300
     assert 1.0 - share <= results["level"] + 2 * np.sqrt(results["level"] * (1 - results["level"]) / known)
     for verdict in ("spikes", "power law", "effective depth"):
-        assert _called(results, "noise", verdict)[0] <= results["level"]
+        assert _called("noise", verdict)[0] <= results["level"]
 
 
-def test_every_candidate_is_called_another_rarely(results):
+def test_every_candidate_is_called_another_rarely():
     for truth in ("spikes", "power law", "effective depth"):
         for verdict in {"spikes", "power law", "effective depth"} - {truth}:
-            share, known = _called(results, truth, verdict)
+            share, known = _called(truth, verdict)
             # A true candidate is ruled out at the level, and another one stands then as well or not.
             assert share <= results["level"] + 2 * np.sqrt(results["level"] * (1 - results["level"]) / known)
 
 
-def test_every_verdict_is_one_of_a_matrix_that_was_drawn(results):
+def test_every_verdict_is_one_of_a_matrix_that_was_drawn():
     for row in results["cases"]:
         assert sum(row["verdicts"].values()) == row["trials"] - row["refused"]

@@ -1,33 +1,13 @@
 """The study of signal and noise: what it claims is what its numbers say, and its heads are what they are said to be."""
 
-import json
-import sys
-from pathlib import Path
-
 import numpy as np
-import pytest
+from study_files import held, study_module
 
-STUDY = Path(__file__).parents[2] / "studies" / "signal"
+results, planted = held("signal"), study_module("signal", "planted")
 CUTS = ("true_rank", "hard_threshold", "hard_threshold_unknown", "energy_90")
 
 
-@pytest.fixture(scope="module")
-def results():
-    return json.loads((STUDY / "results.json").read_text(encoding="utf-8"))
-
-
-@pytest.fixture(scope="module")
-def planted():
-    sys.path.insert(0, str(STUDY))
-    try:
-        import planted
-
-        yield planted
-    finally:
-        sys.path.remove(str(STUDY))
-
-
-def test_too_many_are_found_as_often_as_the_level_says(results):
+def test_too_many_are_found_as_often_as_the_level_says():
     error = np.sqrt(0.05 * 0.95 / results["trials"])
     cases = results["number_and_strength"] + results["along"]
     assert len(cases) == 84
@@ -35,7 +15,7 @@ def test_too_many_are_found_as_often_as_the_level_says(results):
     assert max(row["too_many"] for row in cases) <= 0.05 + 2 * error
 
 
-def test_noise_of_any_chain_has_a_direction_as_often_as_the_level_says(results):
+def test_noise_of_any_chain_has_a_direction_as_often_as_the_level_says():
     untrained = [row for row in results["other_entries"] if not row["planted"]]
     normal = [row["too_many_in_w_qk"] for row in untrained if row["entries"] == "normal"]
     assert len(normal) == 4
@@ -45,7 +25,7 @@ def test_noise_of_any_chain_has_a_direction_as_often_as_the_level_says(results):
         assert row["any_at_1_percent"] <= 0.01 + 2 * np.sqrt(0.01 * 0.99 / results["trials"])
 
 
-def test_noise_of_other_entries_has_a_direction_as_often_where_its_kurtosis_is_known(results):
+def test_noise_of_other_entries_has_a_direction_as_often_where_its_kurtosis_is_known():
     rows = [
         row
         for row in results["other_entries"]
@@ -59,7 +39,7 @@ def test_noise_of_other_entries_has_a_direction_as_often_where_its_kurtosis_is_k
     assert max(products + matrices) <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / results["trials"])
 
 
-def test_heads_that_share_keys_have_the_level_and_more_power_as_one(results):
+def test_heads_that_share_keys_have_the_level_and_more_power_as_one():
     for row in results["key_groups"]:
         assert row["too_many_in_the_group"] <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / results["trials"])
         if row["multiple"] == 1.0:
@@ -67,31 +47,31 @@ def test_heads_that_share_keys_have_the_level_and_more_power_as_one(results):
             assert row["limits_hold"] > 0.93
 
 
-def test_the_number_is_right_at_twice_the_threshold(results):
+def test_the_number_is_right_at_twice_the_threshold():
     rows = [row for row in results["number_and_strength"] if row["planted"] and min(row["planted"]) >= 2.0]
     assert {len(row["planted"]) for row in rows} == {1, 2, 4, 8}
     assert min(row["exact"] for row in rows) >= 0.9
 
 
-def test_limits_hold(results):
+def test_limits_hold():
     for row in results["number_and_strength"]:
         if row["planted"]:
             assert row["covered"] >= 0.95 - 2 * np.sqrt(0.05 * 0.95 / min(row["intervals"], results["trials"]))
 
 
-def test_a_factor_shows_what_the_product_hides(results):
+def test_a_factor_shows_what_the_product_hides():
     found = {row["multiple"]: row for row in results["one_factor"]}
     assert found[1.0]["found_in_w_q"] >= 0.45 > found[1.0]["found_in_w_qk"]
     assert found[1.2]["found_in_w_q"] >= 0.90 > found[1.2]["found_in_w_qk"]
 
 
-def test_the_shrunken_signal_is_nearly_the_oracles(results):
+def test_the_shrunken_signal_is_nearly_the_oracles():
     for row in results["shrinkage"]:
         assert row["shrunken"] <= 1.05 * row["oracle"]
         assert row["shrunken"] < min(row[name] for name in CUTS)
 
 
-def test_a_planted_head_has_the_moments_of_its_full_matrices(planted):
+def test_a_planted_head_has_the_moments_of_its_full_matrices():
     dims, strengths, rng = (30, 6, 20), [9.0, 5.0], np.random.default_rng(0)
     small = []
     for _ in range(2000):

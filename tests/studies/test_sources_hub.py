@@ -15,10 +15,8 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 
-import huggingface_hub
 import pytest
-from huggingface_hub import constants
-from local_hub import local_hub
+from local_hub import asked, local_hub
 from tiny_gpt2 import N_HEADS, N_LAYERS, write_tiny_gpt2
 
 from studies.sources import __main__ as entry
@@ -33,18 +31,8 @@ def hub(tmp_path, monkeypatch):
     """The hub's own client asks a server on this machine, which has one small model and refuses another."""
     for name in ("some-org/tiny-gpt2", GATED):
         write_tiny_gpt2(tmp_path / "models" / name)
-    (tmp_path / "fetched").mkdir()
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "fetched"))
-    with local_hub(tmp_path / "models", frozenset({GATED})) as server:
-        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-        monkeypatch.setattr(constants, "ENDPOINT", server.endpoint)
-        template = server.endpoint + "/{repo_id}/resolve/{revision}/{filename}"
-        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
-        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-        huggingface_hub.close_session()
+    with asked(monkeypatch, tmp_path, frozenset({GATED})) as server:
         yield server
-    huggingface_hub.close_session()
 
 
 @pytest.fixture

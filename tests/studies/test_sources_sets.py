@@ -10,11 +10,9 @@ import sys
 import time
 from pathlib import Path
 
-import huggingface_hub
 import pytest
 from fake_models import write_fake
-from huggingface_hub import constants
-from local_hub import local_hub
+from local_hub import asked
 from run_set import STEPS, shorten
 
 from studies.sources import __main__ as entry
@@ -31,20 +29,9 @@ HERE = Path(__file__).resolve().parent
 @pytest.fixture
 def hub(tmp_path, monkeypatch):
     """A hub with a stand-in of every model that a test writes; its client asks it."""
-    for folder in ("models", "fetched"):
-        (tmp_path / folder).mkdir()
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "fetched"))
     shorten(monkeypatch)
-    with local_hub(tmp_path / "models") as server:
-        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-        monkeypatch.setattr(constants, "ENDPOINT", server.endpoint)
-        template = server.endpoint + "/{repo_id}/resolve/{revision}/{filename}"
-        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
-        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-        huggingface_hub.close_session()
+    with asked(monkeypatch, tmp_path) as server:
         yield server
-    huggingface_hub.close_session()
 
 
 def write_models(hub, models):

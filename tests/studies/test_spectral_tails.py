@@ -1,35 +1,17 @@
 """What is taken off the expansions of scale-free statistics: the study makes it, and it holds on other chains."""
 
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.special import ndtr
+from study_files import study_module
 
-STUDY = Path(__file__).parents[2] / "studies" / "spectral_tails"
-
-
-@pytest.fixture(scope="module")
-def study():
-    sys.path.insert(0, str(STUDY))
-    try:
-        import study
-
-        yield study
-    finally:
-        sys.path.remove(str(STUDY))
-        for name in ("study", "draws"):
-            sys.modules.pop(name, None)
+study = study_module("spectral_tails", "study")
+record, results = (json.loads(path.read_text(encoding="utf-8")) for path in (study.RECORD, study.RESULTS))
 
 
-@pytest.fixture(scope="module")
-def record(study):
-    return json.loads(study.RECORD.read_text(encoding="utf-8"))
-
-
-def test_a_cubic_in_the_score_is_found_again(study):
+def test_a_cubic_in_the_score_is_found_again():
     law, _ = study.expanded("eigenvalue entropy", (40, 16))
     given = np.array([0.02, -0.01, 0.005, 0.002])
     tail = ndtr(study.SCORES + study.hermite(study.SCORES) @ given)
@@ -39,7 +21,7 @@ def test_a_cubic_in_the_score_is_found_again(study):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("statistic", ["eigenvalue participation_ratio", "eigenvalue entropy"])
-def test_the_shipped_coefficients_are_fitted_to_the_draws(study, record, statistic):
+def test_the_shipped_coefficients_are_fitted_to_the_draws(statistic):
     shipped = json.loads(study.REST.read_text(encoding="utf-8"))[statistic]
     fitted = study.fitted(statistic, record["made"])
     np.testing.assert_allclose(shipped["coefficients"], fitted["coefficients"], rtol=1e-3, atol=1e-6)
@@ -47,15 +29,14 @@ def test_the_shipped_coefficients_are_fitted_to_the_draws(study, record, statist
         np.testing.assert_allclose(shipped[end], fitted[end], rtol=1e-4)
 
 
-def test_no_chain_is_tried_that_was_fitted(record):
+def test_no_chain_is_tried_that_was_fitted():
     assert not {tuple(sorted(name.split(","))) for name in record["made"]} & {
         tuple(sorted(name.split(","))) for name in record["tried"]
     }
 
 
-def test_tails_hold_where_nothing_was_fitted(study, record):
+def test_tails_hold_where_nothing_was_fitted():
     # Up to six factors: 25 % and two standard errors of the draws, 7 to 10 % at 1e-3; 55 % below a rank of 16.
-    results = json.loads(study.RESULTS.read_text(encoding="utf-8"))
     for name, found in results.items():
         dims = tuple(map(int, name.split(",")))
         if len(dims) <= 7:
@@ -70,14 +51,14 @@ def test_tails_hold_where_nothing_was_fitted(study, record):
                 assert abs(mended["mean"]) < 0.02 and abs(mended["std"]) < (0.01 if min(dims) >= 16 else 0.02)
 
 
-def test_the_results_are_those_of_the_laws(study, record):
-    results, name = json.loads(study.RESULTS.read_text(encoding="utf-8")), "72,18,27,90"
+def test_the_results_are_those_of_the_laws():
+    name = "72,18,27,90"
     for statistic in ("singular entropy", "eigenvalue stable_rank"):
         law = study.mended_by_draws(statistic, *study.expanded(statistic, tuple(map(int, name.split(",")))))
         assert study.errors(law, record["tried"][name][statistic]) == results[name][statistic]["mended"]
 
 
-def test_the_tables_of_the_page_are_those_of_the_results(study):
-    page, results = study.README.read_text(encoding="utf-8"), json.loads(study.RESULTS.read_text(encoding="utf-8"))
+def test_the_tables_of_the_page_are_those_of_the_results():
+    page = study.README.read_text(encoding="utf-8")
     assert study.filled(page, results) == page
     assert study.filled(page.replace("| 768, 64, 768 | 1.00", "| 768, 64, 768 | 1.01"), results) == page

@@ -1,32 +1,13 @@
 """The study of heads that keep what they have learned: its filters do as they say, its README has its numbers."""
 
-import json
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
+from study_files import STUDIES, held, study_module
 
-STUDY = Path(__file__).parents[2] / "studies" / "what_was_learned"
-
-
-@pytest.fixture(scope="module")
-def results():
-    return json.loads((STUDY / "results.json").read_text(encoding="utf-8"))
+results, filters = held("what_was_learned"), study_module("what_was_learned", "filters")
 
 
-@pytest.fixture(scope="module")
-def filters():
-    sys.path.insert(0, str(STUDY))
-    try:
-        import filters
-
-        yield filters
-    finally:
-        sys.path.remove(str(STUDY))
-
-
-def test_a_filtered_head_has_the_product_that_its_variant_says(filters):
+def test_a_filtered_head_has_the_product_that_its_variant_says():
     """Two planted directions: the shrunken product is their estimate, truncated and rest add up to the whole."""
     rng = np.random.default_rng(3)
     w_q, w_k = rng.standard_normal((2, 32, 128))
@@ -43,14 +24,14 @@ def test_a_filtered_head_has_the_product_that_its_variant_says(filters):
     assert abs(products["nothing"]).max() < 1e-9
 
 
-def test_readme_has_the_numbers_of_the_results(results):
-    text = (STUDY / "README.md").read_text(encoding="utf-8")
+def test_readme_has_the_numbers_of_the_results():
+    text = (STUDIES / "what_was_learned" / "README.md").read_text(encoding="utf-8")
     for one in results.values():
         for bits in one["bits_per_byte"].values():
             assert f"{bits:.3f}" in text
 
 
-def test_the_rest_is_worth_nothing_and_the_directions_nearly_all(results):
+def test_the_rest_is_worth_nothing_and_the_directions_nearly_all():
     """Of every checkpoint: what is claimed, in bits per byte."""
     for one in results.values():
         bits = one["bits_per_byte"]

@@ -46,3 +46,33 @@ def tree(whole_run) -> xr.DataTree:
 def run_folder(whole_run, tmp_path) -> Path:
     """A copy of the run, to be changed at will."""
     return Path(shutil.copytree(whole_run, tmp_path / "run"))
+
+
+@pytest.fixture
+def scored(monkeypatch):
+    """The revisions that are scored, as they are."""
+    from rmtbase.results.trajectory import _checkpoint_scores
+
+    seen, score = [], _checkpoint_scores.score
+    monkeypatch.setattr(
+        _checkpoint_scores,
+        "score",
+        lambda model, *args, **more: seen.append(model.revision) or score(model, *args, **more),
+    )
+    return seen
+
+
+@pytest.fixture
+def killed_as_it_writes(monkeypatch):
+    """Score checkpoints in a run that is stopped before the file of the trajectory is written."""
+
+    def run(*arguments, **options):
+        def stop(*_):
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt) as stopped:
+            patch.setattr("rmtbase.results.trajectory.measure.joined", stop)
+            rmtbase.trajectory(*arguments, **options)
+        return stopped.value
+
+    return run

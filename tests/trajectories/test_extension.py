@@ -10,26 +10,11 @@ from rmtbase.errors import ParameterError, TableError
 from rmtbase.models import open_model
 from rmtbase.nulls import Gaussian
 from rmtbase.results import open_table
-from rmtbase.results.trajectory._along_steps import joined, until
-from rmtbase.results.trajectory._attributes import failures
+from rmtbase.results.trajectory._along_steps import failures, joined, until
 from rmtbase.tables import write_table
 from telling import Told
 
 OPTIONS = {"matrices": "none"}
-
-
-@pytest.fixture
-def scored(monkeypatch):
-    """The revisions that are scored, as they are."""
-    from rmtbase.results.trajectory import _checkpoint_scores
-
-    seen, score = [], _checkpoint_scores.score
-    monkeypatch.setattr(
-        _checkpoint_scores,
-        "score",
-        lambda model, *args, **more: seen.append(model.revision) or score(model, *args, **more),
-    )
-    return seen
 
 
 @pytest.fixture(scope="module")
@@ -79,11 +64,9 @@ def test_checkpoint_that_is_there_no_more_stays_in_the_file(run_folder, output, 
 
 
 @pytest.mark.exhaustive
-def test_extension_that_is_stopped_leaves_the_old_file_and_goes_on(run_folder, output, scored, monkeypatch):
+def test_extension_that_is_stopped_leaves_the_old_file_and_goes_on(run_folder, output, scored, killed_as_it_writes):
     before = output.read_bytes()
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("rmtbase.results.trajectory.measure.joined", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-        rmtbase.trajectory(run_folder, output=output, **OPTIONS)
+    killed_as_it_writes(run_folder, output=output, **OPTIONS)
     assert output.read_bytes() == before
     told = Told()
     rmtbase.trajectory(run_folder, output=output, progress=told, **OPTIONS)

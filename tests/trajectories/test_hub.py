@@ -10,7 +10,7 @@ from huggingface_hub import errors as hub_errors
 
 import rmtbase
 from rmtbase.errors import CheckpointError
-from rmtbase.results.trajectory._attributes import failures
+from rmtbase.results.trajectory._along_steps import failures
 
 COMMITS = {"main": "c40", "step0": "c00", "step20": "c20", "step40": "c40"}
 

@@ -10,8 +10,7 @@ import time
 import pytest
 
 import rmtbase
-from rmtbase.results.trajectory._along_steps import renamed
-from rmtbase.results.trajectory._attributes import revisions_of
+from rmtbase.results.trajectory._along_steps import renamed, revisions_of
 from rmtbase.tables import groups_of
 from telling import Told
 
@@ -61,14 +60,11 @@ def test_run_that_is_killed_and_gone_on_with_gives_the_same_file_to_the_bit(many
 
 
 @pytest.mark.exhaustive
-def test_run_that_is_stopped_as_it_writes_the_file_goes_on_to_the_same_one(many, uninterrupted, tmp_path, monkeypatch):
-    def stop(*arguments):
-        raise KeyboardInterrupt
-
+def test_run_that_is_stopped_as_it_writes_the_file_goes_on_to_the_same_one(
+    many, uninterrupted, tmp_path, killed_as_it_writes
+):
     output = tmp_path / "traj.nc"
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("rmtbase.results.trajectory.measure.write_table", stop)
-        rmtbase.trajectory(many, output=output, **OPTIONS)
+    killed_as_it_writes(many, output=output, **OPTIONS)
     told = Told()
     rmtbase.trajectory(many, output=output, progress=told, **OPTIONS)
     assert f"resuming: 0 of {MANY} checkpoints left" in told.notes

@@ -13,8 +13,7 @@ from rmtbase.models import find_series
 from rmtbase.nulls import Axes, Gaussian
 from rmtbase.results import open_table
 from rmtbase.results.trajectory import summarize_trajectory
-from rmtbase.results.trajectory._along_steps import joined, one_step, until
-from rmtbase.results.trajectory._attributes import StepName, failures
+from rmtbase.results.trajectory._along_steps import StepName, failures, joined, one_step, until
 from rmtbase.results.trajectory.report import as_json
 from rmtbase.results.trajectory.schema import departure_steps, steps_before
 from rmtbase.results.trajectory.summary import _departure
@@ -247,17 +246,8 @@ def test_summary_has_a_line_for_each_checkpoint(whole_run, run, tmp_path):
     assert f"rmtbase: wrote {tmp_path / 'traj.nc'}" in ran.err
 
 
-def test_weights_that_are_those_of_an_earlier_step_are_scored_once(run_folder, monkeypatch):
+def test_weights_that_are_those_of_an_earlier_step_are_scored_once(run_folder, scored):
     shutil.copytree(run_folder / "step-0", run_folder / "step-5")
-    from rmtbase.results.trajectory import _checkpoint_scores
-
-    scored = []
-    score = _checkpoint_scores.score
-    monkeypatch.setattr(
-        _checkpoint_scores,
-        "score",
-        lambda model, *args, **more: scored.append(model.revision) or score(model, *args, **more),
-    )
     tree = rmtbase.trajectory(run_folder, ["0", "5", "10"], matrices="none")
     assert scored == ["step-0", "step-10"]
     assert tree["heads"]["duplicate_of"].values.tolist() == ["", "step-0", ""]
@@ -325,14 +315,10 @@ def test_where_nothing_can_be_scored_the_first_reason_is_told(tmp_path):
         rmtbase.trajectory(tmp_path / "nowhere")
 
 
-def test_finished_checkpoints_of_other_options_are_refused(whole_run, tmp_path, monkeypatch):
+def test_finished_checkpoints_of_other_options_are_refused(whole_run, tmp_path, killed_as_it_writes):
     output = tmp_path / "traj.nc"
-    monkeypatch.setattr(
-        "rmtbase.results.trajectory.measure.write_table", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
-    )
-    with pytest.raises(KeyboardInterrupt) as stopped:
-        rmtbase.trajectory(whole_run, ["0", "10"], output=output, matrices="none")
-    assert stopped.value.__notes__ == [f"2 finished checkpoints are kept in {output}.steps, run again to go on"]
+    stopped = killed_as_it_writes(whole_run, ["0", "10"], output=output, matrices="none")
+    assert stopped.__notes__ == [f"2 finished checkpoints are kept in {output}.steps, run again to go on"]
     with pytest.raises(StoreError, match="scored with other options"):
         rmtbase.trajectory(whole_run, ["0", "10"], output, nulls=Gaussian(seed=1), matrices="none")
 

@@ -19,8 +19,7 @@ from rmtbase.models import Model, open_model
 from rmtbase.parameters import require_finite_number
 from rmtbase.results.trajectory import summarize_trajectory
 from rmtbase.results.trajectory._alarm import ALARM_LEVEL, spending_of, with_alarm, without_alarm
-from rmtbase.results.trajectory._along_steps import joined, until
-from rmtbase.results.trajectory._attributes import StepName
+from rmtbase.results.trajectory._along_steps import StepName, joined, until
 from rmtbase.results.trajectory._checkpoint_scores import Scoring
 from rmtbase.results.trajectory.measure import earlier_file
 from rmtbase.results.trajectory.schema import STEP

@@ -61,11 +61,11 @@ def _beside_analytic(row: xr.Dataset, moment: str) -> tuple[str, str, str]:
     error_name = "standard_error" if moment == "mean" else f"{moment}_standard_error"
     names = (moment, error_name, f"analytic_{moment}", f"analytic_{moment}_tolerance")
     value, error, analytic, tolerance = (row[name].item() for name in names)
-    place, known = last_place(error), last_place(error, tolerance)
-    if place is None or known is None:
+    place, analytic_place = last_place(error), last_place(error, tolerance)
+    if place is None or analytic_place is None:
         plain = ["" if math.isnan(number) else f"{number:.5g}" for number in (value, error, analytic)]
         return plain[0], plain[1], plain[2]
-    return to_place(value, place), to_place(error, place, value), to_place(analytic, known)
+    return to_place(value, place), to_place(error, place, value), to_place(analytic, analytic_place)
 
 
 def _case(case: xr.Dataset) -> dict[str, Any]:

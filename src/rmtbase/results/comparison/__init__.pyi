@@ -1,5 +1,5 @@
 from ._classes import SELECTION, TRANSMISSION, attention_class, attention_classes
-from ._diagnose import InitialSigmas, initial_sigmas, shape_drift, weibull_scales
+from ._matrices import InitialSigmas, initial_sigmas, shape_drift, weibull_scales
 from ._paired_growth import PairedGrowth, built_in_correlation, paired_growth
 from ._scale_law import ScaleLaw, scale_law
 from ._shape_band import ShapeBand, shape_band

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import xarray as xr
 
 from rmtbase.errors import ParameterError
@@ -15,37 +13,30 @@ EXPERT = "expert_"
 """Prefix of the components of experts where these stand beside the other matrices."""
 
 
-def with_experts(*components: str) -> tuple[str, ...]:
-    """Return components of an MLP, followed by the same components of experts."""
-    return (*components, *(EXPERT + name for name in components))
-
-
 FUSED = ("attention_query_key_value", "attention_query_key", "attention_key_value")
 """Fused projections: several components stored in one matrix."""
-_MLP_READS, _MLP_WRITES = ("mlp_gate", "mlp_in"), ("mlp_out",)
-READS = ("attention_query", "attention_key", "attention_value", *FUSED, *with_experts(*_MLP_READS))
+_MLP_READS, _MLP_WRITES = ("mlp_gate", "mlp_in", "expert_mlp_gate", "expert_mlp_in"), ("mlp_out", "expert_mlp_out")
+READS = ("attention_query", "attention_key", "attention_value", *FUSED, *_MLP_READS)
 """Components that read the residual stream; Pythia's recipes draw all of them at one σ."""
-WRITES = ("attention_output", *with_experts(*_MLP_WRITES))
+WRITES = ("attention_output", *_MLP_WRITES)
 """Components that write to the residual stream; Pythia's recipes draw them at another σ."""
-TRANSMISSION = ("attention_output", *with_experts(*_MLP_READS, *_MLP_WRITES))
+TRANSMISSION = (
+    "attention_output",
+    "mlp_gate",
+    "mlp_in",
+    "mlp_out",
+    "expert_mlp_gate",
+    "expert_mlp_in",
+    "expert_mlp_out",
+)
 """The Transmission Class: every MLP and expert matrix, and attention's output projection (arXiv:2605.18898, 2.2)."""
 SELECTION = ("attention_query", "attention_key", "attention_query_key_value", "attention_query_key")
 """The Selection Class: queries, keys and the fused projection, as in section 2.2 and Fig. 4 of the paper. Values are in
 neither class in section 2.2, and in the Transmission Class in Fig. 4; here they are in neither."""
 
 
-class _Range(NamedTuple):
-    low: float
-    high: float
-    name: str
-
-
-_PUBLISHED = (
-    _Range(0.76, 0.99, "deep selection"),
-    _Range(1.10, 1.16, "mild selection"),
-    _Range(1.186, 1.204, "transmission"),
-)
-_FUSED = _Range(1.05, 1.18, "transitional")
+_PUBLISHED = ((0.76, 0.99, "deep selection"), (1.10, 1.16, "mild selection"), (1.186, 1.204, "transmission"))
+_FUSED = (1.05, 1.18, "transitional")
 
 
 def published_class(shape: float, fused: bool = False) -> str:
@@ -59,26 +50,14 @@ def published_class(shape: float, fused: bool = False) -> str:
     """
     if not shape > 0:
         raise ParameterError("shape", shape, "a positive number")
-    if fused and _FUSED.low <= shape <= _FUSED.high:
-        return _FUSED.name
     below = ""
-    for one in _PUBLISHED:
-        if shape < one.low:
-            return f"between {below} and {one.name}" if below else f"below {one.name}"
-        if shape <= one.high:
-            return one.name
-        below = one.name
+    for low, high, name in (_FUSED,) if fused and _FUSED[0] <= shape <= _FUSED[1] else _PUBLISHED:
+        if shape < low:
+            return f"between {below} and {name}" if below else f"below {name}"
+        if shape <= high:
+            return name
+        below = name
     return f"above {below}"
-
-
-def significant_class(z_score: float, q_value: float, level: float = 0.05) -> str:
-    """Compare a shape k with that of untrained weights of the same N: "at", "below" or "above the anchor".
-
-    The result is "at the anchor" unless the q-value, over all matrices of the model, is below ``level``.
-    """
-    if not q_value < level:
-        return "at the anchor"
-    return "above the anchor" if z_score > 0 else "below the anchor"
 
 
 def attention_classes(scores: xr.DataTree) -> dict[str, str]:

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations, product
 from itertools import permutations as orders
 from math import factorial, prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_positive_integer
-from rmtbase.results.comparison._two_models import permutation_p_values
+from rmtbase.results.comparison._two_models import PERMUTATIONS, permutation_p_values
 
 _ROUNDING = 1e-13  # relative; numbers closer than this differ only by rounding
 _AT_ONCE = 1 << 21  # permuted statistics held in memory at a time
@@ -25,35 +25,35 @@ Permuted = Float[np.ndarray, "permutation column"]
 Statistic = Callable[[Labels, Columns, Sequence[int]], Permuted]
 
 
-def require_members(groups: Mapping[str, Sequence[object]], paired: bool) -> None:
-    """Raise :class:`~rmtbase.errors.ParameterError` unless there are 2 or more groups of 2 or more models.
+class GroupTest(NamedTuple):
+    """Design of a permutation test of groups."""
 
-    Paired groups must have equal sizes.
-    """
+    paired: bool = False  # whether the k-th models of all groups share all that a seed decides
+    permutations: int = PERMUTATIONS  # largest number of assignments of models to groups
+    seed: int = 0  # of random assignments, if there are more
+
+
+def require_members(groups: Mapping[str, Sequence[object]], paired: bool) -> None:
+    """Raise an error unless there are 2 or more groups of 2 or more models, of equal sizes if paired."""
     if len(groups) < 2:
         raise ParameterError("groups", list(groups), "2 groups at least")
     for name, members in groups.items():
         if len(members) < 2:
-            raise ParameterError(
-                f"groups[{name!r}]", len(members), "2 models at least, to know how far seeds are apart"
-            )
+            expected = "2 models at least, to know how far seeds are apart"
+            raise ParameterError(f"groups[{name!r}]", len(members), expected)
     sizes = [len(members) for members in groups.values()]
     if paired and len(set(sizes)) > 1:
         raise ParameterError("paired", sizes, "the same number of models in each group, in the same order of seeds")
 
 
-def contrast_of(values: Columns, sizes: tuple[int, int], paired: bool, permutations: int, seed: int) -> dict[str, Any]:
+def contrast_of(values: Columns, sizes: tuple[int, int], test: GroupTest) -> dict[str, Any]:
     """Compare two groups in each column; the first ``sizes[0]`` rows are the models of the first group.
 
     If there are at most ``permutations`` assignments of the models to the groups, all are tried and p is the share that
-    is as extreme; otherwise p = (b + 1)/(B + 1) for B random assignments. The test statistic is Welch's t, adjusted for
-    all columns by the largest. If ``paired``, the k-th models of both groups share all that a seed decides (initial
-    weights, order of the data): the two models of a pair swap groups at random, and the statistic is t of their
-    differences. An unpaired test of such models, which are not exchangeable, loses power.
-
-    Null: all models are exchangeable, as independent seeds of one recipe are; if paired, the two models of each pair
-    are. The standard error is √(s₁²/n₁ + s₂²/n₂), s the standard deviation from seed to seed, or s/√n of the
-    differences. The interval assumes normal numbers, and is NaN where no two seeds of a group differ.
+    is as extreme; otherwise p = (b + 1)/(B + 1) for B random assignments. The test statistic is Welch's t, or t of the
+    differences if paired, adjusted for all columns by the largest. Null: all models are exchangeable, as independent
+    seeds of one recipe are; if paired, the two models of each pair are. The standard error is √(s₁²/n₁ + s₂²/n₂), s the
+    standard deviation from seed to seed, or s/√n of the differences. The interval assumes normal numbers.
 
     Source: B. L. Welch, Biometrika 34, 28 (1947); P. H. Westfall and S. S. Young, Resampling-Based Multiple Testing
         (Wiley, 1993).
@@ -64,7 +64,7 @@ def contrast_of(values: Columns, sizes: tuple[int, int], paired: bool, permutati
     difference = second.mean(axis=0) - first.mean(axis=0)
     parts = [group.var(axis=0, ddof=1) / len(group) for group in (first, second)]
     with np.errstate(invalid="ignore", divide="ignore"):
-        if paired:
+        if test.paired:
             error, degrees = (second - first).std(axis=0, ddof=1) / np.sqrt(sizes[0]), np.array(sizes[0] - 1.0)
         else:
             error = np.sqrt(parts[0] + parts[1])
@@ -75,7 +75,7 @@ def contrast_of(values: Columns, sizes: tuple[int, int], paired: bool, permutati
         half = np.where(spread, stdtrit(degrees, 0.975) * error, np.nan)
         t_p_value = np.where(spread, 2.0 * stdtr(degrees, -np.abs(difference / error)), np.nan)
         effect = np.where(seed_std > 0, difference / seed_std, np.nan)
-    p_value, adjusted, smallest = _tested(values, sizes, paired, _pair_t if paired else _welch, permutations, seed)
+    p_value, adjusted, smallest = _tested(values, sizes, _pair_t if test.paired else _welch, test)
     return {
         "first_mean": first.mean(axis=0),
         "second_mean": second.mean(axis=0),
@@ -92,28 +92,29 @@ def contrast_of(values: Columns, sizes: tuple[int, int], paired: bool, permutati
     }
 
 
-def between_of(values: Columns, sizes: Sequence[int], paired: bool, permutations: int, seed: int) -> dict[str, Any]:
+def between_of(values: Columns, sizes: Sequence[int], test: GroupTest) -> dict[str, Any]:
     """Compare K groups in each column by one-way analysis of variance; the rows are sorted by group.
 
-    If ``paired``, it is the two-way analysis by group and seed without interaction. The seeds' standard deviation is
+    If paired, it is the two-way analysis by group and seed without interaction. The seeds' standard deviation is
     √MS_w, that between groups √max(0, (MS_b − MS_w)/n₀), F = MS_b/MS_w. Under the null of F the labels are assigned to
-    the models at random, within each seed if ``paired``; see :func:`contrast_of`.
+    the models at random, within each seed if paired; see :func:`contrast_of`.
 
     Source: R. A. Fisher, Statistical Methods for Research Workers (1925); M. J. Anderson and C. J. F. ter Braak, J.
         Stat. Comput. Simul. 73, 85 (2003), for the permutations.
     """
     n, k = sum(sizes), len(sizes)
-    freedom = (k - 1) * (sizes[0] - 1) if paired else n - k
+    freedom = (k - 1) * (sizes[0] - 1) if test.paired else n - k
     effective = (n - sum(size**2 for size in sizes) / n) / (k - 1)
-    rest = _without_seeds(values, sizes) if paired else values - values.mean(axis=0)
-    between = sum(len(group) * group.mean(axis=0) ** 2 for group in _each_group(rest, sizes)) / (k - 1)
-    within = sum(((group - group.mean(axis=0)) ** 2).sum(axis=0) for group in _each_group(rest, sizes)) / freedom
+    ends = np.cumsum(sizes)[:-1]
+    residuals = np.split(_centred(values, sizes, test.paired), ends)
+    between = sum(len(group) * group.mean(axis=0) ** 2 for group in residuals) / (k - 1)
+    within = sum(((group - group.mean(axis=0)) ** 2).sum(axis=0) for group in residuals) / freedom
     rounding = _ROUNDING**2 * (values**2).max(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
         f_ratio = np.where(between > rounding, between / np.where(within > rounding, within, 0.0), 0.0)
-    p_value, adjusted, smallest = _tested(values, sizes, paired, _explained, permutations, seed)
+    p_value, adjusted, smallest = _tested(values, sizes, _explained, test)
     return {
-        "mean": np.stack([group.mean(axis=0) for group in _each_group(values, sizes)]),
+        "mean": np.stack([group.mean(axis=0) for group in np.split(values, ends)]),
         "seed_std": np.sqrt(within),
         "group_std": np.sqrt(np.maximum(between - within, 0.0) / effective),
         "f_ratio": np.where(np.isnan(between), np.nan, f_ratio),
@@ -124,42 +125,37 @@ def between_of(values: Columns, sizes: Sequence[int], paired: bool, permutations
 
 
 def _tested(
-    values: Columns, sizes: Sequence[int], paired: bool, statistic: Statistic, permutations: int, seed: int
+    values: Columns, sizes: Sequence[int], statistic: Statistic, test: GroupTest
 ) -> tuple[Column, Column, float]:
     """p and adjusted p of a statistic of labelled models, and the smallest possible p."""
-    permutations = require_positive_integer("permutations", permutations)
-    known = np.flatnonzero(np.isfinite(values).all(axis=0))
-    rest = _without_seeds(values[:, known], sizes) if paired else values[:, known] - values[:, known].mean(axis=0)
-    spread = np.abs(rest).max(axis=0)
-    rest /= np.where(spread > _ROUNDING * np.abs(values[:, known]).max(axis=0), spread, np.inf)
-    labels, every = _labels(sizes, paired, permutations, seed)
-    observed = statistic(np.repeat(np.arange(len(sizes)), sizes)[None], rest, sizes)[0]
-    portions = np.array_split(labels, -(-len(labels) * max(1, known.size) // _AT_ONCE))
+    complete = np.flatnonzero(np.isfinite(values).all(axis=0))
+    residuals = _centred(values[:, complete], sizes, test.paired)
+    spread = np.abs(residuals).max(axis=0)
+    residuals /= np.where(spread > _ROUNDING * np.abs(values[:, complete]).max(axis=0), spread, np.inf)
+    labels, exhaustive = _labels(sizes, test)
+    observed = statistic(np.repeat(np.arange(len(sizes)), sizes)[None], residuals, sizes)[0]
+    portions = np.array_split(labels, -(-len(labels) * max(1, complete.size) // _AT_ONCE))
     p_value, adjusted = np.full((2, values.shape[1]), np.nan)
-    if known.size:
-        null = (statistic(portion, rest, sizes) for portion in portions)
-        p_value[known], adjusted[known] = permutation_p_values(observed, null, every)
-    alike = prod(factorial([*sizes].count(size)) for size in set(sizes))  # labels of equal groups swapped
-    return p_value, adjusted, alike / len(labels) if every else 1.0 / (len(labels) + 1)
+    if complete.size:
+        null = (statistic(portion, residuals, sizes) for portion in portions)
+        p_value[complete], adjusted[complete] = permutation_p_values(observed, null, exhaustive)
+    swaps = prod(factorial([*sizes].count(size)) for size in set(sizes))  # labels of equal groups swapped
+    return p_value, adjusted, swaps / len(labels) if exhaustive else 1.0 / (len(labels) + 1)
 
 
-def _each_group(values: Columns, sizes: Sequence[int]) -> list[Columns]:
-    return np.split(values, np.cumsum(sizes)[:-1])
-
-
-def _without_seeds(values: Columns, sizes: Sequence[int]) -> Columns:
-    """Subtract the mean of each seed from paired values; row j of every group belongs to seed j."""
+def _centred(values: Columns, sizes: Sequence[int], paired: bool) -> Columns:
+    """Subtract the mean, or that of each seed if row j of every group belongs to seed j."""
+    if not paired:
+        return values - values.mean(axis=0)
     cube = values.reshape(len(sizes), sizes[0], -1)
     return (cube - cube.mean(axis=0)).reshape(values.shape)
 
 
-def _labels(sizes: Sequence[int], paired: bool, permutations: int, seed: int) -> tuple[Labels, bool]:
-    """List assignments of the models to groups: all of them, or random ones if there are more than ``permutations``.
-
-    The flag is True if all assignments are listed.
-    """
-    n, k, rng = sizes[0], len(sizes), np.random.default_rng(seed)
-    if paired:
+def _labels(sizes: Sequence[int], test: GroupTest) -> tuple[Labels, bool]:
+    """List all assignments of the models to groups, and True; or random ones, and False, if there are too many."""
+    permutations = require_positive_integer("permutations", test.permutations)
+    n, k, rng = sizes[0], len(sizes), np.random.default_rng(test.seed)
+    if test.paired:
         if factorial(k) ** n <= permutations:
             return np.array([np.transpose(way).ravel() for way in product(orders(range(k)), repeat=n)]), True
         groups = np.tile(np.arange(k), (permutations, n, 1))
@@ -175,8 +171,8 @@ def _divisions(sizes: Sequence[int], free: tuple[int, ...], label: int = 0) -> I
         yield np.empty(sum(sizes), dtype=int)
         return
     for members in combinations(free, sizes[label]):
-        others = tuple(place for place in free if place not in members)
-        for labels in _divisions(sizes, others, label + 1):
+        remaining = tuple(place for place in free if place not in members)
+        for labels in _divisions(sizes, remaining, label + 1):
             labels[list(members)] = label
             yield labels
 
@@ -210,6 +206,6 @@ def _explained(labels: Labels, values: Columns, sizes: Sequence[int]) -> Permute
     return _share(between, (values**2).sum(axis=0) - between)
 
 
-def _share(explained: np.ndarray, rest: np.ndarray) -> Permuted:
-    whole = explained + np.maximum(rest, 0.0)
-    return explained / np.where(whole > 0, whole, 1.0)
+def _share(explained: np.ndarray, unexplained: np.ndarray) -> Permuted:
+    total = explained + np.maximum(unexplained, 0.0)
+    return explained / np.where(total > 0, total, 1.0)

@@ -84,10 +84,10 @@ def scale_law(roots: ArrayLike, scales: ArrayLike, seed: int = 0) -> ScaleLaw:
 
 def positive_numbers(name: str, values: ArrayLike) -> Float[np.ndarray, " number"]:
     """Return the numbers as an array, or raise :class:`ParameterError` unless they are positive, finite and 1-D."""
-    found = require_real_numbers(name, values)
-    if found.ndim != 1 or not (np.isfinite(found) & (found > 0)).all():
-        raise ParameterError(name, found, "positive numbers in one dimension")
-    return found
+    numbers = require_real_numbers(name, values)
+    if numbers.ndim != 1 or not (np.isfinite(numbers) & (numbers > 0)).all():
+        raise ParameterError(name, numbers, "positive numbers in one dimension")
+    return numbers
 
 
 def _line(x: np.ndarray, y: np.ndarray) -> tuple[float, float, float, float]:
@@ -96,8 +96,8 @@ def _line(x: np.ndarray, y: np.ndarray) -> tuple[float, float, float, float]:
     square = float(dx @ dx)
     slope = float(dx @ y) / square
     intercept = float(y.mean()) - slope * float(x.mean())
-    rest = float(((y - intercept - slope * x) ** 2).sum())
-    spread = np.sqrt(rest / (n - 2)) if n > 2 else np.nan
+    residual = float(((y - intercept - slope * x) ** 2).sum())
+    spread = np.sqrt(residual / (n - 2)) if n > 2 else np.nan
     return slope, intercept, float(spread / np.sqrt(square)), float(spread * np.sqrt(1 / n + x.mean() ** 2 / square))
 
 

@@ -60,22 +60,18 @@ def shape_band(
 
     Source: T. Ding, arXiv:2605.18898 (2026), 3.1, whose function F4 gives the band and its variation.
     """
-    observed = [require_real_numbers("shapes", one).ravel() for one in shapes]
-    counts = [require_real_numbers("numbers", one).ravel() for one in numbers]
-    if not observed or [one.size for one in observed] != [one.size for one in counts] or not min(map(len, observed)):
-        raise ParameterError("numbers", [one.size for one in counts], f"{[one.size for one in observed]}, each above 0")
+    observed = [require_real_numbers("shapes", values).ravel() for values in shapes]
+    counts = [require_real_numbers("numbers", values).ravel() for values in numbers]
+    sizes, expected = ([values.size for values in models] for models in (counts, observed))
+    if not observed or sizes != expected or not min(expected):
+        raise ParameterError("numbers", sizes, f"{expected}, each above 0")
     draws, rng = require_repeats("draws", draws), np.random.default_rng(require_seed(seed))
     law = weibull_null(0.1, distribution).shape
-    drawn = np.stack(
-        [
-            np.median(
-                law.limit + law.drift / n + law.spread / np.sqrt(n) * rng.standard_normal((draws, n.size)), axis=1
-            )
-            for n in counts
-        ],
-        axis=1,
+    untrained = (
+        law.limit + law.drift / n + law.spread / np.sqrt(n) * rng.standard_normal((draws, n.size)) for n in counts
     )
-    medians = np.array([np.median(one) for one in observed])
+    drawn = np.stack([np.median(values, axis=1) for values in untrained], axis=1)
+    medians = np.array(list(map(np.median, observed)))
     null = _variation(drawn)
     return ShapeBand(
         medians=tuple(medians.tolist()),

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from rmtbase.parameters import require_positive_integer, require_positive_number
 from rmtbase.shown import in_one_line
 
-APPROACHING, NEAR_SATURATED = 0.435, 0.855
-"""Upper end of "approaching" and lower end of "near-saturated". The source prints one example of each, 0.43 and 0.86,
-and no border between them; the ends allow for rounding of the printed numbers."""
+# Upper end of "approaching" and lower end of "near-saturated". The source prints one example of each, 0.43 and 0.86,
+# and no border between them; the ends allow for rounding of the printed numbers.
+_APPROACHING, _NEAR_SATURATED = 0.435, 0.855
 
 
 @in_one_line
@@ -57,8 +57,7 @@ class Training:
 def budget_state(budget: float) -> str:
     """Name the published state of T/τ: "saturated" above 1, "transition" below 0.2, and two states between these.
 
-    The source prints no border between these two states, only examples: "near-saturated" at 0.86 and "approaching"
-    at 0.43. A budget between the examples is called "approaching or near-saturated".
+    A budget between the published examples of these is called "approaching or near-saturated".
 
     Raises:
         ParameterError: ``budget`` is not a positive number.
@@ -68,8 +67,8 @@ def budget_state(budget: float) -> str:
     budget = require_positive_number("budget", budget)
     if budget > 1.0:
         return "saturated"
-    if budget >= NEAR_SATURATED:
+    if budget >= _NEAR_SATURATED:
         return "near-saturated"
     if budget < 0.2:
         return "transition"
-    return "approaching" if budget <= APPROACHING else "approaching or near-saturated"
+    return "approaching" if budget <= _APPROACHING else "approaching or near-saturated"

@@ -1,22 +1,27 @@
-"""Permutation tests for a difference between the heads of two models, for each statistic and for all together."""
+"""Permutation tests of two models: do their heads differ, and are they of common origin?"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from math import comb
+from dataclasses import dataclass, field
+from functools import partial
+from math import comb, factorial, prod
 
 import numpy as np
 import xarray as xr
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 
-from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_positive_integer
+from rmtbase.reasons import Reason
 from rmtbase.results.scores._distance import signed_distance
 from rmtbase.results.scores._heads import require_scores
 from rmtbase.shown import in_one_line, shown
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import heads_present, shapes_of
+
+LEVEL = 0.05
+"""Significance level, and false discovery rate, of all tests of a comparison."""
 
 PERMUTATIONS = 9_999
 _AT_ONCE = 4_000_000  # signs held in memory at a time
@@ -32,70 +37,72 @@ class TwoModels:
     paired: bool  # whether heads at equal positions were paired
     n: int  # number of units compared: pairs of key heads if paired, otherwise the key heads of both models
     # second minus first, in standard deviations of the heads' own nulls: the median over units of the differences if
-    # paired, otherwise the difference of the medians. NaN for a statistic without a null.
+    # paired, otherwise the difference of the medians
     difference: Float[np.ndarray, " statistic"]
     p_value: Float[np.ndarray, " statistic"]  # two-sided permutation p-value of each statistic
-    # the same, adjusted for all statistics by the largest, with their correlations: the probability that any of them is
-    # so extreme
-    adjusted_p_value: Float[np.ndarray, " statistic"]
+    adjusted_p_value: Float[np.ndarray, " statistic"]  # the same, adjusted for all statistics by the largest
     omnibus_p_value: float  # p-value of all statistics together, the smallest of the adjusted ones
-    # number of permutations of the heads, where a permutation and its reverse count once because the test is two-sided.
-    # No p-value is below 1 / ``ways``.
-    ways: int = 0
+    reason: Reason = field(default_factory=Reason)  # why the heads cannot be compared
 
 
 def compare_two(first: xr.DataTree, second: xr.DataTree, permutations: int = PERMUTATIONS, seed: int = 0) -> TwoModels:
     """Compare the heads of two models by their signed distances from their own nulls, a scale free of σ and shape.
 
-    The unit is a key head. Heads that share a key head share a matrix, and their distances are averaged. If the models
-    have different numbers of heads per key head, so that averages would differ in spread, only the first head of each
-    key head is used. If both models have the same layers, heads and key heads of the same sizes, heads at equal
-    positions are paired; the statistic is Wilcoxon's signed-rank statistic of the differences, with random signs that
-    are the same for all statistics of a unit. Otherwise all units are pooled, and the statistic is the rank sum, with
-    units assigned to the models at random. P-values are adjusted for all statistics together by the largest of them
-    (Westfall and Young). p = (b + 1)/(B + 1) for B permutations.
+    The unit is a key head, with the average distance of its heads, or, if the models differ in heads per key head, that
+    of the first. If both models have the same layers, heads and key heads of the same sizes, heads at equal positions
+    are paired, and the statistic is Wilcoxon's signed-rank statistic, with random signs that are the same for all
+    statistics of a unit. Otherwise all units are pooled, and the statistic is the rank sum, with units assigned to the
+    models at random. P-values, (b + 1)/(B + 1) for B permutations, are adjusted for all statistics by the largest.
 
     Null: if paired, the two heads at a position are exchangeable, independently of other positions; if pooled, all
-    units of both models are exchangeable. Both hold for untrained models. Heads of trained models depend on each other
-    within a layer, so the test asks whether these two sets of heads differ, not whether two ways of training do. To
-    test the latter, compare several seeds of each by groups of models.
+    units of both models are. Heads of trained models depend on each other within a layer, so the test asks whether
+    these two sets of heads differ, not whether two ways of training do.
 
     Source: F. Wilcoxon, Biometrics Bull. 1, 80 (1945); P. H. Westfall and S. S. Young, Resampling-Based Multiple
         Testing (Wiley, 1993); B. Phipson and G. K. Smyth, Stat. Appl. Genet. Mol. Biol. 9, 39 (2010).
     """
     permutations, rng = require_positive_integer("permutations", permutations), np.random.default_rng(seed)
-    paired = same_places(first, second)
-    names = [name for name in SPECTRAL_STATISTICS if all(name in _statistics(one) for one in (first, second))]
-    first_alone = _sharing(first) != _sharing(second)
-    units = [_units(one, first_alone)[..., [_statistics(one).index(name) for name in names]] for one in (first, second)]
-    if paired:
-        there = np.isfinite(units[0]).any(axis=-1) & np.isfinite(units[1]).any(axis=-1)
-        held = [one[there] for one in units]
-    else:
-        held = [one[np.isfinite(one).any(axis=-1)] for one in units]
-    for one, scores in zip(held, (first, second), strict=True):
-        if len(one) < 2:
-            of = "both models" if paired else shown(scores.attrs["model"])
-            raise ParameterError("scores", f"{len(one)} key heads of {of} that were tested", "2 or more")
-    medians = [np.median(one, axis=0) for one in held]
-    difference = np.median(held[1] - held[0], axis=0) if paired else medians[1] - medians[0]
-    known = np.flatnonzero(np.isfinite(np.concatenate(held)).all(axis=0))
-    # Sorted by content, so that the p-values do not depend on which model is given first.
-    values = [one[:, known] for one in (held if paired else sorted(held, key=np.ndarray.tobytes))]
-    observed, null = (_signed_rank if paired else _rank_sum)(values[0], values[1], permutations, rng)
+    models, paired = (first, second), same_places(first, second)
+    names = [name for name in SPECTRAL_STATISTICS if all(name in _statistics(scores) for scores in models)]
+    first_only = _sharing(first) != _sharing(second)
+    units = [_units(scores, first_only)[..., [_statistics(scores).index(name) for name in names]] for scores in models]
+    tested = [np.isfinite(values).any(axis=-1) for values in units]
+    units = [values[tested[0] & tested[1] if paired else mask] for values, mask in zip(units, tested, strict=True)]
     p_value, adjusted = np.full((2, len(names)), np.nan)
-    p_value[known], adjusted[known] = permutation_p_values(observed, null)
+    for values, scores in zip(units, models, strict=True):
+        if len(values) < 2:
+            model = "both models" if paired else shown(scores.attrs["model"])
+            reason = Reason("few_key_heads", {"count": len(values), "model": model})
+            return TwoModels(tuple(names), False, 0, p_value, p_value, adjusted, float("nan"), reason)
+    medians = [np.median(values, axis=0) for values in units]
+    difference = np.median(units[1] - units[0], axis=0) if paired else medians[1] - medians[0]
+    complete = np.flatnonzero(np.isfinite(np.concatenate(units)).all(axis=0))
+    # Sorted by content, so that the p-values do not depend on which model is given first.
+    x, y = (values[:, complete] for values in (units if paired else sorted(units, key=np.ndarray.tobytes)))
+    observed, null = (_signed_rank if paired else _rank_sum)(x, y, permutations, rng)
+    p_value[complete], adjusted[complete] = permutation_p_values(observed, null)
+    sizes = len(x), len(y)
+    # The test is two-sided: every permutation is as extreme as its reverse.
+    ways = (2 ** sizes[0] if paired else comb(sum(sizes), sizes[0])) // 2
     return TwoModels(
         statistics=tuple(names),
         paired=paired,
-        n=len(held[0]) if paired else len(held[0]) + len(held[1]),
+        n=sizes[0] if paired else sum(sizes),
         difference=difference,
         p_value=p_value,
         adjusted_p_value=adjusted,
-        omnibus_p_value=float(adjusted[known].min()) if known.size else float("nan"),
-        # The test is two-sided: every permutation is as extreme as its reverse.
-        ways=(2 ** len(held[0]) if paired else comb(len(held[0]) + len(held[1]), len(held[0]))) // 2,
+        omnibus_p_value=float(adjusted[complete].min()) if complete.size else float("nan"),
+        reason=too_few_ways(ways, permutations) or (Reason() if complete.size else Reason("no_common_statistic")),
     )
+
+
+def too_few_ways(ways: int, permutations: int) -> Reason:
+    """Return why a permutation test cannot give p < 0.05: too few permutations exist or were drawn."""
+    if ways * LEVEL <= 1:
+        return Reason("few_ways", {"ways": ways, "p_value": 1 / ways})
+    if (permutations + 1) * LEVEL <= 1:
+        return Reason("few_permutations", {"permutations": permutations, "p_value": 1 / (permutations + 1)})
+    return Reason()
 
 
 def permutation_p_values(
@@ -107,8 +114,8 @@ def permutation_p_values(
     observed one. ``null`` is an iterable of portions.
     """
     far = np.abs(observed) - _TIES
-    n = itself = 0 if every else 1
-    single, joint = np.full((2, far.size), itself)
+    n = observed_too = 0 if every else 1
+    single, joint = np.full((2, far.size), observed_too)
     for portion in null:
         distance = np.abs(portion)
         single = single + (distance >= far).sum(axis=0)
@@ -125,11 +132,11 @@ def head_units(scores: xr.DataTree) -> Float[np.ndarray, "unit statistic"]:
 
 def same_places(first: xr.DataTree, second: xr.DataTree) -> bool:
     """Test whether two models have the same layout: positions and sizes of heads, and how they share key heads."""
-    heads, others = (one["heads"].to_dataset().transpose("layer", "head", ...) for one in (first, second))
+    heads = [scores["heads"].to_dataset().transpose("layer", "head", ...) for scores in (first, second)]
     return (
         shapes_of(first) == shapes_of(second)
-        and np.array_equal(heads_present(heads), heads_present(others))
-        and np.array_equal(heads["key_head"].values, others["key_head"].values)
+        and np.array_equal(*map(heads_present, heads))
+        and np.array_equal(*(group["key_head"].values for group in heads))
     )
 
 
@@ -142,16 +149,16 @@ def _sharing(scores: xr.DataTree) -> set[int]:
     """Return the set of numbers of heads per key head in a model."""
     heads = scores["heads"].to_dataset().transpose("layer", "head", ...)
     layers = zip(heads["key_head"].values, heads_present(heads), strict=True)
-    return {int(n) for key_heads, there in layers for n in np.bincount(key_heads[there]) if n}
+    return {int(n) for key_heads, mask in layers for n in np.bincount(key_heads[mask]) if n}
 
 
-def _units(scores: xr.DataTree, first_alone: bool = False) -> Float[np.ndarray, "layer_key_head statistic"]:
+def _units(scores: xr.DataTree, first_only: bool = False) -> Float[np.ndarray, "layer_key_head statistic"]:
     """Average the distances of each key head's heads, or take only the first head, by layer; NaN if not scored."""
     heads = scores["heads"].to_dataset().transpose("layer", "head", "statistic", ...)
     distance, key_head = signed_distance(heads), heads["key_head"].values
     distance = np.where(heads_present(heads)[..., None], distance, np.nan)
     members = key_head[..., None] == np.arange(int(key_head.max()) + 1)  # (layer, head, key head)
-    if first_alone:
+    if first_only:
         members &= members.cumsum(axis=1) == 1
     scored = np.isfinite(distance)
     total = np.einsum("lhk,lhs->lks", members, np.where(scored, distance, 0.0))
@@ -183,11 +190,11 @@ def _rank_sum(
 
     ranks = rankdata(np.concatenate([first, second]), axis=0)
     ranks -= ranks.mean(axis=0)
-    n, of_second = len(ranks), np.arange(len(ranks)) >= len(first)
+    n, in_second = len(ranks), np.arange(len(ranks)) >= len(first)
     scale = np.sqrt((ranks**2).sum(axis=0) * len(first) * len(second) / (n * (n - 1)))
     ranks /= np.where(scale > 0, scale, 1.0)
-    return of_second @ ranks, (
-        rng.permuted(np.tile(of_second, (count, 1)), axis=1).astype(float) @ ranks
+    return in_second @ ranks, (
+        rng.permuted(np.tile(in_second, (count, 1)), axis=1).astype(float) @ ranks
         for count in _portions(permutations, n)
     )
 
@@ -196,3 +203,111 @@ def _portions(permutations: int, n: int) -> list[int]:
     """Split the permutations into portions that fit in memory."""
     most = max(1, _AT_ONCE // n)
     return [min(most, permutations - begun) for begun in range(0, permutations, most)]
+
+
+_ALIKE = 1e-3  # relative to the largest eigenvalue of a head; rounding to float16 moves no eigenvalue by as much
+
+
+@in_one_line
+@dataclass(frozen=True)
+class CommonOrigin:
+    """Evidence that two models share an origin: copies, or heads at equal positions more alike than between seeds."""
+
+    duplicate: bool  # whether queries and keys are bit-identical
+    # r, the correlation over heads of ln σ_Q, ln σ_K and the ln of the eigenvalues, each minus its mean over the layer:
+    # 1 for a copy, 0 on average for two seeds; NaN if heads do not match or layers have a single head
+    alignment: float
+    p_value: float  # one-sided permutation p-value of r, with the heads of one model moved to other positions
+    reordered: bool = False  # whether each layer's heads have the same eigenvalues, in another order
+    reason: Reason = field(default_factory=Reason)  # why a common origin cannot be tested by r
+
+
+def common_origin(
+    first: xr.DataTree, second: xr.DataTree, permutations: int = PERMUTATIONS, seed: int = 0
+) -> CommonOrigin:
+    """Tell duplicates and near-duplicates (fine-tuned, rounded, merged, of the same seed) from independent models.
+
+    In a model that is trained from an independent initialization, key heads are exchangeable together with all heads
+    that read them, and so are heads that share a key head. Permuting the heads of one model in these ways leaves the
+    law of r unchanged, so that p = (b + 1)/(B + 1) is exact for trained and untrained models.
+    """
+    permutations, rng = require_positive_integer("permutations", permutations), np.random.default_rng(seed)
+    models = first, second
+    prints = [fingerprint(scores) for scores in models]
+    duplicate = bool(prints[0]) and prints[0] == prints[1]
+    # Sorted by content, so that the result does not depend on which model is given first.
+    profiles = sorted(map(_profiles, models), key=np.ndarray.tobytes)
+    heads = [scores["heads"].to_dataset().transpose("layer", "head", "index", ...) for scores in models]
+    present = heads_present(heads[0])
+    unknown = partial(CommonOrigin, duplicate, np.nan, np.nan, False)
+    if not same_places(*models):
+        return unknown(Reason("other_layout"))
+    if present.sum(axis=1).max() < 2:
+        return unknown(Reason("single_heads"))
+    scales = [np.sqrt((profile**2).sum(axis=(0, 1))) for profile in profiles]
+    x, y = (profile / np.where(scale > 0, scale, 1.0) for profile, scale in zip(profiles, scales, strict=True))
+    features = np.count_nonzero((scales[0] > 0) & (scales[1] > 0))
+    if not features:
+        return unknown(Reason("equal_heads"))
+    similarity = np.einsum("lhf,lgf->lhg", x, y) / features  # of head h of one model with head g of the other
+    observed, null, ways = 0.0, np.zeros(permutations), 1
+    for layer, key_heads, mask in zip(similarity, heads[0]["key_head"].values, present, strict=True):
+        matches = layer[np.ix_(mask, mask)]
+        observed += float(np.trace(matches))
+        sizes = np.unique(key_heads[mask], return_counts=True)[1].tolist()
+        ways *= factorial(len(sizes)) * prod(map(factorial, sizes))  # those that keep heads of one key head together
+        null += matches[np.arange(len(matches)), _places(key_heads[mask], permutations, rng)].sum(axis=1)
+    p_value = float((null >= observed - 1e-9).sum() + 1) / (permutations + 1)
+    reordered = not duplicate and _reordered(*(group["eigenvalue"].values for group in heads), present)
+    return CommonOrigin(duplicate, observed, p_value, reordered, too_few_ways(ways, permutations))
+
+
+def fingerprint(scores: xr.DataTree) -> str:
+    """SHA-256 of the queries and keys that were scored; "" if the file does not record it."""
+    require_scores(scores)
+    return str(json.loads(scores.attrs["provenance"]).get("weights", {}).get("query_key_sha256", ""))
+
+
+def _profiles(scores: xr.DataTree) -> Float[np.ndarray, "layer head feature"]:
+    """ln σ_Q, ln σ_K and ln of the eigenvalues, minus their means over the layer; 0 for heads that were not scored."""
+    heads = scores["heads"].to_dataset().transpose("layer", "head", "index", ...)
+    parts = [heads["sigma_q"].values[..., None], heads["sigma_k"].values[..., None], heads["eigenvalue"].values]
+    values = np.concatenate(parts, axis=-1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.log(values)
+    scored = np.isfinite(logs) & np.isfinite(logs[..., :2]).all(axis=-1, keepdims=True)
+    count = np.maximum(scored.sum(axis=1, keepdims=True), 1)
+    mean = np.where(scored, logs, 0.0).sum(axis=1, keepdims=True) / count
+    return np.where(scored, logs - mean, 0.0)
+
+
+def _reordered(
+    first: Float[np.ndarray, "layer head index"],
+    second: Float[np.ndarray, "layer head index"],
+    present: Bool[np.ndarray, "layer head"],
+) -> bool:
+    """Test whether the heads of each layer have the same eigenvalues, but not all in the same order."""
+    from scipy.optimize import linear_sum_assignment
+
+    in_place = True
+    for x, y, mask in zip(first, second, present, strict=True):
+        x, y = x[mask], y[mask]
+        scale = np.nanmax(np.abs(x), axis=-1, initial=0.0)[:, None]
+        distance = np.nanmax(np.abs(x[:, None] - y) / np.where(scale > 0, scale, 1.0)[..., None], axis=-1, initial=0.0)
+        rows, columns = linear_sum_assignment(distance)
+        if distance[rows, columns].max(initial=0.0) > _ALIKE:
+            return False
+        in_place &= bool((columns == rows).all())
+    return not in_place
+
+
+def _places(
+    key_heads: Int[np.ndarray, " head"], permutations: int, rng: np.random.Generator
+) -> Int[np.ndarray, "permutation head"]:
+    """Random permutations of the heads of a layer: key heads in random order, and their heads in random order."""
+    by_key_head = rng.random((permutations, int(key_heads.max()) + 1))[:, key_heads]
+    order = np.lexsort((rng.random((permutations, key_heads.size)), by_key_head), axis=-1)
+    places = np.empty_like(order)
+    # The shuffled heads fill the positions in their old order, key head by key head.
+    np.put_along_axis(places, np.broadcast_to(np.argsort(key_heads, kind="stable"), order.shape), order, axis=-1)
+    return places

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from itertools import combinations
 from typing import Any
 
@@ -16,24 +16,18 @@ from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_repeats, require_seed
 from rmtbase.progress import SILENT, Progress
 from rmtbase.results.comparison._classes import TRANSMISSION
-from rmtbase.results.comparison._common_origin import common_origin, fingerprint, too_few_ways
-from rmtbase.results.comparison._diagnose import diagnose, matrices_of, of_matrices, shape_drift
-from rmtbase.results.comparison._each_model import (
-    ComparedModel,
-    all_components,
-    components_table,
-    models_table,
-    transmission_table,
-)
+from rmtbase.results.comparison._each_model import ComparedModel, all_components, components_table, models_table
 from rmtbase.results.comparison._grouped import grouped_tables, require_groups
-from rmtbase.results.comparison._nearest_published import nearest_table
+from rmtbase.results.comparison._groups import GroupTest
+from rmtbase.results.comparison._matrices import fitted_matrices, shape_drift, values_of
 from rmtbase.results.comparison._paired_growth import paired_growth
-from rmtbase.results.comparison._published import published_models, published_trims
+from rmtbase.results.comparison._published import nearest_table, published_models, published_trims
 from rmtbase.results.comparison._scale_law import scale_law
 from rmtbase.results.comparison._shape_band import shape_band
 from rmtbase.results.comparison._training_budget import Training
-from rmtbase.results.comparison._two_models import PERMUTATIONS, compare_two
+from rmtbase.results.comparison._two_models import PERMUTATIONS, common_origin, compare_two, fingerprint
 from rmtbase.results.comparison.schema import COMPARISON_SCHEMA
+from rmtbase.results.filled import Entries, filled
 from rmtbase.results.scores._heads import require_scores
 from rmtbase.results.trajectory.schema import STEP, scores_at
 from rmtbase.statistics import SPECTRAL_STATISTICS, benjamini_hochberg
@@ -92,88 +86,82 @@ def compare(
             raise ParameterError("models", name, "names that UTF-8 can hold, so that they can be written")
         require_scores(scores, f"models[{name!r}]")
     groups, training = groups or {}, training or {}
-    told = {"training": training, "initial": initial or ()}
-    for what, named in (*told.items(), *((f"groups[{name!r}]", names) for name, names in groups.items())):
-        for name in named:
+    by_argument = {"training": training, "initial": initial or ()}
+    for argument, names in (by_argument | {f"groups[{name!r}]": members for name, members in groups.items()}).items():
+        for name in names:
             if name not in models:
-                raise ParameterError(what, name, f"one of {', '.join(models)}")
+                raise ParameterError(argument, name, f"one of {', '.join(models)}")
     require_groups(groups, paired)
     permutations, seed = require_repeats("permutations", permutations), require_seed(seed)
     warnings: list[str] = []
     compared = []
     for name, scores in models.items():
-        diagnosis = None
+        matrices = None
         try:
-            diagnosis = diagnose(scores, training.get(name))
+            matrices = fitted_matrices(scores)
         except ParameterError as error:
             warnings.append(f"{name} has no Weibull fits to compare: {error}")
         untrained = None if initial is None else name in initial
-        compared.append(ComparedModel(name, scores, diagnosis, training.get(name), untrained, runs.get(name)))
-    tree = {"/models": models_table(compared)}
-    if any(one.components for one in compared):
-        tree["/models"] = tree["/models"].merge(transmission_table(compared, seed))
+        compared.append(ComparedModel(name, scores, matrices, training.get(name), untrained, runs.get(name)))
+    tree = {"/models": models_table(compared, seed)}
+    fitted = any(model.components for model in compared)
+    if fitted:
         tree["/components"] = components_table(compared, seed)
         tree["/findings"] = _findings(compared, tree["/models"], seed, warnings)
     if len(compared) > 1:
         tree["/pairs"] = _pairs_table(compared, permutations, seed, progress, warnings)
-        if "/components" in tree:
+        if fitted:
             tree["/drifts"] = _drifts_table(compared)
     if groups:
-        tree |= grouped_tables(compared, groups, paired, permutations, seed, progress, warnings)
+        tree |= grouped_tables(compared, groups, GroupTest(paired, permutations, seed), progress, warnings)
     if published:
         tree["/published"] = published_models()
-        if "/components" in tree:
+        if fitted:
             tree["/components"] = tree["/components"].merge(nearest_table(compared, tree["/published"], seed))
             tree["/trims"] = published_trims()
     for line in warnings:
         progress.note(line)
     described = {name: describe(group, COMPARISON_SCHEMA[name]) for name, group in tree.items() if group.data_vars}
-    found: xr.DataTree = xr.DataTree.from_dict(described)
+    comparison: xr.DataTree = xr.DataTree.from_dict(described)
     call = {
         "function": "rmtbase.results.comparison.compare",
         "models": {name: scores.attrs["model"] for name, scores in models.items()},
         "groups": {name: list(names) for name, names in groups.items()},
         "paired": paired,
-        "training": {name: asdict(one) for name, one in training.items()},
+        "training": {name: asdict(settings) for name, settings in training.items()},
         "initial": None if initial is None else list(initial),
         "permutations": permutations,
         "seed": seed,
     }
-    found.attrs = {
+    comparison.attrs = {
         "schema_version": SCHEMA_VERSION,
         "rmtbase_version": software_version(),
         "kind": "comparison",
         "warnings": json.dumps(warnings),
         "provenance": provenance(call, weights={name: fingerprint(scores) for name, scores in models.items()}),
     }
-    return found
+    return comparison
 
 
 def _findings(models: Sequence[ComparedModel], table: xr.Dataset, seed: int, warnings: list[str]) -> xr.Dataset:
     """Compute the findings about all models together that their scores allow."""
-    found: dict[str, Any] = {}
-    fits = [fit for fit in (one.fits(*TRANSMISSION) for one in models) if fit.shapes.size]
+    findings: dict[str, Any] = {}
+    fits = [fit for fit in (model.fits(*TRANSMISSION) for model in models) if fit.shapes.size]
     if len(fits) > 1:
-        found |= _plain("band", shape_band([fit.shapes for fit in fits], [fit.numbers for fit in fits], seed=seed))
+        findings["band"] = shape_band([fit.shapes for fit in fits], [fit.numbers for fit in fits], seed=seed)
     root, scale = table["root"].values, table["transmission_scale"].values
-    told = np.isfinite(root) & np.isfinite(scale)
-    if told.sum() > 1:
+    trained = np.isfinite(root) & np.isfinite(scale)
+    if trained.sum() > 1:
         try:
-            found |= _plain("scale_law", scale_law(root[told], scale[told], seed))
+            findings["scale_law"] = scale_law(root[trained], scale[trained], seed)
         except ParameterError as error:
             warnings.append(f"no law of scales: {error}")
-    both = np.array([[one.mean("scale", name) for one in models] for name in ("attention_output", "mlp_out")])
-    known = np.isfinite(both).all(axis=0)
-    initial = table["untrained"].values.astype(bool)
-    if known.sum() > 2 and (known & ~initial).sum() > 1:
-        found |= _plain("paired_growth", paired_growth(both[0, known], both[1, known], initial[known], seed=seed))
-    return xr.Dataset(found)
-
-
-def _plain(prefix: str, result: Any) -> dict[str, Any]:
-    """Return the fields of a result that the schema has, each as a variable."""
-    named = {f"{prefix}_{field.name}": getattr(result, field.name) for field in fields(result)}
-    return {name: value for name, value in named.items() if name in COMPARISON_SCHEMA["/findings"]}
+    scales = np.array([[model.mean("scale", name) for model in models] for name in ("attention_output", "mlp_out")])
+    complete, initial = np.isfinite(scales).all(axis=0), table["untrained"].values.astype(bool)
+    if complete.sum() > 2 and (complete & ~initial).sum() > 1:
+        findings["paired_growth"] = paired_growth(*scales[:, complete], initial[complete], seed=seed)
+    values = {f"{part}_{name}": value for part, finding in findings.items() for name, value in vars(finding).items()}
+    return xr.Dataset({name: values[name] for name in COMPARISON_SCHEMA["/findings"] if name in values})
 
 
 def _pairs_table(
@@ -181,60 +169,57 @@ def _pairs_table(
 ) -> xr.Dataset:
     """Test every pair for a common origin and for differing heads; reasons for missing tests go into ``warnings``."""
     pairs, statistics = list(combinations(models, 2)), list(SPECTRAL_STATISTICS)
-    rows, done = [], progress.bar("comparing", len(pairs))
-    for first, second in pairs:
+    rows: Entries = {}
+    advance = progress.bar("comparing", len(pairs))
+    for place, (first, second) in enumerate(pairs):
         origin = common_origin(first.scores, second.scores, permutations, seed)
-        row: dict[str, Any] = {"first": first.name, "second": second.name, "duplicate": int(origin.duplicate)}
-        row |= {"alignment": origin.alignment, "alignment_p_value": origin.p_value}
-        row |= {"reordered": int(origin.reordered)}
-        row |= {"alignment_reason": origin.reason, "reason": ""}
-        row |= {"paired": 0, "n_units": 0, "omnibus_p_value": np.nan}
-        row |= {name: np.full(len(statistics), np.nan) for name in _PER_STATISTIC}
-        try:
-            found = compare_two(first.scores, second.scores, permutations, seed)
-        except ParameterError as error:
-            row["reason"] = f"{error.found}, {error.expected} needed"
-            warnings.append(f"{first.name} and {second.name}: heads cannot be compared: {row['reason']}")
-        else:
-            row |= {"paired": int(found.paired), "n_units": found.n, "omnibus_p_value": found.omnibus_p_value}
-            places = [statistics.index(name) for name in found.statistics]
-            for name in _PER_STATISTIC:
-                row[name][places] = getattr(found, name)
-            row["reason"] = too_few_ways(found.ways, permutations)
-            if not row["reason"] and np.isnan(found.omnibus_p_value):
-                row["reason"] = "no statistic that all their heads were tested by"
-        rows.append(row)
-        done(1)
+        test = compare_two(first.scores, second.scores, permutations, seed)
+        columns = [test.statistics.index(name) if name in test.statistics else -1 for name in statistics]
+        rows[place,] = {
+            "first": first.name,
+            "second": second.name,
+            "duplicate": int(origin.duplicate),
+            "alignment": origin.alignment,
+            "alignment_p_value": origin.p_value,
+            "reordered": int(origin.reordered),
+            "alignment_reason": str(origin.reason),
+            "paired": int(test.paired),
+            "n_units": test.n,
+            "omnibus_p_value": test.omnibus_p_value,
+            "reason": str(test.reason),
+            **{name: np.append(getattr(test, name), np.nan)[columns] for name in _PER_STATISTIC},
+        }
+        if not test.n:
+            warnings.append(f"{first.name} and {second.name}: heads cannot be compared: {test.reason.words}")
+        advance(1)
     schema = COMPARISON_SCHEMA["/pairs"]
-    variables: dict[str, Any] = {name: (schema[name].dims, [row[name] for row in rows]) for name in rows[0]}
-    variables["omnibus_q_value"] = (
-        ("pair",),
-        benjamini_hochberg([np.nan if row["reason"] else row["omnibus_p_value"] for row in rows]),
-    )
-    return xr.Dataset(variables, {"pair": _names(pairs), "statistic": statistics})
+    table = filled(schema, {"pair": _names(pairs), "statistic": statistics}, rows)
+    p_value = table["omnibus_p_value"].where(table["reason"] == "")
+    return table.assign(omnibus_q_value=("pair", benjamini_hochberg(p_value.values)))
 
 
 def _drifts_table(models: Sequence[ComparedModel]) -> xr.Dataset:
     """Compute the mean Δk of each component from the first to the second model of each pair of the same sizes."""
     pairs, components = list(combinations(models, 2)), all_components(models)
-    names = ("drift", "standard_error", "p_value")
-    values = np.full((len(names), len(pairs), len(components)), np.nan)
+    entries: Entries = {}
     for row, (first, second) in enumerate(pairs):
-        if first.diagnosis is None or second.diagnosis is None:
+        if first.matrices is None or second.matrices is None:
             continue
         try:
-            each = shape_drift(first.scores, second.scores)
+            drifts = shape_drift(first.scores, second.scores)
         except ParameterError:  # the models differ in their sizes, so that no drift is defined
             continue
-        there = np.isfinite(each["drift"].transpose("layer", "component").values)
-        for place, component in enumerate(components):
-            chosen = there & matrices_of(first.matrices, (component,))
-            if chosen.any():
-                drift, error = (of_matrices(each[name], chosen) for name in names[:2])
+        for column, component in enumerate(components):
+            drift, error = (
+                values_of(first.matrices, drifts[name], component, finite=False) for name in ("drift", "standard_error")
+            )
+            drift, error = drift[np.isfinite(drift)], error[np.isfinite(drift)]
+            if drift.size:
                 mean, spread = drift.mean(), np.sqrt((error**2).sum()) / drift.size
-                values[:, row, place] = mean, spread, 2.0 * ndtr(-abs(mean / spread))
-    variables = {name: (("pair", "component"), value) for name, value in zip(names, values, strict=True)}
-    return xr.Dataset(variables, {"pair": _names(pairs), "component": components})
+                p_value = 2.0 * ndtr(-abs(mean / spread))
+                entries[row, column] = {"drift": mean, "standard_error": spread, "p_value": p_value}
+    schema = COMPARISON_SCHEMA["/drifts"]
+    return filled(schema, {"pair": _names(pairs), "component": components}, entries, schema)
 
 
 def _names(pairs: Sequence[tuple[ComparedModel, ComparedModel]]) -> list[str]:

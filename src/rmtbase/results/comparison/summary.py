@@ -3,218 +3,210 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import isfinite, isnan
+from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from rmtbase.errors import ParameterError
-from rmtbase.results.comparison._common_origin import CommonOrigin
+from rmtbase.reasons import NotTestable, Reason
+from rmtbase.results.comparison._two_models import LEVEL
+from rmtbase.results.comparison.schema import COMPARISON_SCHEMA
 from rmtbase.results.trajectory.summary import between_checkpoints
-from rmtbase.shown import shown
 from rmtbase.statistics import SPECTRAL_STATISTICS
-from rmtbase.tables import NotTestable, headline, recorded
+from rmtbase.tables import rows_of
+from rmtbase.words import counted, listing, of_tested
 
-_LEVEL = 0.05
 _MOST_PAIRS = 10  # up to which each pair has sentences of its own
 _ANSWER, _FIRST = 4, 2  # most sentences of the answer; pairs that it names
 _SHOWN = 8  # most measures that are named
 
+Row = dict[str, Any]
+
 
 def summarize_comparison(comparison: xr.DataTree) -> list[str]:
     """Summarize pairs, groups and all models together in sentences, each with its null; the answer comes first."""
-    answer, rest = answer_and_rest(comparison)
-    return answer + rest
+    answer, others = answer_and_others(comparison)
+    return answer + others
 
 
-def answer_and_rest(comparison: xr.DataTree) -> tuple[list[str], list[str]]:
+def answer_and_others(comparison: xr.DataTree) -> tuple[list[str], list[str]]:
     """Return the sentences of the answer, and all others.
 
     The answer says how many groups or pairs differ and which most, and what is nearest to published models.
     """
     if "models" not in comparison.children:
         raise ParameterError("comparison", list(comparison.children), "a comparison, with a group models")
-    held = {name: node.to_dataset() for name, node in comparison.subtree_with_keys if node.data_vars}
-    each = {name: list(of(held[name])) if name in held else [] for name, of in _SENTENCES.items()}
-    first = [*(each["between"] or each["groups"])[:2], *each["along/between"], *each["pairs"][:2]]
-    first = [*first, *each["components"][:_FIRST]] or each["findings"]
-    answer = first[:_ANSWER]
-    return answer, [line for lines in each.values() for line in lines if line not in answer]
+    groups = {name: node.to_dataset() for name, node in comparison.subtree_with_keys if node.data_vars}
+    lines = {name: list(say(groups[name])) if name in groups else [] for name, say in _SENTENCES.items()}
+    answer = [*(lines["between"] or lines["groups"])[:2], *lines["along/between"], *lines["pairs"][:2]]
+    answer = ([*answer, *lines["components"][:_FIRST]] or lines["findings"])[:_ANSWER]
+    return answer, [line for of_group in lines.values() for line in of_group if line not in answer]
 
 
 def _of_pairs(pairs: xr.Dataset) -> Iterator[str]:
-    each = [pairs.isel(pair=place) for place in range(pairs.sizes["pair"])]
-    if len(each) > 1:
-        yield from _of_several_pairs(each)
-    for one in each if len(each) <= _MOST_PAIRS else []:
-        names = _names(one)
-        yield f"{names}: {_origin(one).words}."
-        p, q = one["omnibus_p_value"].item(), one["omnibus_q_value"].item()
-        if np.isnan(q):
-            yield f"{names}: whether their heads differ cannot be tested: {recorded(one['reason'].item())}."
+    rows = rows_of(pairs, COMPARISON_SCHEMA["/pairs"], "pair", along=("statistic",))
+    statistics = pairs["statistic"].values.tolist()
+    if len(rows) > 1:
+        yield from _of_several_pairs(rows, statistics)
+    for row in rows if len(rows) <= _MOST_PAIRS else []:
+        names = _names(row)
+        yield f"{names}: {_origin(row)}."
+        if isnan(row["omnibus_q_value"]):
+            yield f"{names}: whether their heads differ cannot be tested: {row['reason'].words}."
             continue
-        differ = (
-            f"differ ({_farthest(one)[0]})"
-            if q < _LEVEL
-            else "cannot be told apart by their distances from random ones"
+        differ = "cannot be told apart by their distances from random ones"
+        if row["omnibus_q_value"] < LEVEL:
+            differ = f"differ ({_farthest(row, statistics)[0]})"
+        yield (
+            f"{names}: their heads {differ}: p = {row['omnibus_p_value']:.2g}, q = {row['omnibus_q_value']:.2g} over "
+            f"all pairs, {counted(row['n_units'], 'key head')} {'paired by place' if row['paired'] else 'pooled'}."
         )
-        how = "paired by place" if one["paired"].item() else "pooled"
-        numbers = f"p = {p:.2g}, q = {q:.2g} over all pairs, {one['n_units'].item()} key heads {how}"
-        yield f"{names}: their heads {differ}: {numbers}."
 
 
-def _of_several_pairs(each: Sequence[xr.Dataset]) -> Iterator[str]:
+def _of_several_pairs(rows: Sequence[Row], statistics: Sequence[str]) -> Iterator[str]:
     """Count the pairs whose heads differ, and those that are copies or have a common origin, and name the clearest."""
-    origins = [_origin(one) for one in each]
-    alike = [
+    farthest = [_farthest(row, statistics) if row["omnibus_q_value"] < LEVEL else ("", 0.0) for row in rows]
+    differ = sorted((k for k, (words, _) in enumerate(farthest) if words), key=lambda k: -abs(farthest[k][1]))
+    p_value = [row["alignment_p_value"] for row in rows]
+    related = [
         k
-        for k, origin in enumerate(origins)
-        if origin.duplicate or origin.reordered or (not origin.reason and origin.p_value < _LEVEL / len(each))
+        for k, row in enumerate(rows)
+        if row["duplicate"] or row["reordered"] or (not row["alignment_reason"] and p_value[k] < LEVEL / len(rows))
     ]
-    alike.sort(key=lambda k: origins[k].p_value if np.isfinite(origins[k].p_value) else 0.0)
-    q = np.array([one["omnibus_q_value"].item() for one in each])
-    differ = sorted(np.flatnonzero(q < _LEVEL).tolist(), key=lambda k: -abs(_farthest(each[k])[1]))
-    tests = {
-        f"have heads that differ (q < {_LEVEL:g} over all pairs)": (
+    related.sort(key=lambda k: p_value[k] if isfinite(p_value[k]) else 0.0)
+    untested = [row for k, row in enumerate(rows) if row["alignment_reason"] and k not in related]
+    for predicate, label, named, missing in (
+        (
+            f"have heads that differ (q < {LEVEL:g} over all pairs)",
             "Most",
-            [f"{_names(each[k])} ({_farthest(each[k])[0]})" for k in differ],
-            [(k, recorded(each[k]["reason"].item())) for k in np.flatnonzero(np.isnan(q)).tolist()],
+            [f"{_names(rows[k])} ({farthest[k][0]})" for k in differ],
+            [NotTestable(row["pair"], row["reason"]) for row in rows if isnan(row["omnibus_q_value"])],
         ),
-        f"are copies or have a common origin (p < {_LEVEL:g}/{len(each)})": (
+        (
+            f"are copies or have a common origin (p < {LEVEL:g}/{len(rows)})",
             "Clearest",
-            [f"{_names(each[k])}: {origins[k].words}" for k in alike],
-            [(k, origins[k].reason) for k in range(len(each)) if k not in alike and origins[k].reason],
+            [f"{_names(rows[k])}: {_origin(rows[k])}" for k in related],
+            [NotTestable(row["pair"], row["alignment_reason"]) for row in untested],
         ),
-    }
-    for words, (first, found, untested) in tests.items():
-        left_out = [NotTestable(str(each[k]["pair"].item()), reason) for k, reason in untested]
-        count = headline(len(found), len(each) - len(left_out), left_out, "pair of models", words)
-        yield " ".join([f"{count}.", *([f"{first}: {'; '.join(found[:_FIRST])}."] if found else [])])
-    if len(each) > _MOST_PAIRS:
-        yield from (f"{_names(each[k])}: {origins[k].words}." for k in alike[_FIRST:_MOST_PAIRS])
+    ):
+        count = of_tested(len(named), len(rows) - len(missing), missing, "pair of models", predicate)
+        yield f"{count}. {label}: {'; '.join(named[:_FIRST])}." if named else f"{count}."
+    if len(rows) > _MOST_PAIRS:
+        yield from (f"{_names(rows[k])}: {_origin(rows[k])}." for k in related[_FIRST:_MOST_PAIRS])
 
 
-def _names(pair: xr.Dataset) -> str:
-    return f"{pair['first'].item()} and {pair['second'].item()}"
+def _names(pair: Row) -> str:
+    return f"{pair['first']} and {pair['second']}"
 
 
-def _origin(pair: xr.Dataset) -> CommonOrigin:
-    reordered = "reordered" in pair and bool(pair["reordered"].item())
-    alignment, p_value = (pair[name].item() for name in ("alignment", "alignment_p_value"))
-    reason = str(pair["alignment_reason"].item())
-    if np.isnan(alignment):
-        reason = recorded(reason)
-    return CommonOrigin(bool(pair["duplicate"].item()), alignment, p_value, reordered, reason)
+def _origin(pair: Row) -> str:
+    """Say whether two models are of common origin, at the 5 % level."""
+    if pair["duplicate"]:
+        return "duplicates: the same queries and keys, to the bit"
+    if pair["reordered"]:
+        return "the same heads, in another order: their eigenvalues agree to a part in a thousand"
+    if pair["alignment_reason"]:
+        return f"a common origin cannot be tested: {pair['alignment_reason'].words}"
+    numbers = f"r = {pair['alignment']:.3f} (p = {pair['alignment_p_value']:.2g})"
+    if pair["alignment_p_value"] < LEVEL:
+        return f"of common origin: heads of equal place are alike, {numbers}"
+    return f"a common origin is not shown: {numbers}"
 
 
-def _farthest(pair: xr.Dataset) -> tuple[str, float]:
-    """Name the statistic with the smallest p-value, of equal ones that with the largest difference; and return that."""
-    p, difference = pair["adjusted_p_value"].values, pair["difference"].values
-    finite = np.flatnonzero(np.isfinite(p))
-    least = finite[p[finite] == p[finite].min()]
-    at = least[np.argmax(np.abs(difference[least]))]
-    how = "higher" if difference[at] > 0 else "lower"
-    name = str(pair["statistic"].values[at])
-    known = SPECTRAL_STATISTICS.get(name)  # None in a file by a later version
-    words = f"{known.long_name if known else shown(name)} {abs(difference[at]):.3g} standard deviations of random heads"
-    return f"{words} {how} in {pair['second'].item()}", float(difference[at])
+def _farthest(pair: Row, statistics: Sequence[str]) -> tuple[str, float]:
+    """Describe the statistic with the smallest p-value, of equal ones that with the largest difference."""
+    p_value, difference = np.array(pair["adjusted_p_value"]), np.array(pair["difference"])
+    at = int(np.argmax(np.where(p_value == np.nanmin(p_value), np.abs(difference), -1.0)))
+    name, side = SPECTRAL_STATISTICS[statistics[at]].long_name, "higher" if difference[at] > 0 else "lower"
+    size = f"{abs(difference[at]):.3g} standard deviations of random heads"
+    return f"{name} {size} {side} in {pair['second']}", float(difference[at])
+
+
+def _too_few(p_value: float) -> str:
+    return f"so few models cannot differ at 5 %; the smallest possible p is {p_value:.2g}."
 
 
 def _of_all_groups(between: xr.Dataset) -> Iterator[str]:
+    groups = zip(between["group"].values, between["n_models"].values, strict=True)
+    sizes, smallest = ", ".join(f"{name} ({n})" for name, n in groups), between["smallest_p_value"].item()
     if between.sizes["group"] < 3:
         return
-    of = " ".join(f"{name} ({n})" for name, n in zip(between["group"].values, between["n_models"].values, strict=True))
-    p = between["adjusted_p_value"].values
-    differ = between["measure"].values[p < _LEVEL].tolist()
-    known = int(np.isfinite(p).sum())
-    begin = (
-        f"Between {between.sizes['group']} groups, {of.replace(') ', '), ')}: {len(differ)} of {known} measures differ"
-    )
-    smallest = between["smallest_p_value"].item()
-    if smallest >= _LEVEL:
-        yield (
-            f"Between {between.sizes['group']} groups, {of.replace(') ', '), ')}: so few models cannot differ at 5 %; "
-            f"the smallest possible p is {smallest:.2g}."
-        )
+    if smallest >= LEVEL:
+        yield f"Between {between.sizes['group']} groups, {sizes}: {_too_few(smallest)}"
         return
-    further = ", …" if len(differ) > _SHOWN else ""
-    names = f" ({', '.join(differ[:_SHOWN])}{further})" if differ else ""
-    lacking = between.sizes["measure"] - known
-    untested = f" {lacking} more cannot be tested: not all models have a value." if lacking else ""
+    p_value = between["adjusted_p_value"].values
+    differ = between["measure"].values[p_value < LEVEL].tolist()
+    tested = int(np.isfinite(p_value).sum())
+    names = f" ({listing(differ, _SHOWN)})" if differ else ""
+    missing = between.sizes["measure"] - tested
+    untested = f" {missing} more cannot be tested: {Reason('missing_values').words}." if missing else ""
     yield (
-        f"{begin}{names} by more than seeds do: F test with models put into groups at random, adjusted for all "
-        f"measures (p < {_LEVEL:g}; the smallest possible is {smallest:.2g}).{untested}"
+        f"Between {between.sizes['group']} groups, {sizes}: {len(differ)} of {tested} measures differ{names} by more "
+        "than seeds do: F test with models put into groups at random, adjusted for all measures "
+        f"(p < {LEVEL:g}; the smallest possible is {smallest:.2g}).{untested}"
     )
 
 
 def _of_groups(groups: xr.Dataset) -> Iterator[str]:
-    """Sentences about the measures that differ between each pair of groups, by t if available and by permutation."""
-    by_t = "t_q_value" in groups
+    """Sentences about the measures that differ between each pair of groups, by t and by permutation."""
     few: dict[float, list[str]] = {}
-    counted = (("first_group", "n_first"), ("second_group", "n_second"))
-    for place in range(groups.sizes["contrast"]):
-        one = groups.isel(contrast=place)
-        names = " against ".join(f"{one[name].item()} ({one[size].item()})" for name, size in counted)
-        p, floor = one["adjusted_p_value"].values, one["smallest_p_value"].item()
-        measures = one["measure"].values
-        if not np.isfinite(p).any():
+    measures = groups["measure"].values
+    for row in rows_of(groups, COMPARISON_SCHEMA["/groups"], "contrast", along=("measure",)):
+        names = f"{row['first_group']} ({row['n_first']}) against {row['second_group']} ({row['n_second']})"
+        p_value, smallest = np.array(row["adjusted_p_value"]), row["smallest_p_value"]
+        tested = int(np.isfinite(p_value).sum())
+        if not tested:
             yield f"{names}: no measure can be tested: none has a value for every model."
             continue
-        exact = measures[p < _LEVEL].tolist()
-        differ = measures[one["t_q_value"].values < _LEVEL].tolist() if by_t else exact
-        if differ:
-            shown = "; ".join(_difference(one.sel(measure=name)) for name in differ[:3])
-            how = f"by t, q < {_LEVEL:g} over all groups and measures" if by_t else "by permutation"
-            yield f"{names}: {len(differ)} of {int(np.isfinite(p).sum())} measures differ ({how}): {shown}."
-        if floor >= _LEVEL:
-            few.setdefault(floor, []).append(names)
-        elif exact or not differ:
-            found = f"{len(exact)} measures differ" if exact else "no measure differs"
-            least = np.nanmin(p) if np.isfinite(p).any() else float("nan")
-            yield f"{names}: {found} by permutation, adjusted for all of them (smallest p {least:.2g})."
-    for floor, pairs in few.items():
+        differ, n_exact = np.flatnonzero(np.array(row["t_q_value"]) < LEVEL), int((p_value < LEVEL).sum())
+        if differ.size:
+            first = "; ".join(_difference(row, measures, k) for k in differ[:3].tolist())
+            by_t = f"by t, q < {LEVEL:g} over all groups and measures"
+            yield f"{names}: {differ.size} of {tested} measures differ ({by_t}): {first}."
+        if smallest >= LEVEL:
+            few.setdefault(smallest, []).append(names)
+        elif n_exact or not differ.size:
+            count = f"{counted(n_exact, 'measure')} differ{'s' * (n_exact == 1)}" if n_exact else "no measure differs"
+            least = f"smallest p {np.nanmin(p_value):.2g}"
+            yield f"{names}: {count} by permutation, adjusted for all of them ({least})."
+    for smallest, pairs in few.items():
         yield (
             f"{', '.join(pairs)}: so few models cannot differ at 5 % whatever the law of their numbers; the smallest "
-            f"possible p is {floor:.2g}."
+            f"possible p is {smallest:.2g}."
         )
 
 
-def _difference(one: xr.Dataset) -> str:
+def _difference(contrast: Row, measures: np.ndarray, k: int) -> str:
     """Format a measure with its difference, error and interval."""
-    interval = ""
-    if "interval_low" in one and np.isfinite(one["interval_low"].item()):
-        interval = f" (95 % {one['interval_low'].item():+.3g} to {one['interval_high'].item():+.3g})"
-    return f"{one['measure'].item()} {one['difference'].item():+.3g} ± {one['standard_error'].item():.2g}{interval}"
+    names = ("difference", "standard_error", "interval_low", "interval_high")
+    difference, error, low, high = (contrast[name][k] for name in names)
+    interval = "" if isnan(low) else f" (95 % {low:+.3g} to {high:+.3g})"
+    return f"{measures[k]} {difference:+.3g} ± {error:.2g}{interval}"
 
 
 def _of_steps(between: xr.Dataset) -> Iterator[str]:
     """Sentence about the steps between which groups came to differ to the end, for the headline measures."""
-    smallest = between["smallest_p_value"].item()
-    if smallest >= _LEVEL:
-        yield (
-            f"Along {between.sizes['step']} steps: so few models cannot differ at 5 %; the smallest possible p is "
-            f"{smallest:.2g}."
-        )
+    smallest, steps = between["smallest_p_value"].item(), between["step"].values.tolist()
+    if smallest >= LEVEL:
+        yield f"Along {len(steps)} steps: {_too_few(smallest)}"
         return
-    steps, names = between["step"].values.tolist(), between["measure"].values[between["headline"].values == 1].tolist()
-    p_value = between["adjusted_p_value"].transpose("step", "measure")
-    headlines = p_value.sel(measure=names).values
-    for_good = np.logical_and.accumulate((headlines < _LEVEL)[::-1])[::-1]
+    p_value = between["adjusted_p_value"].transpose("step", "measure").values
     when = []
-    for name, column, p in zip(names, for_good.T, headlines.T, strict=True):
-        if column.any():
-            stays = np.flatnonzero(p >= _LEVEL)
+    for k in np.flatnonzero(between["headline"].values == 1).tolist():
+        lasting = np.logical_and.accumulate((p_value[:, k] < LEVEL)[::-1])[::-1]
+        if lasting.any():
+            stays = np.flatnonzero(p_value[:, k] >= LEVEL)
             before = steps[stays[-1]] if stays.size else None
-            when.append(f"{name} {between_checkpoints(before, steps[int(np.argmax(column))], steps[0])}")
-    at_start = p_value.values[0]
-    tested = int(np.isfinite(at_start).sum())
-    begin = (
-        f"at step {steps[0]} they differ in {int((at_start < _LEVEL).sum())} of {tested} measures"
-        if tested
-        else f"at step {steps[0]} no measure can be tested"
-    )
+            name = between["measure"].values[k]
+            when.append(f"{name} {between_checkpoints(before, steps[int(np.argmax(lasting))], steps[0])}")
+    tested = int(np.isfinite(p_value[0]).sum())
+    at_start = f"they differ in {int((p_value[0] < LEVEL).sum())} of {tested} measures"
     yield (
         f"Along {len(steps)} steps, adjusted for all of them and all measures: groups came to differ to the end in "
-        f"{', '.join(when) if when else 'none of the measures that are shown first'}; {begin}."
+        f"{', '.join(when) if when else 'none of the measures that are shown first'}; at step {steps[0]} "
+        f"{at_start if tested else 'no measure can be tested'}."
     )
 
 
@@ -222,53 +214,54 @@ def _of_components(components: xr.Dataset) -> Iterator[str]:
     """Sentence about the nearest published components of each model, with how near untrained matrices come."""
     if "nearest_q_value" not in components:
         return
+    rows = rows_of(components, COMPARISON_SCHEMA["/components"], "model", "component")
     for name in components["model"].values.tolist():
-        own = components.sel(model=name)
-        tested = own.isel(component=np.isfinite(own["nearest_p_value"].values))
-        if not tested.sizes["component"]:
+        tested = [row for row in rows if row["model"] == name and isfinite(row["nearest_p_value"])]
+        if not tested:
             yield f"{name}: none of its components can be compared with a published one."
             continue
-        nearer = tested.isel(component=tested["nearest_q_value"].values < _LEVEL)
-        named = nearer if nearer.sizes["component"] else tested
-        one = named.isel(component=int(named["nearest_distance"].values.argmin()))
-        count = f"{nearer.sizes['component'] or 'none'} of {tested.sizes['component']}"
+        nearer = [row for row in tested if row["nearest_q_value"] < LEVEL]
+        row = min(nearer or tested, key=lambda row: row["nearest_distance"])
         yield (
-            f"{name}: {count} components lie nearer to a published one than untrained matrices of their sizes and σ do "
-            f"(q < {_LEVEL:g} over all models and components); {'of these ' if nearer.sizes['component'] else ''}"
-            f"the nearest is {one['component'].item()}, to that of {one['nearest_model'].item()}: distance "
-            f"{one['nearest_distance'].item():.2g}, of untrained matrices {one['nearest_random_median'].item():.2g}; "
-            f"{one['nearest_between_published'].item():.0%} of the published models have another one as near."
+            f"{name}: {len(nearer) or 'none'} of {len(tested)} components lie nearer to a published one than untrained "
+            f"matrices of their sizes and σ do (q < {LEVEL:g} over all models and components); "
+            f"{'of these ' if nearer else ''}the nearest is {row['component']}, to that of {row['nearest_model']}: "
+            f"distance {row['nearest_distance']:.2g}, of untrained matrices {row['nearest_random_median']:.2g}; "
+            f"{row['nearest_between_published']:.0%} of the published models have another one as near."
         )
 
 
 def _error(value: float) -> str:
-    return " (no error with so few models)" if np.isnan(value) else f" ± {value:.2g}"
+    return " (no error with so few models)" if isnan(value) else f" ± {value:.2g}"
+
+
+_BAND = (
+    "The models' median shapes k of the Transmission Class lie from {band_low:.4g} to {band_high:.4g}, CV "
+    "{variation:.2g} %; untrained matrices of these sizes have a CV of {null_variation:.2g} % on average and in 95 % "
+    "of cases under {null_variation_95:.2g} % (p = {band_p_value:.2g})."
+)
+_SCALE_LAW = (
+    "λ against √(η/λ_wd): slope through the origin {scale_law_slope:.3g}, R² about the mean {scale_law_r_squared:.2g}; "
+    "r = {scale_law_correlation:.2g} (p = {scale_law_p_value:.2g}), with the intercept {scale_law_intercept:.3g}"
+    "{intercept_error}; exponent {scale_law_exponent:.2g}{exponent_error}."
+)
+_PAIRED_GROWTH = (
+    "ln λ of attention_output and mlp_out: r = {paired_growth_correlation:.3g}, of which {paired_growth_built_in:.2g} "
+    "is built in by what they share before training ({paired_growth_n_initial} of the models; 95 % of random pairings "
+    "of the others under {paired_growth_built_in_95:.2g}; p = {paired_growth_p_value:.2g})."
+)
 
 
 def _of_all(findings: xr.Dataset) -> Iterator[str]:
-    value = {str(name): one.item() for name, one in findings.data_vars.items()}
-    if "band_variation" in value:
-        yield (
-            f"The models' median shapes k of the Transmission Class lie from {value['band_low']:.4g} to "
-            f"{value['band_high']:.4g}, CV {100 * value['band_variation']:.2g} %; untrained matrices of these sizes "
-            f"have a CV of {100 * value['band_null_variation']:.2g} % on average and in 95 % of cases under "
-            f"{100 * value['band_null_variation_95']:.2g} % (p = {value['band_p_value']:.2g})."
-        )
-    if "scale_law_slope" in value:
-        yield (
-            f"λ against √(η/λ_wd): slope through the origin {value['scale_law_slope']:.3g}, R² about the mean "
-            f"{value['scale_law_r_squared']:.2g}; r = {value['scale_law_correlation']:.2g} (p = "
-            f"{value['scale_law_p_value']:.2g}), with the intercept {value['scale_law_intercept']:.3g}"
-            f"{_error(value['scale_law_intercept_error'])}; exponent {value['scale_law_exponent']:.2g}"
-            f"{_error(value['scale_law_exponent_error'])}."
-        )
-    if "paired_growth_correlation" in value:
-        yield (
-            f"ln λ of attention_output and mlp_out: r = {value['paired_growth_correlation']:.3g}, of which "
-            f"{value['paired_growth_built_in']:.2g} is built in by what they share before training ("
-            f"{value['paired_growth_n_initial']} of the models; 95 % of random pairings of the others under "
-            f"{value['paired_growth_built_in_95']:.2g}; p = {value['paired_growth_p_value']:.2g})."
-        )
+    values = {str(name): value.item() for name, value in findings.data_vars.items()}
+    if "band_low" in values:
+        names = ("variation", "null_variation", "null_variation_95")
+        yield _BAND.format(**values, **{name: 100.0 * values[f"band_{name}"] for name in names})
+    if "scale_law_slope" in values:
+        names = ("intercept_error", "exponent_error")
+        yield _SCALE_LAW.format(**values, **{name: _error(values[f"scale_law_{name}"]) for name in names})
+    if "paired_growth_built_in" in values:
+        yield _PAIRED_GROWTH.format(**values)
 
 
 _SENTENCES = {
@@ -283,47 +276,28 @@ _SENTENCES = {
 
 def not_testable_of(comparison: xr.DataTree) -> list[NotTestable]:
     """List the tests of a comparison that could not be made, each with its reason."""
-    held = {name: node.to_dataset() for name, node in comparison.subtree_with_keys if node.data_vars}
-    return [one for name, of in _NOT_TESTABLE.items() if name in held for one in of(held[name])]
-
-
-def _heads_left_out(models: xr.Dataset) -> Iterator[NotTestable]:
-    for name, count in zip(models["model"].values.tolist(), models["n_untested_heads"].values.tolist(), strict=True):
-        if count:
-            yield NotTestable(f"{name}: {count} heads", "their scores have no p-value; the scores file says why")
-
-
-def _matrices_left_out(components: xr.Dataset) -> Iterator[NotTestable]:
-    lacking = (components["n_matrices"] - components["n_tested"]).transpose("model", "component")
-    for row, column in np.argwhere(lacking.values > 0).tolist():
-        model, component = components["model"].values[row], components["component"].values[column]
-        yield NotTestable(
-            f"{model}: {int(lacking[row, column])} {component}",
-            "no Weibull law can be fitted; the scores file says why",
-        )
-
-
-def _pairs_left_out(pairs: xr.Dataset) -> Iterator[NotTestable]:
-    for what, variable in (("common origin", "alignment_reason"), ("heads", "reason")):
-        for name, reason in zip(pairs["pair"].values.tolist(), pairs[variable].values.tolist(), strict=True):
-            if reason:
-                yield NotTestable(f"{name}: {what}", str(reason))
-
-
-def _measures_left_out(groups: xr.Dataset) -> Iterator[NotTestable]:
-    for contrast in groups["contrast"].values.tolist():
-        one = groups.sel(contrast=contrast)
-        smallest = one["smallest_p_value"].item()
-        if smallest >= _LEVEL:
-            reason = f"so few models give no p-value below {smallest:.2g}"
-            yield NotTestable(f"{contrast}: every measure by permutation", reason)
-        for name in one["measure"].values[np.isnan(one["adjusted_p_value"].values)].tolist():
-            yield NotTestable(f"{contrast}: {name}", "not all models have a value")
-
-
-_NOT_TESTABLE = {
-    "models": _heads_left_out,
-    "components": _matrices_left_out,
-    "pairs": _pairs_left_out,
-    "groups": _measures_left_out,
-}
+    groups = {name: node.to_dataset() for name, node in comparison.subtree_with_keys if node.data_vars}
+    untested = [
+        NotTestable(f"{row['model']}: {counted(row['n_untested_heads'], 'head')}", Reason("heads_in_scores"))
+        for row in rows_of(groups["models"], COMPARISON_SCHEMA["/models"], "model")
+        if row["n_untested_heads"]
+    ]
+    if "components" in groups:
+        for row in rows_of(groups["components"], COMPARISON_SCHEMA["/components"], "model", "component"):
+            if missing := row["n_matrices"] - row["n_tested"]:
+                place = f"{row['model']}: {missing} {row['component']}"
+                untested.append(NotTestable(place, Reason("matrices_in_scores")))
+    if "pairs" in groups:
+        rows = rows_of(groups["pairs"], COMPARISON_SCHEMA["/pairs"], "pair")
+        tests = {"alignment_reason": "common origin", "reason": "heads"}
+        places = [(row, test, row[name]) for name, test in tests.items() for row in rows]
+        untested += [NotTestable(f"{row['pair']}: {test}", reason) for row, test, reason in places if reason]
+    if "groups" in groups:
+        measures = groups["groups"]["measure"].values
+        for row in rows_of(groups["groups"], COMPARISON_SCHEMA["/groups"], "contrast", along=("measure",)):
+            if row["smallest_p_value"] >= LEVEL:
+                reason = Reason("few_models", {"p_value": row["smallest_p_value"]})
+                untested.append(NotTestable(f"{row['contrast']}: every measure by permutation", reason))
+            names = measures[np.isnan(row["adjusted_p_value"])].tolist()
+            untested += [NotTestable(f"{row['contrast']}: {name}", Reason("missing_values")) for name in names]
+    return untested

@@ -98,38 +98,38 @@ def element_divergence(
     sigma0 = require_positive_number("initial", initial) if isinstance(initial, float | int) else None
     compared = [opened] if sigma0 is not None else [opened, _same_heads(opened, _opened(initial))]
     n_heads = max(max(site.n_heads, site.n_key_heads) for site in opened.sites)
-    found = np.full((len(opened.sites), n_heads, len(_CIRCUITS), len(_Divergence._fields)), np.nan)
+    numbers = np.full((len(opened.sites), n_heads, len(_CIRCUITS), len(_Divergence._fields)), np.nan)
     advance = progress.bar("comparing heads", len(opened.sites))
     with ThreadPoolExecutor(available_cores()) as pool:
         for index, site in enumerate(opened.sites):
             for k, circuit in enumerate(_CIRCUITS):
-                heads = zip(*(_sketches(one, index, circuit, pool) for one in compared), strict=True)
+                heads = zip(*(_sketches(weights, index, circuit, pool) for weights in compared), strict=True)
                 null = _null(site, circuit)
                 if null is None:
                     progress.note(f"{site.place}, {circuit.symbol}: no null of its elements is known")
                 if sigma0 is None:
-                    each = [_from_sample(one, other, null) for one, other in heads]
+                    rows = [_from_sample(*sketches, null) for sketches in heads]
                 else:
                     sigma = sigma0 if len(circuit.factors) == 1 else math.sqrt(site.d_head) * sigma0**2
-                    each = [_from_normal(one, sigma, null) for (one,) in heads]
-                found[index, : len(each), k] = each
+                    rows = [_from_normal(sketch, sigma, null) for (sketch,) in heads]
+                numbers[index, : len(rows), k] = rows
             advance(1)
     coords = layer_coordinates([site.place for site in opened.sites])
     coords |= {"head": np.arange(n_heads), "component": [circuit.symbol for circuit in _CIRCUITS]}
     dims = ("layer", "head", "component")
-    return xr.Dataset({name: (dims, found[..., k]) for k, name in enumerate(_Divergence._fields)}, coords)
+    return xr.Dataset({name: (dims, numbers[..., k]) for k, name in enumerate(_Divergence._fields)}, coords)
 
 
 def _opened(model: Any) -> WeightMatrices:
     return model if isinstance(model, WeightMatrices) else open_model(model)
 
 
-def _same_heads(model: WeightMatrices, other: WeightMatrices) -> WeightMatrices:
-    """Return the other model, if it has the heads of the first."""
-    heads, found = ([[getattr(site, name) for name in _SIZES] for site in one.sites] for one in (model, other))
-    if heads != found:
-        raise ParameterError("initial", other.name, f"a model whose heads have the places and sizes of {model.name}")
-    return other
+def _same_heads(model: WeightMatrices, initial: WeightMatrices) -> WeightMatrices:
+    """Return the initial model, if it has the heads of the other."""
+    sizes = [[[getattr(site, name) for name in _SIZES] for site in weights.sites] for weights in (model, initial)]
+    if sizes[0] != sizes[1]:
+        raise ParameterError("initial", initial.name, f"a model whose heads have the places and sizes of {model.name}")
+    return initial
 
 
 def _sketches(model: WeightMatrices, site: int, circuit: Circuit, pool: Executor) -> list[ElementSketch]:
@@ -138,7 +138,7 @@ def _sketches(model: WeightMatrices, site: int, circuit: Circuit, pool: Executor
     heads = len(factors[0])
 
     def sketch(head: int) -> ElementSketch:
-        return element_sketch(element_blocks(*(one[head * len(one) // heads] for one in factors)))
+        return element_sketch(element_blocks(*(factor[head * len(factor) // heads] for factor in factors)))
 
     return list(pool.map(sketch, range(heads)))
 
@@ -165,8 +165,8 @@ class _Null:
         form = np.diag(share) - np.outer(share, share)
         if self.rank:
             norm = np.sqrt(2.0 / self.rank * gammaincinv(0.5 * self.rank, (np.arange(_NORMS) + 0.5) / _NORMS))
-            of_row = np.diff(ndtr(edges / norm[:, None]), axis=1, prepend=0.0, append=1.0)
-            form += self.neighbours * np.cov(of_row.T, ddof=0)
+            shares_of_row = np.diff(ndtr(edges / norm[:, None]), axis=1, prepend=0.0, append=1.0)
+            form += self.neighbours * np.cov(shares_of_row.T, ddof=0)
         return np.linalg.eigvalsh(form / np.sqrt(np.outer(share, share)))
 
 
@@ -196,24 +196,24 @@ def _from_normal(sketch: ElementSketch, sigma: float, null: _Null | None) -> _Di
         return _Divergence(observed)
     of_scale, of_mean = 0.25 * null.scale_variance, 0.5 / null.count
     # The law of kl_matched_normal includes 1/n, the mean of what two fitted parameters take away.
-    rest = observed + 1.0 / null.count - of_scale * _Z[:, None] ** 2 - of_mean * _NODES**2
-    p_value = float(_DENSITY @ null.matched.sf(rest) @ _WEIGHTS / (_DENSITY.sum() * _WEIGHTS.sum()))
+    matched = observed + 1.0 / null.count - of_scale * _Z[:, None] ** 2 - of_mean * _NODES**2
+    p_value = float(_DENSITY @ null.matched.sf(matched) @ _WEIGHTS / (_DENSITY.sum() * _WEIGHTS.sum()))
     null_mean = null.matched.mean() - 1.0 / null.count + of_scale + of_mean
     null_std = math.sqrt(null.matched.var() + 2.0 * of_scale**2 + 2.0 * of_mean**2)
     return _Divergence(observed, null_mean, null_std, max(p_value, SMALLEST_P_VALUE))
 
 
-def _from_sample(sketch: ElementSketch, other: ElementSketch, null: _Null | None) -> _Divergence:
+def _from_sample(sketch: ElementSketch, initial: ElementSketch, null: _Null | None) -> _Divergence:
     """Compare with the elements of another checkpoint."""
-    if 0.0 in (sketch.moments().std, other.moments().std):
+    if 0.0 in (sketch.moments().std, initial.moments().std):
         return _Divergence(math.nan)
-    edges, counts = _common_cells(sketch, other)
+    edges, counts = _common_cells(sketch, initial)
     p, p0 = (count / count.sum() for count in counts)
     observed = float(np.sum(rel_entr(p, p0)))
     if null is None:
         return _Divergence(observed)
-    moments = sketch.merged(other).moments()
-    unit = 0.5 / sketch.count + 0.5 / other.count
+    moments = sketch.merged(initial).moments()
+    unit = 0.5 / sketch.count + 0.5 / initial.count
     weights = unit * null.weights(counts.sum(axis=0) / counts.sum(), (edges - moments.mean) / moments.std)
     p_value = max(_quadratic_sf(observed, weights), SMALLEST_P_VALUE)
     return _Divergence(observed, weights.sum(), math.sqrt(2.0 * np.sum(weights**2)), p_value)
@@ -221,8 +221,8 @@ def _from_sample(sketch: ElementSketch, other: ElementSketch, null: _Null | None
 
 def _quadratic_sf(x: float, weights: Float[np.ndarray, " direction"]) -> float:
     """P(Σ λ_i χ²₁ > x), exactly in the largest λ; the others as a gamma variable with their first three cumulants."""
-    *rest, largest = weights
-    first, second, third = (math.factorial(k) * 2.0**k * float(np.sum(np.power(rest, k + 1))) for k in range(3))
+    *smaller, largest = weights
+    first, second, third = (math.factorial(k) * 2.0**k * float(np.sum(np.power(smaller, k + 1))) for k in range(3))
     freedom = 8.0 * second**3 / third**2
     score = (x - largest * _Z**2 - first) / math.sqrt(second)
     beyond = chdtrc(freedom, np.maximum(freedom + math.sqrt(2.0 * freedom) * score, 0.0))
@@ -230,24 +230,23 @@ def _quadratic_sf(x: float, weights: Float[np.ndarray, " direction"]) -> float:
 
 
 def _common_cells(
-    sketch: ElementSketch, other: ElementSketch
+    sketch: ElementSketch, initial: ElementSketch
 ) -> tuple[Float[np.ndarray, " edge"], Int[np.ndarray, "sample cell"]]:
     """Return the edges between cells, and the counts of both samples; the outermost cells are open."""
-    both = (sketch, other)
-    width = min(one.moments().std for one in both) / _CELLS_PER_DEVIATION
-    low, high = ((end - other.sums.mean) / width for end in (other.sums.smallest, other.sums.largest))
+    samples, sums = (sketch, initial), initial.sums
+    width = min(sample.moments().std for sample in samples) / _CELLS_PER_DEVIATION
+    low, high = ((end - sums.mean) / width for end in (sums.smallest, sums.largest))
     places = np.arange(math.floor(max(low, -_MOST_CELLS)), math.ceil(min(high, _MOST_CELLS)) + 1) + 0.5
-    edges = other.sums.mean + width * places
-    for one in both:  # to where no stored number lies
-        edges = np.unique(one.bins.between(edges))
-    cell = [np.searchsorted(edges, one.bins.mean, side="right") for one in both]
-    counts = np.array(
-        [np.bincount(at, one.bins.count, edges.size + 1) for at, one in zip(cell, both, strict=True)], dtype=np.int64
-    )
-    first, held = [0], 0
+    edges = sums.mean + width * places
+    for sample in samples:  # to where no stored number lies
+        edges = np.unique(sample.bins.between(edges))
+    cells = [np.searchsorted(edges, sample.bins.mean, side="right") for sample in samples]
+    binned = zip(cells, samples, strict=True)
+    counts = np.array([np.bincount(cell, sample.bins.count, edges.size + 1) for cell, sample in binned], np.int64)
+    first, elements = [0], 0
     for k, count in enumerate(counts[1].tolist()):
-        if held >= _FEWEST and counts[1, k:].sum() >= _FEWEST:
+        if elements >= _FEWEST and counts[1, k:].sum() >= _FEWEST:
             first.append(k)
-            held = 0
-        held += count
+            elements = 0
+        elements += count
     return edges[np.array(first[1:], dtype=int) - 1], np.add.reduceat(counts, first, axis=1)

@@ -71,18 +71,18 @@ class Spending:
     @classmethod
     def for_heads(cls, n_heads: int, floor: float, planned: int | None = None, level: float = ALARM_LEVEL) -> Spending:
         """Compute the thresholds of this module for a number of heads and looks, none below the floor."""
-        whole = 1.0 - _LATER if planned is not None else _OPEN_WEIGHT
+        weight = 1.0 - _LATER if planned is not None else _OPEN_WEIGHT
         at_once, _, at_last, together = _SHARES
-        each = level / max(n_heads, 1)
-        first, last = at_once * each * float(look_weights(1, planned)[0]), at_last * each * whole
-        wanted = (first, math.sqrt(first * last), last, together * level * whole)
-        return cls(n_heads, floor, planned, level, tuple(max(one, floor) for one in wanted))
+        per_head = level / max(n_heads, 1)
+        first, last = at_once * per_head * float(look_weights(1, planned)[0]), at_last * per_head * weight
+        thresholds = (first, math.sqrt(first * last), last, together * level * weight)
+        return cls(n_heads, floor, planned, level, tuple(max(threshold, floor) for threshold in thresholds))
 
     def calibrated(self, p_value: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
         """Return the e-value of each p-value; 0 for NaN."""
         p_value = np.nan_to_num(p_value, nan=np.inf)
-        steps = (share / one * (p_value <= one) for share, one in zip(_SHARES, self.thresholds, strict=True))
-        return np.sum([*steps], axis=0)
+        steps = zip(_SHARES, self.thresholds, strict=True)
+        return np.sum([share / threshold * (p_value <= threshold) for share, threshold in steps], axis=0)
 
     def looks_to_name(self, p_value: float = 0.0, seen: int = 0, departed: int = 1) -> int | None:
         """Count the looks until the alarm is raised for heads that stay at a p-value, or at the floor of the null.
@@ -103,10 +103,10 @@ class Spending:
         floor are not named either, and after the last planned look.
         """
         within = self.planned - seen if self.planned is not None else _SOON
-        for one in sorted(self.thresholds, reverse=True):
-            looks = self.looks_to_name(one, seen, departed)
+        for threshold in sorted(self.thresholds, reverse=True):
+            looks = self.looks_to_name(threshold, seen, departed)
             if looks is not None and looks <= within:
-                return one
+                return threshold
         return None
 
 
@@ -134,9 +134,9 @@ def raised(e_value: Float[np.ndarray, " head"], level: float = ALARM_LEVEL) -> B
     order = np.argsort(-e_value, kind="stable")
     rank = np.arange(1, e_value.size + 1)
     reached = np.flatnonzero(e_value[order] * rank * level * _ROUNDED >= e_value.size)
-    found = np.zeros(e_value.size, dtype=bool)
-    found[order[: reached[-1] + 1 if reached.size else 0]] = True
-    return found
+    raised_for = np.zeros(e_value.size, dtype=bool)
+    raised_for[order[: reached[-1] + 1 if reached.size else 0]] = True
+    return raised_for
 
 
 def with_alarm(tree: xr.DataTree, planned_looks: int | None = None, level: float = ALARM_LEVEL) -> xr.DataTree:
@@ -150,10 +150,10 @@ def with_alarm(tree: xr.DataTree, planned_looks: int | None = None, level: float
     spending = Spending.for_heads(int(present.sum()), alarm_floor(tree), planned_looks, level)
     e_value = evidence(departures["omnibus_p_value"].isel(null=0).values, spending)
     named = np.zeros(e_value.shape, dtype=bool)
-    for k, one in enumerate(e_value):
-        named[k, present] = raised(one[present], level)
-    dims = (STEP, "layer", "head")
-    values = dict(zip(ALARM_VARIABLES, ((dims, e_value), (dims[1:], _first(named, heads[STEP].values))), strict=True))
+    for k, evidence_of_look in enumerate(e_value):
+        named[k, present] = raised(evidence_of_look[present], level)
+    first = np.where(named.any(axis=0), heads[STEP].values[np.argmax(named, axis=0)].astype(float), np.nan)
+    values = {"e_value": ((STEP, "layer", "head"), e_value), "alarm_step": (("layer", "head"), first)}
     groups["/departures"] = describe(departures.assign(values), DEPARTURES_SCHEMA)
     return tree_of(groups, {**tree.attrs, "planned_looks": planned_looks or 0, "alarm_level": level})
 
@@ -179,10 +179,10 @@ def alarm_sentence(tree: xr.DataTree) -> str:
         if least is None
         else f"names a head that stays at p ≤ {least:.2g} from the first look on, even if no other differs"
     )
-    said = f"raised for {named}" if named else "not raised for any"
+    raised_for = f"raised for {named}" if named else "not raised for any"
     return (
-        f"The alarm, false in at most {spending.level:.0%} of runs over all looks, was {said} of {spending.n_heads} "
-        f"heads. It {seen}; it cannot tell smaller differences from none."
+        f"The alarm, false in at most {spending.level:.0%} of runs over all looks, was {raised_for} of "
+        f"{spending.n_heads} heads. It {seen}; it cannot tell smaller differences from none."
     )
 
 
@@ -204,9 +204,3 @@ def alarm_floor(tree: xr.DataTree) -> float:
 
 def _telescoping(place: Int[np.ndarray, " look"]) -> Float[np.ndarray, " look"]:
     return 1.0 / np.log2(place + 1.0) - 1.0 / np.log2(place + 2.0)
-
-
-def _first(
-    named: Bool[np.ndarray, "look layer head"], step: Int[np.ndarray, " look"]
-) -> Float[np.ndarray, "layer head"]:
-    return np.where(named.any(axis=0), step[np.argmax(named, axis=0)].astype(float), np.nan)

@@ -1,32 +1,43 @@
-"""Scores of one checkpoint of a series against every requested null: fetched, scored, discarded."""
+"""Scores of one checkpoint of a series against every null, and the folder of those that are finished."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import xarray as xr
 
-from rmtbase.errors import CheckpointError, ParameterError
+from rmtbase.errors import (
+    CheckpointError,
+    MissingFileError,
+    OutputError,
+    ParameterError,
+    StoreError,
+    TableError,
+    said_what_is_kept,
+)
 from rmtbase.models import Model, Revision, Series, WeightMatrices, require_model
 from rmtbase.nulls import NULLS, Null, find_null
 from rmtbase.progress import SILENT, NotedOnce, Progress
+from rmtbase.results import open_table
 from rmtbase.results.scores import score
 from rmtbase.results.scores._head_elements import ElementMode
 from rmtbase.results.scores._read_matrices import LAYERS
 from rmtbase.results.scores._scores_tree import Scope
 from rmtbase.results.scores.measure import MatrixMode
-from rmtbase.results.trajectory._along_steps import one_step
-from rmtbase.results.trajectory._attributes import COMMIT, StepName
-from rmtbase.shown import in_one_line
-from rmtbase.tables import SCHEMA_VERSION, provenance
+from rmtbase.results.trajectory._along_steps import COMMIT, StepName, one_step
+from rmtbase.shown import in_one_line, shown
+from rmtbase.tables import LOCK, SCHEMA_VERSION, is_temporary, locked_folder, provenance, sweep, write_table
+from rmtbase.words import counted
 
 Result = TypeVar("Result")
 
@@ -51,31 +62,24 @@ class Scoring:
 
     @cached_property
     def by_name(self) -> dict[str, Null]:
-        """Nulls by name, in their order.
-
-        Raises:
-            ParameterError: there are no nulls, or two have the same name.
-        """
-        given = [self.nulls] if isinstance(self.nulls, Null | str) else list(self.nulls)
-        names = [one for one in given if isinstance(one, str)]
-        found = [find_null(one) for k, one in enumerate(given) if one not in names or given.index(one) == k]
-        named = {one.name: one for one in found}
-        if not named or len(named) < len(found):
-            names = ", ".join(one.name for one in found) or "nothing"
-            raise ParameterError("nulls", names, f"one or several of {', '.join(NULLS)}, each once")
-        return named
+        """Nulls by name, in their order; a name may come twice."""
+        nulls = [self.nulls] if isinstance(self.nulls, Null | str) else list(self.nulls)
+        names = list(dict.fromkeys(null for null in nulls if isinstance(null, str)))
+        first = [null for k, null in enumerate(nulls) if null not in names or nulls.index(null) == k]
+        by_name = {null.name: null for null in map(find_null, first)}
+        if not by_name or len(by_name) < len(first):
+            names = [find_null(null).name for null in first]
+            raise ParameterError(
+                "nulls", ", ".join(names) or "nothing", f"one or several of {', '.join(NULLS)}, each once"
+            )
+        return by_name
 
     @cached_property
     def options(self) -> dict[str, Any]:
-        """Everything that determines the scores of given weights, as plain values; tables are given by their digests.
-
-        Raises:
-            TableError, MissingFileError: a table of a null cannot be read.
-        """
+        """Everything that determines the scores of given weights, as plain values; tables by their digests."""
         options = {field.name: getattr(self, field.name) for field in fields(self)}
-        return json.loads(
-            json.dumps(options | {"nulls": {name: null.options() for name, null in self.by_name.items()}})
-        )
+        nulls = {name: null.options() for name, null in self.by_name.items()}
+        return json.loads(json.dumps(options | {"nulls": nulls}))
 
     def reads(
         self, progress: Progress = SILENT
@@ -85,35 +89,19 @@ class Scoring:
         return Scope(first, self.matrices, self.circuits, self.components, self.elements).reads(progress)
 
     def key(self) -> str:
-        """Digest that differs whenever the scores of the same weights could differ.
-
-        Raises:
-            TableError, MissingFileError: a table of a null cannot be read.
-        """
-        whole = {**self.options, "schema": SCHEMA_VERSION, "made_by": provenance({})}
-        return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
+        """Digest that differs whenever the scores of the same weights could differ."""
+        record = {**self.options, "schema": SCHEMA_VERSION, "made_by": provenance({})}
+        return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
     def step(self, model: Model, at: StepName, progress: Progress = SILENT) -> xr.DataTree:
-        """Score a model as a trajectory of one step.
-
-        Raises:
-            ParameterError, CheckpointError, TableError, MissingFileError: as :func:`rmtbase.score`.
-        """
-        return one_step(self.scores(model, progress), at, self.options)
-
-    def scores(self, model: Model, progress: Progress = SILENT) -> dict[str, xr.DataTree]:
-        """Score a model against each null.
-
-        Raises:
-            ParameterError, CheckpointError, TableError: as :func:`rmtbase.score`.
-        """
-        proved, found = require_model(model, self.reads(progress)), {}
+        """Score a model as a trajectory of one step; for errors see :func:`rmtbase.score`."""
+        proved, scores = require_model(model, self.reads(progress)), {}
         for name, null in self.by_name.items():
-            beside: dict[str, Any] = {"matrices": "none"}
-            if not found:
-                beside = {"matrices": self.matrices, "circuits": self.circuits, "elements": self.elements}
-            found[name] = score(proved, null, components=self.components, progress=progress, **beside)
-        return found
+            options: dict[str, Any] = {"matrices": "none"}
+            if not scores:
+                options = {"matrices": self.matrices, "circuits": self.circuits, "elements": self.elements}
+            scores[name] = score(proved, null, components=self.components, progress=progress, **options)
+        return one_step(scores, at, self.options)
 
 
 class Failed(NamedTuple):
@@ -128,64 +116,133 @@ class Same(NamedTuple):
     at: StepName
 
 
+@dataclass(frozen=True)
+class Checkpoints:
+    """Checkpoints of a series, which are fetched and discarded one at a time."""
+
+    series: Series
+    keep: bool = False  # whether fetched files stay in the hub's cache
+    folder: Path | None = None  # folder of fetched files; None for that of the system
+
+    def use(self, revision: Revision, use: Callable[[Model, StepName], Result]) -> Result | Failed:
+        """Fetch, open, use and discard a checkpoint; return the result, or the reason why it cannot be read.
+
+        Files that the hub's cache already holds are read from there, and stay.
+        """
+        fetched = not self.keep and self.series.folder is None
+        temporary = TemporaryDirectory(prefix=FETCHED, dir=self.folder, ignore_cleanup_errors=True) if fetched else None
+        with temporary or nullcontext() as folder:
+            cache = None if folder is None else Path(folder)
+            try:
+                model = self.series.open(revision, cache)
+                commit = next((note.removeprefix(COMMIT) for note in model.notes if note.startswith(COMMIT)), "")
+                return use(model, StepName(revision.step, revision.name, model.weights_digest(), commit))
+            except CheckpointError as error:
+                reason = str(error)
+                for place in (f"{place}/" for place in (cache, self.series.folder) if place is not None):
+                    reason = reason.replace(place, "")  # so that the message does not depend on the location
+                return Failed(reason)
+
+
 def score_checkpoint(
-    series: Series,
+    checkpoints: Checkpoints,
     revision: Revision,
     scoring: Scoring,
-    is_left: Callable[[StepName], bool],
-    keep: bool = False,
-    folder: Path | None = None,
+    is_new: Callable[[StepName], bool],
     progress: Progress = SILENT,
 ) -> xr.DataTree | Failed | Same:
     """Score one checkpoint as a trajectory of one step, or return why there is none."""
 
     def scored(model: Model, at: StepName) -> xr.DataTree | Same:
-        return scoring.step(model, at, progress) if is_left(at) else Same(at)
+        return scoring.step(model, at, progress) if is_new(at) else Same(at)
 
-    return with_checkpoint(series, revision, scored, keep, folder)
+    return checkpoints.use(revision, scored)
 
 
-def with_checkpoint(
-    series: Series,
-    revision: Revision,
-    use: Callable[[Model, StepName], Result],
-    keep: bool = False,
-    folder: Path | None = None,
-) -> Result | Failed:
-    """Fetch, open, use and discard a checkpoint; return the result, or the reason why it cannot be read."""
-    with _place(series, keep, folder) as cache:
+class NotesOfCheckpoints(NotedOnce):
+    """Progress without bars, because the checkpoints have one; it shows a note that several share only once."""
+
+    def bar(self, label: str, total: int) -> Callable[[int], None]:
+        """Return a silent bar."""
+        return SILENT.bar(label, total)
+
+
+_STEP_FILE = re.compile(r"([0-9a-f]{16})-[0-9a-f]{16}\.nc", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """Folder of one trajectory's finished checkpoints; made by :func:`finished_checkpoints`."""
+
+    folder: Path  # the folder, which also holds files that are being fetched
+    key: str  # digest of the options of the scoring
+
+    def write(self, revision: Revision, step: xr.DataTree) -> None:
+        """Write one checkpoint, atomically."""
+        write_table(step, self._path(revision))
+
+    def read(self, revision: Revision, progress: Progress) -> xr.DataTree | None:
+        """Read a checkpoint scored with these options from the same files; None if there is none or it is damaged."""
         try:
-            model = series.open(revision, cache)
-            commit = next((note.removeprefix(COMMIT) for note in model.notes if note.startswith(COMMIT)), "")
-            return use(model, StepName(revision.step, revision.name, model.weights_digest(), commit))
-        except CheckpointError as error:
-            reason = str(error)
-            for place in (f"{place}/" for place in (cache, series.folder) if place is not None):
-                reason = reason.replace(place, "")  # so that the message does not depend on the location
-            return Failed(reason)
+            return cast("xr.DataTree", open_table(self._path(revision), "trajectory"))
+        except MissingFileError:
+            return None
+        except TableError as error:
+            progress.note(f"not sound, scored again: {error}")
+            return None
+
+    def count(self) -> int:
+        """Return the number of finished checkpoints."""
+        return sum(_STEP_FILE.fullmatch(path.name) is not None for path in self.folder.iterdir())
+
+    def words(self) -> str:
+        """Say how many checkpoints are kept, and where; "" if there are none."""
+        count = self.count()
+        are = "is" if count == 1 else "are"
+        return f"{counted(count, 'finished checkpoint')} {are} kept in {shown(self.folder)}" if count else ""
+
+    def remove(self) -> None:
+        """Delete the finished checkpoints, once the trajectory is written. Other files stay."""
+        try:
+            for path in list(self.folder.iterdir()):
+                if _STEP_FILE.fullmatch(path.name):
+                    path.unlink(missing_ok=True)
+        except OSError as error:
+            raise OutputError(self.folder, f"it cannot be emptied: {error.strerror or error}") from error
+
+    def _path(self, revision: Revision) -> Path:
+        digest = hashlib.sha256(repr(tuple(revision)).encode("utf-8", "surrogatepass")).hexdigest()
+        return self.folder / f"{self.key[:16]}-{digest[:16]}.nc"
 
 
 @contextmanager
-def _place(series: Series, keep: bool, folder: Path | None) -> Iterator[Path | None]:
-    """Temporary folder for a fetched checkpoint; None if it is not fetched or is kept in the hub's cache.
+def finished_checkpoints(output: Path, key: str) -> Iterator[Finished]:
+    """Open the finished checkpoints of a trajectory for a ``with`` block, locked against other runs."""
+    folder = output.with_name(f"{output.name}.steps")
+    _require_ours(folder, key)
+    finished = Finished(folder, key)
+    with locked_folder(folder, "finished checkpoints", lambda: not finished.count()):
+        sweep(folder)
+        for fetched in folder.glob(f"{FETCHED}*"):  # by a run that was killed while it scored the checkpoint
+            shutil.rmtree(fetched, ignore_errors=True)
+        with said_what_is_kept(finished.words):
+            yield finished
 
-    Files that the hub's cache already holds are read from there, and stay.
-    """
-    if keep or series.folder is not None:
-        yield None
+
+def _require_ours(folder: Path, key: str) -> None:
+    if not folder.exists():
         return
-    with TemporaryDirectory(prefix=FETCHED, dir=folder, ignore_cleanup_errors=True) as place:
-        yield Path(place)
-
-
-class QuietlyNotedOnce(NotedOnce):
-    """Progress without bars, which shows a note that several checkpoints share only once."""
-
-    def bar(self, label: str, total: int) -> Any:
-        """Return a silent bar, because the checkpoints have a bar already."""
-        return SILENT.bar(label, total)
-
-    def detail(self, line: str) -> None:
-        """Show a line the first time; the commit of a checkpoint is recorded in the file and not shown."""
-        if not line.startswith(COMMIT):
-            super().detail(line)
+    if not folder.is_dir():
+        raise StoreError(folder, "something that is no folder", "a folder, or nothing; choose another output name")
+    for name in sorted(path.name for path in folder.iterdir()):
+        step_file = _STEP_FILE.fullmatch(name)
+        if step_file is None and name != LOCK and not is_temporary(name) and not name.startswith(FETCHED):
+            raise StoreError(
+                folder, shown(name), "finished checkpoints, or nothing; choose another output name, or move it away"
+            )
+        if step_file is not None and step_file[1] != key[:16]:
+            raise StoreError(
+                folder,
+                "checkpoints scored with other options, or by another installation",
+                "those of this command; choose another output name, or remove the folder to begin anew",
+            )

@@ -87,7 +87,7 @@ def trajectory(
     from rmtbase.models import find_series
     from rmtbase.nulls import find_null
     from rmtbase.results.outputs import Outputs
-    from rmtbase.results.trajectory._attributes import failures
+    from rmtbase.results.trajectory._along_steps import failures
     from rmtbase.results.trajectory.measure import trajectory
     from rmtbase.results.trajectory.report import as_json, report
     from rmtbase.terminal.streams import bars

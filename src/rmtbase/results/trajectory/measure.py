@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import xarray as xr
 
@@ -18,17 +18,17 @@ from rmtbase.results import open_table
 from rmtbase.results.scores._head_elements import ElementMode
 from rmtbase.results.scores._read_matrices import LAYERS
 from rmtbase.results.scores.measure import MatrixMode
-from rmtbase.results.trajectory._along_steps import joined, renamed
-from rmtbase.results.trajectory._attributes import StepName, options_of, revisions_of
+from rmtbase.results.trajectory._along_steps import StepName, joined, options_of, renamed, revisions_of
 from rmtbase.results.trajectory._checkpoint_scores import (
+    Checkpoints,
     Failed,
-    QuietlyNotedOnce,
+    Finished,
+    NotesOfCheckpoints,
     Same,
     Scoring,
+    finished_checkpoints,
     score_checkpoint,
-    with_checkpoint,
 )
-from rmtbase.results.trajectory._finished import Finished, finished_checkpoints
 from rmtbase.shown import quoted, shown
 from rmtbase.tables import require_writable, write_table
 
@@ -108,8 +108,8 @@ def trajectory(
     scoring = Scoring(
         nulls=nulls,
         matrices=matrices,
-        circuits=_words(circuits),
-        components=_words(components),
+        circuits=_names(circuits),
+        components=_names(components),
         elements=elements,
         fold=series.fold,
         proof=series.proof,
@@ -117,13 +117,14 @@ def trajectory(
     scoring.reads()  # judges the options before anything is fetched
     entering = _dask(workers, scheduler, progress)
     if output is None:
-        return _gone_on_with(None, None, series, scoring, entering, keep, progress)
+        return _completed(_Run(Checkpoints(series, keep), scoring, entering, progress))
     output = require_writable(output)
     with finished_checkpoints(output, scoring.key()) as finished:
+        run = _Run(Checkpoints(series, keep, finished.folder), scoring, entering, progress)
         before = None if overwrite else earlier_file(output, scoring.options, series.model)
         if before is not None:
-            _require_same_weights(before, output, series, keep, finished.folder, progress)
-        tree = _gone_on_with(before, finished, series, scoring, entering, keep, progress)
+            _require_same_weights(before, output, run)
+        tree = _completed(run, before, finished)
         if before is not None and tree.identical(before):
             progress.note(f"{shown(output)} is the trajectory of these checkpoints already: nothing is left to score")
         else:
@@ -135,35 +136,43 @@ def trajectory(
     return tree
 
 
-def _words(given: Iterable[str] | str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys([given] if isinstance(given, str) else given))
+def _names(names: Iterable[str] | str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys([names] if isinstance(names, str) else names))
 
 
-def _gone_on_with(
-    before: xr.DataTree | None,
-    finished: Finished | None,
-    series: Series,
-    scoring: Scoring,
-    entering: AbstractContextManager[DaskWorkers | None],
-    keep: bool,
-    progress: Progress,
-) -> xr.DataTree:
+def _dask(workers: int | None, scheduler: str | None, progress: Progress) -> AbstractContextManager[DaskWorkers | None]:
+    if workers is None and scheduler is None:
+        return nullcontext()
+    from rmtbase.montecarlo import dask_workers
+
+    return dask_workers(workers, scheduler, progress, "scoring") or nullcontext()
+
+
+class _Run(NamedTuple):
+    """Scoring of the checkpoints of a series, here or on workers."""
+
+    checkpoints: Checkpoints
+    scoring: Scoring
+    workers: AbstractContextManager[DaskWorkers | None]
+    progress: Progress
+
+
+def _completed(run: _Run, before: xr.DataTree | None = None, finished: Finished | None = None) -> xr.DataTree:
     """Join the steps of an existing file, the finished checkpoints, and the checkpoints scored now."""
-    there = {} if before is None else revisions_of(before)
-    asked = [revision for revision in series.revisions if revision.name not in there]
-    if there and asked:
-        progress.note(f"going on from the {len(there)} checkpoints that are there: {len(asked)} to be scored")
+    series, progress = run.checkpoints.series, run.progress
+    scored = {} if before is None else revisions_of(before)
+    requested = remaining = [revision for revision in series.revisions if revision.name not in scored]
+    if scored and requested:
+        progress.note(f"going on from the {len(scored)} checkpoints that are there: {len(requested)} to be scored")
     steps = [] if before is None else [before]
-    failed: dict[str, str] = {}
-    left = asked
     if finished is not None:
-        kept = {revision: step for revision in asked if (step := finished.read(revision, progress)) is not None}
-        steps += kept.values()
-        left = [revision for revision in asked if revision not in kept]
-        if kept:
-            progress.note(f"resuming: {len(left)} of {len(asked)} checkpoints left")
-    folder = None if finished is None else finished.folder
-    for revision, outcome in _outcomes(series, left, scoring, steps, entering, keep, folder, progress):
+        read = {revision: step for revision in requested if (step := finished.read(revision, progress)) is not None}
+        steps += read.values()
+        remaining = [revision for revision in requested if revision not in read]
+        if read:
+            progress.note(f"resuming: {len(remaining)} of {len(requested)} checkpoints left")
+    failed: dict[str, str] = {}
+    for revision, outcome in _outcomes(run, remaining, steps) if remaining else ():
         if isinstance(outcome, Failed):
             failed[revision.name] = outcome.reason
             continue
@@ -176,93 +185,59 @@ def _gone_on_with(
     return joined(steps, failed, before)
 
 
-def _dask(workers: int | None, scheduler: str | None, progress: Progress) -> AbstractContextManager[DaskWorkers | None]:
-    if workers is None and scheduler is None:
-        return nullcontext()
-    from rmtbase.montecarlo import dask_workers
-
-    return dask_workers(workers, scheduler, progress, "scoring") or nullcontext()
-
-
 def _outcomes(
-    series: Series,
-    left: Sequence[Revision],
-    scoring: Scoring,
-    before: Sequence[xr.DataTree],
-    entering: AbstractContextManager[DaskWorkers | None],
-    keep: bool,
-    folder: Path | None,
-    progress: Progress,
+    run: _Run, remaining: Sequence[Revision], before: Sequence[xr.DataTree]
 ) -> Iterator[tuple[Revision, xr.DataTree | Failed]]:
     """Yield checkpoints and their results as they finish. Equal weights are scored once, and failures are noted."""
-    if not left:
-        return
-    known = {at.fingerprint: tree for tree in before for at in revisions_of(tree).values()}
-    with entering as dask:
-        advance = progress.bar("scoring checkpoints", len(left))
-        while left:
-            if dask is None:
-                scored = _one_by_one(series, left, scoring, known, keep, folder, QuietlyNotedOnce(progress))
-            else:
-                scored = _on_workers(dask, series, left, scoring, known, keep)
-            same: list[tuple[Revision, StepName]] = []
-            for revision, outcome in scored:
+    trees = {at.fingerprint: tree for tree in before for at in revisions_of(tree).values()}
+    with run.workers as dask:
+        advance = run.progress.bar("scoring checkpoints", len(remaining))
+        while remaining:
+            duplicates: list[tuple[Revision, StepName]] = []
+            for revision, outcome in _scored(run, remaining, trees, dask):
                 if isinstance(outcome, Same):
-                    same.append((revision, outcome.at))
+                    duplicates.append((revision, outcome.at))
                     continue
                 if isinstance(outcome, Failed):
-                    progress.note(f"{revision.name} left out: {outcome.reason}")
+                    run.progress.note(f"{revision.name} left out: {outcome.reason}")
                 else:
-                    known.update({at.fingerprint: outcome for at in revisions_of(outcome).values()})
+                    trees.update({at.fingerprint: outcome for at in revisions_of(outcome).values()})
                 advance(1)
                 yield revision, outcome
-            for revision, at in same:
-                if at.fingerprint in known:
+            for revision, at in duplicates:
+                if at.fingerprint in trees:
                     advance(1)
-                    yield revision, renamed(known[at.fingerprint], at)
-            left = [revision for revision, at in same if at.fingerprint not in known]
+                    yield revision, renamed(trees[at.fingerprint], at)
+            remaining = [revision for revision, at in duplicates if at.fingerprint not in trees]
 
 
-def _one_by_one(
-    series: Series,
-    left: Sequence[Revision],
-    scoring: Scoring,
-    known: Mapping[str, xr.DataTree],
-    keep: bool,
-    folder: Path | None,
-    progress: Progress,
+def _scored(
+    run: _Run, remaining: Sequence[Revision], trees: Mapping[str, xr.DataTree], dask: DaskWorkers | None
 ) -> Iterator[tuple[Revision, xr.DataTree | Failed | Same]]:
-    """Score the checkpoints in the order of their steps."""
+    """Score checkpoints in the order of their steps, or on Dask workers in the order in which they finish.
 
-    def is_left(at: StepName) -> bool:
-        return at.fingerprint not in known
-
-    for revision in left:
-        yield revision, score_checkpoint(series, revision, scoring, is_left, keep, folder, progress)
-
-
-def _on_workers(
-    dask: DaskWorkers,
-    series: Series,
-    left: Sequence[Revision],
-    scoring: Scoring,
-    known: Mapping[str, xr.DataTree],
-    keep: bool,
-) -> Iterator[tuple[Revision, xr.DataTree | Failed | Same]]:
-    """Score the checkpoints on Dask workers, in the order in which they finish.
-
-    Among checkpoints with the same weights, the one whose worker sees the weights first is scored.
+    ``trees`` has all that are scored, by fingerprint, also while this goes on. Among checkpoints with the same weights,
+    the first is scored: on workers the one whose worker sees the weights first.
     """
+    if dask is None:
+        progress = NotesOfCheckpoints(run.progress)
+        for revision in remaining:
+            yield (
+                revision,
+                score_checkpoint(
+                    run.checkpoints, revision, run.scoring, lambda at: at.fingerprint not in trees, progress
+                ),
+            )
+        return
     with dask.first_come() as first_come:
+        is_new = partial(_is_new, frozenset(trees), first_come)
         yield from dask.each(
-            left,
-            score_checkpoint,
-            lambda revision: (series, revision, scoring, partial(_is_left, frozenset(known), first_come), keep),
+            remaining, score_checkpoint, lambda revision: (run.checkpoints, revision, run.scoring, is_new)
         )
 
 
-def _is_left(known: frozenset[str], first_come: FirstCome, at: StepName) -> bool:
-    return at.fingerprint not in known and first_come(at.fingerprint, at.revision)
+def _is_new(fingerprints: frozenset[str], first_come: FirstCome, at: StepName) -> bool:
+    return at.fingerprint not in fingerprints and first_come(at.fingerprint, at.revision)
 
 
 def earlier_file(output: Path, options: Mapping[str, Any], model: str | None = None) -> xr.DataTree | None:
@@ -273,42 +248,42 @@ def earlier_file(output: Path, options: Mapping[str, Any], model: str | None = N
         return None
     except TableError as error:
         raise TableError(output, error.found, f"{error.expected}; {_ADVICE}") from error
-    of = str(tree.attrs["model"])
-    if model is not None and of != shown(model):
-        raise TableError(output, f"the trajectory of {quoted(of)}", f"one of {quoted(model)}; {_ADVICE}")
-    there = options_of(tree)
-    if there is None:
+    name, recorded = str(tree.attrs["model"]), options_of(tree)
+    if model is not None and name != shown(model):
+        raise TableError(output, f"the trajectory of {quoted(name)}", f"one of {quoted(model)}; {_ADVICE}")
+    if recorded is None:
         raise TableError(output, "a trajectory that does not say how it was scored", f"one that does; {_ADVICE}")
-    there, options = _flat(there), _flat(options)
-    names = [name for name in {**there, **options} if there.get(name) != options.get(name)]
+    recorded, options = _flat(recorded), _flat(options)
+    names = [name for name in {**recorded, **options} if recorded.get(name) != options.get(name)]
     if names:
-        found, expected = (", ".join(f"{name} = {_short(one.get(name))}" for name in names) for one in (there, options))
+        found, expected = (
+            ", ".join(f"{name} = {_short(values.get(name))}" for name in names) for values in (recorded, options)
+        )
         raise TableError(output, f"a trajectory scored with {found}", f"one with {expected}; {_ADVICE}")
     return tree
 
 
-def _require_same_weights(
-    tree: xr.DataTree, output: Path, series: Series, keep: bool, folder: Path, progress: Progress
-) -> None:
+def _require_same_weights(tree: xr.DataTree, output: Path, run: _Run) -> None:
     """Raise an error if the weights of a checkpoint of the series differ from those in the trajectory.
 
     Checkpoints on the hub are compared by commit; otherwise the weights are read. Checkpoints that can no longer be
     read are noted.
     """
-    by_name = revisions_of(tree)
+    series, by_name = run.checkpoints.series, revisions_of(tree)
     by_step = {at.step: at for at in by_name.values()}
     for revision in series.revisions:
         at = by_name.get(revision.name) or by_step.get(revision.step)
         if at is not None and at[:2] != revision[:2]:
             expected = f"those of {output.name}, in which step {at.step} is {at.revision}"
             raise ParameterError("revisions", f"{revision.step}:{revision.name}", expected)
-    checked = [one for one in series.revisions if one.name in by_name and by_name[one.name].commit != one.identity]
-    advance = progress.bar("checking checkpoints", len(checked))
-    for revision in checked:
-        found = with_checkpoint(series, revision, lambda model, at: at, keep, folder)
-        if isinstance(found, Failed):
-            progress.note(f"{revision.name} cannot be read any more, its scores stay: {found.reason}")
-        elif found.fingerprint != by_name[revision.name].fingerprint:
+    scored = [revision for revision in series.revisions if revision.name in by_name]
+    unchecked = [revision for revision in scored if by_name[revision.name].commit != revision.identity]
+    advance = run.progress.bar("checking checkpoints", len(unchecked))
+    for revision in unchecked:
+        current = run.checkpoints.use(revision, lambda model, at: at)
+        if isinstance(current, Failed):
+            run.progress.note(f"{revision.name} cannot be read any more, its scores stay: {current.reason}")
+        elif current.fingerprint != by_name[revision.name].fingerprint:
             expected = f"those of the checkpoint that is there now, as in a file of this run; {_ADVICE}"
             raise TableError(output, f"other weights of {revision.name}", expected)
         advance(1)
@@ -317,7 +292,7 @@ def _require_same_weights(
 def _flat(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options, with each option of each null as a separate entry such as ``"seed of gaussian"``."""
     nulls = options["nulls"]
-    of_nulls = {f"{one} of {name}": value for name, null in nulls.items() for one, value in null.items()}
+    of_nulls = {f"{option} of {name}": value for name, null in nulls.items() for option, value in null.items()}
     return {**options, "nulls": list(nulls), **of_nulls}
 
 

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rmtbase.reasons import not_testable_json
 from rmtbase.report import DETAILS, UNTESTED, Column, Heading, Item, Rows
+from rmtbase.results.scores.summary import head_records
+from rmtbase.results.trajectory.schema import scores_at
 from rmtbase.results.trajectory.summary import against, summarize_trajectory
+from rmtbase.statistics import SPECTRAL_STATISTICS
+from rmtbase.words import counted
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -17,10 +23,6 @@ if TYPE_CHECKING:
 
 def as_json(tree: xr.DataTree, path: Path | None = None) -> dict[str, Any]:
     """Return every head at every step against the first null, and the summary of the run, as plain data."""
-    from rmtbase.results.scores.summary import head_records
-    from rmtbase.results.trajectory.schema import scores_at
-    from rmtbase.tables import not_testable_json
-
     summary = summarize_trajectory(tree)
     return {
         "file": None if path is None else str(path),
@@ -42,41 +44,35 @@ def as_json(tree: xr.DataTree, path: Path | None = None) -> dict[str, Any]:
 
 def report(tree: xr.DataTree) -> Iterator[Item]:
     """Say when heads began to differ, which differ most, and what failed; as details each checkpoint."""
-    from rmtbase.statistics import SPECTRAL_STATISTICS
-
     summary = summarize_trajectory(tree)
-    nulls = [departure.null for departure in summary.departures]
-    columns = [Column("step"), Column("revision", "left"), *(Column(f"differ from {against(null)}") for null in nulls)]
-    columns += [
-        Column("of testable heads"),
-        Column("median NPR"),
-        Column("farthest head", "left"),
-        Column("by", "left"),
-    ]
-    columns += [Column("z"), Column("", "left")]
-    rows = []
-    for one in summary.steps:
-        on_log_scale = one.statistic and SPECTRAL_STATISTICS[one.statistic].on_log_scale
-        rows.append(
-            (
-                str(one.step),
-                one.revision,
-                *(_left(one, null) for null in nulls),
-                str(one.n_heads),
-                f"{one.median_participation_ratio:.4f}" if one.farthest else UNTESTED,
-                one.farthest or UNTESTED,
-                f"{'ln ' if on_log_scale else ''}{one.statistic}",
-                f"{one.distance:+.1f}" if one.farthest else "",
-                f"as {one.duplicate_of}" if one.duplicate_of else "",
-            )
-        )
-    first, last = summary.steps[0].step, summary.steps[-1].step
-    several = len(summary.steps) != 1
-    yield Heading(f"{summary.model}: {len(rows)} checkpoint{'s' * several}, steps {first} to {last}")
+    steps = summary.steps
+    columns = (
+        Column("step", cell=lambda step: str(step.step)),
+        Column("revision", "left", cell=lambda step: step.revision),
+        *(
+            Column(f"differ from {against(null)}", cell=partial(_left, null=null))
+            for null in (departure.null for departure in summary.departures)
+        ),
+        Column("of testable heads", cell=lambda step: str(step.n_heads)),
+        Column("median NPR", form=".4f", cell=lambda step: _tested(step, step.median_participation_ratio)),
+        Column("farthest head", "left", cell=lambda step: _tested(step, step.farthest)),
+        Column("by", "left", cell=lambda step: f"{'ln ' * _on_log_scale(step.statistic)}{step.statistic}"),
+        Column("z", form="+.1f", cell=lambda step: step.distance),
+        Column("", "left", cell=lambda step: f"as {step.duplicate_of}" if step.duplicate_of else ""),
+    )
+    yield Heading(f"{summary.model}: {counted(len(steps), 'checkpoint')}, steps {steps[0].step} to {steps[-1].step}")
     yield from summary.answer()
     yield DETAILS
     yield summary.level()
-    yield Rows(columns, rows, named=2)
+    yield Rows.of(steps, *columns, named=2)
+
+
+def _tested(step: StepSummary, cell: str | float) -> str | float:
+    return cell if step.farthest else UNTESTED
+
+
+def _on_log_scale(statistic: str) -> bool:
+    return bool(statistic) and SPECTRAL_STATISTICS[statistic].on_log_scale
 
 
 def _left(step: StepSummary, null: str) -> str:

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 
 from rmtbase.errors import ParameterError
 from rmtbase.results.scores.schema import SCORES, heads_schema
-from rmtbase.tables import COORDINATES, QK, Fault, Kind, Outline, Schema, Variable, register
+from rmtbase.tables import COORDINATES, QK, Fault, Kind, Outline, Schema, Variable, groups_of, register
 from rmtbase.tables.domain import (
     COUNT,
     COUNT_OR_NAN,
@@ -53,10 +53,7 @@ _LEVEL = f"at most {FOR_GOOD:g}"
 
 
 def has_step(name: str, dims: tuple[str, ...]) -> bool:
-    """Test whether a variable of scores, with these dimensions, gets ``step`` as its first dimension in a trajectory.
-
-    Variables along layers do, except for sizes.
-    """
+    """Test whether a variable of scores gets the dimension ``step``, as those along layers do, except for sizes."""
     return dims[:1] == ("layer",) and name not in _ONCE
 
 
@@ -66,17 +63,19 @@ def _along_steps(group: str, schema: Schema) -> dict[str, Variable]:
     The null of all heads is stored once. A group without layers has its own entries at each step; they are
     concatenated, with the step of each entry.
     """
-    if not any(has_step(name, one.dims) for name, one in schema.items()):
+    stepped = {
+        name: replace(variable, dims=(STEP, *variable.dims))
+        for name, variable in schema.items()
+        if has_step(name, variable.dims)
+    }
+    if not stepped:
         if not schema or group.endswith("/null"):
             return dict(schema)
-        (entry,) = {one.dims[0] for one in schema.values()}
+        (entry,) = {variable.dims[0] for variable in schema.values()}
         return {**schema, STEP_OF_ENTRY: Variable((entry,), "optimizer steps taken", _PLACES_AGAIN)}
-    stepped = {
-        name: replace(one, dims=(STEP, *one.dims)) if has_step(name, one.dims) else one for name, one in schema.items()
-    }
-    of_heads = {"null_scale": replace(COORDINATES["null_scale"], dims=(STEP, "layer", "head"), part="null_scale")}
-    described = STEP_COORDINATES if group == "/heads" else _OF_EVERY_GROUP
-    return {**stepped, **(of_heads if group.endswith("/heads") else {}), **described}
+    if group.endswith("/heads"):
+        stepped["null_scale"] = replace(COORDINATES["null_scale"], dims=(STEP, "layer", "head"), part="null_scale")
+    return {**schema, **stepped, **(STEP_COORDINATES if group == "/heads" else _OF_EVERY_GROUP)}
 
 
 DEPARTURES_SCHEMA: dict[str, Variable] = {
@@ -110,7 +109,7 @@ DEPARTURES_SCHEMA: dict[str, Variable] = {
 }
 """The variables of ``/departures``. ``omnibus_q_value`` corrects only for the heads of a step."""
 
-ALARM_VARIABLES = tuple(name for name, one in DEPARTURES_SCHEMA.items() if one.part == "alarm")
+ALARM_VARIABLES = ("e_value", "alarm_step")
 """The variables of ``/departures`` that only a watched run has."""
 
 
@@ -121,16 +120,15 @@ def departure_steps(
 
     A head departs at a step if q ≤ :data:`FOR_GOOD`. Steps at which a head could not be tested are ignored, except the
     last one: heads that depart for good are exactly those flagged at the last step, so that their false discovery rate
-    is that of one step. The first step is not corrected for the number of steps: with more steps, more of the heads
-    that follow the null depart at some step.
+    is that of one step. The first step is not corrected for the number of steps.
     """
-    untested, left = np.isnan(q_value), np.nan_to_num(q_value, nan=1.0) <= FOR_GOOD
-    for_good = left & left[-1] & np.logical_and.accumulate((left | untested)[::-1])[::-1]
+    untested, departs = np.isnan(q_value), np.nan_to_num(q_value, nan=1.0) <= FOR_GOOD
+    for_good = departs & departs[-1] & np.logical_and.accumulate((departs | untested)[::-1])[::-1]
 
     def first(where: np.ndarray) -> np.ndarray:
         return np.where(where.any(axis=0), step[np.argmax(where, axis=0)].astype(float), np.nan)
 
-    return first(left), first(for_good)
+    return first(departs), first(for_good)
 
 
 def steps_before(
@@ -138,19 +136,11 @@ def steps_before(
 ) -> Float[np.ndarray, "null layer head"]:
     """Find the last step at which each head was tested and had not yet departed for good.
 
-    A head came to differ after this step and by its ``lasting_step``; when in between, checkpoints do not tell. NaN
-    where it differs at every step at which it was tested, and where it has not departed for good.
+    NaN where it differs at every step at which it was tested, and where it has not departed for good.
     """
     stays = np.isfinite(q_value) & (q_value > FOR_GOOD)
     last = step[len(step) - 1 - np.argmax(stays[::-1], axis=0)]
     return np.where(stays.any(axis=0) & (np.nan_to_num(q_value[-1], nan=1.0) <= FOR_GOOD), last.astype(float), np.nan)
-
-
-def _at_step(group: xr.Dataset, step: int) -> xr.Dataset:
-    if STEP_OF_ENTRY in group.variables:
-        (entry,) = group[STEP_OF_ENTRY].dims
-        return group.isel({entry: np.flatnonzero(group[STEP_OF_ENTRY].values == step)})
-    return group.isel({STEP: np.flatnonzero(group[STEP].values == step)[0]}) if STEP in group.sizes else group
 
 
 def scores_at(trajectory: xr.DataTree, step: int) -> xr.DataTree:
@@ -159,11 +149,16 @@ def scores_at(trajectory: xr.DataTree, step: int) -> xr.DataTree:
     steps = heads[STEP].values.tolist()
     if step not in steps:
         raise ParameterError("step", step, f"one of {', '.join(map(str, steps))}")
-    groups = {
-        node.path: _at_step(node.to_dataset(), step).drop_vars(STEP_COORDINATES, errors="ignore")
-        for node in trajectory.subtree
-        if node.path != "/" and node.name != "departures"
-    }
+    groups = groups_of(trajectory)
+    for name in ("", "/departures"):
+        del groups[name]
+    for name, group in groups.items():
+        if STEP_OF_ENTRY in group.variables:
+            (entry,) = group[STEP_OF_ENTRY].dims
+            group = group.isel({entry: np.flatnonzero(group[STEP_OF_ENTRY].values == step)})
+        elif STEP in group.sizes:
+            group = group.isel({STEP: steps.index(step)})
+        groups[name] = group.drop_vars(STEP_COORDINATES, errors="ignore")
     tree: xr.DataTree = xr.DataTree.from_dict(groups)
     revision = str(heads["revision"].values[steps.index(step)])
     record = json.loads(trajectory.attrs["provenance"])

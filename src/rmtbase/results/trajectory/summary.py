@@ -11,16 +11,17 @@ import numpy as np
 import xarray as xr
 
 from rmtbase.errors import ParameterError
-from rmtbase.reasons import Reason
+from rmtbase.reasons import NotTestable, Reason
 from rmtbase.results.scores._distance import farthest_distance
 from rmtbase.results.scores.schema import RESAMPLINGS
 from rmtbase.results.scores.summary import summarize_scores
 from rmtbase.results.scores.words import null_noun
 from rmtbase.results.trajectory._alarm import alarm_sentence
-from rmtbase.results.trajectory._attributes import failures
+from rmtbase.results.trajectory._along_steps import failures
 from rmtbase.results.trajectory.schema import FOR_GOOD, STEP, scores_at, steps_before
 from rmtbase.shown import in_one_line, percent
-from rmtbase.tables import NotTestable, groups_of, heads_present, layer_names, not_testable_words, plural
+from rmtbase.tables import groups_of, heads_present, layer_names
+from rmtbase.words import plural, untested_words
 
 
 @in_one_line
@@ -69,41 +70,30 @@ class Departure(NamedTuple):
 
     def sentence(self) -> str:
         """Describe the departures in one sentence or two."""
-        noun, words = against(self.null), not_testable_words(self.not_testable, self._present(), "head")
+        noun, (begin, end) = against(self.null), self.checkpoints
+        untested = untested_words(self.not_testable, self.n_heads + len(self.not_testable), "head")
         if not self.n_heads:
-            return f"Whether heads differ from {noun} at the last step cannot be told: {words}."
-        heads = f"{self.n_heads} {'testable ' if words else ''}{plural(self.n_heads, 'head')}"
-        back, also = "", f"; {words}" if words else ""
-        if self.came_back:
-            back = f" {self.came_back} differed from it at some step, but not at the last."
-        begin, end = self.checkpoints
+            return f"Whether heads differ from {noun} at the last step cannot be told: {untested}."
+        heads = f"{self.n_heads} {'testable ' if untested else ''}{plural(self.n_heads, 'head')}"
+        untested = f"; {untested}" if untested else ""
         if begin == end:
-            number = self.left or "None"
-            return f"{number} of {heads} differ{'s' * (self.left == 1)} from {noun} at step {end}, the only one{also}."
-        departed = f"came to differ from {noun} for good"
-        if not self.left:
-            return f"None of {heads} {departed}{also}.{back}"
-        return f"{self.left} of {heads} {departed}: {self._when()}{also}.{back}"
-
-    def _present(self) -> int:
-        return self.n_heads + len(self.not_testable)
+            differ = "differs" if self.left == 1 else "differ"
+            return f"{self.left or 'None'} of {heads} {differ} from {noun} at step {end}, the only one{untested}."
+        when = f": {self._when()}" if self.left else ""
+        came_back = f" {self.came_back} differed from it at some step, but not at the last." if self.came_back else ""
+        return f"{self.left or 'None'} of {heads} came to differ from {noun} for good{when}{untested}.{came_back}"
 
     def _when(self) -> str:
         """Say between which checkpoints heads departed for good."""
-        begin = self.checkpoints[0]
+        intervals = ((self.first_after, self.first), (self.half_after, self.half), (self.last_after, self.last))
         first, half, last = (
-            "" if by is None else between_checkpoints(after, by, begin)
-            for after, by in (
-                (self.first_after, self.first),
-                (self.half_after, self.half),
-                (self.last_after, self.last),
-            )
+            "" if by is None else between_checkpoints(after, by, self.checkpoints[0]) for after, by in intervals
         )
         if first == last:
             return f"{'all ' * (self.n_heads > 1)}{first}"
         if self.left == 1:
             return first
-        parts = [f"the first half {half}"] if first == half else [f"the first {first}"]
+        parts = [f"the first half {half}" if first == half else f"the first {first}"]
         if half and first != half:
             parts.append(f"half of all reached {half}")
         return ", ".join([*parts, *([f"the last {last}"] if last else [])])
@@ -120,7 +110,7 @@ class TrajectorySummary:
     failed: dict[str, str]  # revisions that could not be scored, with the reasons
     # sentence about the alarm of a watched run and the smallest effect that it detects; "" for other runs
     alarm: str = ""
-    most: tuple[str, ...] = ()  # sentence about the heads that differ most at the last step; empty if none differs
+    most: tuple[str, ...] = ()  # sentences about the heads that differ most at the last step; empty if none differs
     growth: str = ""  # sentence about the moved share along the steps; "" if it is not known
 
     def sentences(self) -> list[str]:
@@ -129,9 +119,10 @@ class TrajectorySummary:
 
     def answer(self) -> list[str]:
         """Say when heads came to differ, which differ most and by how much, and what could not be scored."""
-        failed = [f"{name} could not be scored: {reason}" for name, reason in self.failed.items()]
         departures = [departure.sentence() for departure in self.departures]
-        return [*departures, *filter(None, (*self.most, self.growth, self.alarm)), *failed]
+        most = [f"At the last step: {self.most[0]}", *self.most[1:]] if self.most else []
+        failed = [f"{name} could not be scored: {reason}" for name, reason in self.failed.items()]
+        return [*departures, *most, *filter(None, (self.growth, self.alarm)), *failed]
 
     def level(self) -> str:
         """Say when a head counts as differing from a null."""
@@ -169,81 +160,73 @@ def summarize_trajectory(tree: xr.DataTree) -> TrajectorySummary:
         departures=tuple(_departure(departures.sel(null=null), last, nulls[0]) for null in nulls),
         failed=failures(tree),
         alarm=alarm_sentence(tree),
-        most=_at_last_step(tuple(of_last.moved.sentences())),
+        most=tuple(of_last.moved.sentences()),
         growth=_growth(groups["/heads"]) if of_last.findings else "",
     )
-
-
-def _at_last_step(sentences: tuple[str, ...]) -> tuple[str, ...]:
-    if not sentences:
-        return ()
-    first, *others = sentences
-    return f"At the last step: {first[0].lower()}{first[1:]}", *others
 
 
 def _growth(heads: xr.Dataset) -> str:
     """Write the median moved share at the first step, where it is largest, and at the last step."""
     moved = heads["moved_share"].transpose(STEP, ...).values.reshape(heads.sizes[STEP], -1)
-    known = np.flatnonzero(np.isfinite(moved).any(axis=1))
-    if known.size < 2:
+    measured = np.flatnonzero(np.isfinite(moved).any(axis=1))
+    if measured.size < 2:
         return ""
-    median, steps = np.nanmedian(moved[known], axis=1), heads[STEP].values[known].tolist()
-    named = dict.fromkeys((0, int(median.argmax()), known.size - 1))
-    return f"Median moved share: {', '.join(f'{percent(median[k])} at step {steps[k]}' for k in named)}."
+    median, steps = np.nanmedian(moved[measured], axis=1), heads[STEP].values[measured].tolist()
+    places = dict.fromkeys((0, int(median.argmax()), measured.size - 1))
+    return f"Median moved share: {', '.join(f'{percent(median[k])} at step {steps[k]}' for k in places)}."
 
 
-def _step(of_heads: xr.Dataset, departures: xr.Dataset, k: int) -> StepSummary:
-    heads = of_heads.isel({STEP: k})
-    q_value = departures["omnibus_q_value"].isel({STEP: k})
+def _step(heads: xr.Dataset, departures: xr.Dataset, k: int) -> StepSummary:
+    heads, q_value = heads.isel({STEP: k}), departures["omnibus_q_value"].isel({STEP: k})
     by_null = {str(null): q_value.sel(null=null).values for null in q_value["null"].values}
+    tested = {null: int(np.isfinite(q).sum()) for null, q in by_null.items()}
     distance = farthest_distance(heads)
-    far, statistic, how_far = "", "", np.nan
+    name, statistic, size = "", "", np.nan
     if np.isfinite(distance).any():
         layer, head = np.unravel_index(np.nanargmax(np.abs(distance)), distance.shape)
-        far = f"{layer_names(heads)[layer]} head {heads['head'].values[head]}"
-        statistic, how_far = str(heads["farthest_statistic"].values[layer, head]), float(distance[layer, head])
+        name = f"{layer_names(heads)[layer]} head {heads['head'].values[head]}"
+        statistic, size = str(heads["farthest_statistic"].values[layer, head]), float(distance[layer, head])
+    ratio = heads["observed"].sel(statistic="normalized_participation_ratio")
     return StepSummary(
         step=int(heads[STEP]),
         revision=str(heads["revision"].item()),
         n_heads=int(np.isfinite(heads["omnibus_p_value"].values).sum()),
-        left={null: int((q <= FOR_GOOD).sum()) if np.isfinite(q).any() else None for null, q in by_null.items()},
-        tested={null: int(np.isfinite(q).sum()) for null, q in by_null.items()},
-        median_participation_ratio=float(
-            heads["observed"].sel(statistic="normalized_participation_ratio").median(skipna=True)
-        ),
-        farthest=far,
+        left={null: int((q <= FOR_GOOD).sum()) if tested[null] else None for null, q in by_null.items()},
+        tested=tested,
+        median_participation_ratio=float(ratio.median(skipna=True)),
+        farthest=name,
         statistic=statistic,
-        distance=how_far,
+        distance=size,
         duplicate_of=str(heads["duplicate_of"].item()),
     )
 
 
 def _departure(of_null: xr.Dataset, heads: xr.Dataset, first_null: str) -> Departure:
-    at_end, steps = of_null.isel({STEP: -1}), of_null[STEP].values
-    scored = np.isfinite(at_end["omnibus_p_value"].values)
-    once, lasting = of_null["first_step"].values[scored], np.sort(of_null["lasting_step"].values[scored])
-    q_value = of_null["omnibus_q_value"].transpose(STEP, "layer", "head").values[:, scored]
+    steps, null = of_null[STEP].values, str(of_null["null"].item())
+    tested = np.isfinite(of_null["omnibus_p_value"].isel({STEP: -1}).values)
+    departed, lasting = of_null["first_step"].values[tested], of_null["lasting_step"].values[tested]
+    q_value = of_null["omnibus_q_value"].transpose(STEP, "layer", "head").values[:, tested]
+    left, n_heads = int(np.isfinite(lasting).sum()), int(tested.sum())
     # Of heads that depart, times and the checkpoints before them are sorted apart: a bound of each order statistic.
-    before = np.sort(
-        np.nan_to_num(steps_before(q_value, steps), nan=-np.inf)[np.isfinite(of_null["lasting_step"].values[scored])]
-    )
-    left, n_heads, null = int(np.isfinite(lasting).sum()), int(scored.sum()), str(of_null["null"].item())
-    there = heads_present(heads)
-    reasons = heads["reason"].values if "reason" in heads and null == first_null else np.full(there.shape, "")
-    lacking = f"no p-value against {against(null)} at step {steps[-1]}"
-    names = layer_names(heads)
+    before = np.sort(np.nan_to_num(steps_before(q_value, steps), nan=-np.inf)[np.isfinite(lasting)])
+    lasting = np.sort(lasting)
 
-    def by(count: int, counted: int) -> tuple[int | None, int | None]:
-        """Return the last checkpoint at which fewer than ``count`` heads differ, and the first of ``counted`` ones."""
-        if not 0 < counted <= left:
+    def interval(fewer: int, count: int) -> tuple[int | None, int | None]:
+        """Return the last checkpoint at which fewer heads differ, and the first at which so many do."""
+        if not 0 < count <= left:
             return None, None
-        return int(before[count - 1]) if np.isfinite(before[count - 1]) else None, int(lasting[counted - 1])
+        return int(before[fewer - 1]) if np.isfinite(before[fewer - 1]) else None, int(lasting[count - 1])
 
     half_of_all = (n_heads + 1) // 2
     sure = math.ceil(half_of_all / (1.0 - FOR_GOOD))  # of the heads that differ a share of 5 % may differ by chance
-    (first_after, first), (half_after, half), (last_after, last) = map(
-        by, (1, half_of_all, n_heads), (1, min(sure, n_heads), n_heads)
-    )
+    first_after, first = interval(1, 1)
+    half_after, half = interval(half_of_all, min(sure, n_heads))
+    last_after, last = interval(n_heads, n_heads)
+    names, missing = layer_names(heads), Reason("no_p_value", {"null": null, "step": int(steps[-1])})
+    untested = []
+    for layer, head in np.argwhere(heads_present(heads) & ~tested).tolist():
+        reason = str(heads["reason"].values[layer, head]) if "reason" in heads and null == first_null else ""
+        untested.append(NotTestable(f"{names[layer]} head {heads['head'].values[head]}", reason or missing))
     return Departure(
         null=null,
         n_heads=n_heads,
@@ -254,12 +237,7 @@ def _departure(of_null: xr.Dataset, heads: xr.Dataset, first_null: str) -> Depar
         half_after=half_after,
         last=last,
         last_after=last_after,
-        came_back=int(np.isfinite(once).sum()) - left,
+        came_back=int(np.isfinite(departed).sum()) - left,
         checkpoints=(int(steps[0]), int(steps[-1])),
-        not_testable=tuple(
-            NotTestable(
-                f"{names[layer]} head {heads['head'].values[head]}", Reason.read(reasons[layer, head]) or lacking
-            )
-            for layer, head in np.argwhere(there & ~scored).tolist()
-        ),
+        not_testable=tuple(untested),
     )

@@ -1,0 +1,41 @@
+"""Group of a file that is filled in entry by entry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from rmtbase.tables import Schema
+
+Entries = dict[tuple[int, ...], dict[str, Any]]
+"""Values of variables by their place along the first dimensions."""
+
+
+def filled(
+    schema: Schema, coordinates: Mapping[str, Any], entries: Entries, names: Iterable[str] | None = None
+) -> xr.Dataset:
+    """Make a dataset of entries by their place; the values of other places are NaN, 0 or the empty text.
+
+    ``names`` are the variables, by default all that any entry has. Their dimensions and types are those of the schema.
+    """
+    sizes = {name: len(values[1] if isinstance(values, tuple) else values) for name, values in coordinates.items()}
+    variables = {}
+    for name in dict.fromkeys(name for entry in entries.values() for name in entry) if names is None else names:
+        variable = schema[name]
+        values = np.full([sizes[dim] for dim in variable.dims], *_missing(schema, name))
+        for place, entry in entries.items():
+            if name in entry:
+                values[place] = entry[name]
+        variables[name] = variable.dims, values
+    return xr.Dataset(variables, coordinates)
+
+
+def _missing(schema: Schema, name: str) -> tuple[Any, type]:
+    """Return the missing value of a variable, and its type."""
+    domain = schema[name].domain
+    if "U" in domain.kinds:
+        return "", object
+    return (0, int) if domain.kinds == "iu" or (domain.whole and not domain.missing) else (np.nan, float)
