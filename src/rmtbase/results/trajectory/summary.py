@@ -225,7 +225,8 @@ def _departure(of_null: xr.Dataset, heads: xr.Dataset, first_null: str) -> Depar
     names, missing = layer_names(heads), Reason("no_p_value", {"null": null, "step": int(steps[-1])})
     untested = []
     for layer, head in np.argwhere(heads_present(heads) & ~tested).tolist():
-        reason = str(heads["reason"].values[layer, head]) if "reason" in heads and null == first_null else ""
+        of_first = "reason" in heads and null == first_null
+        reason = Reason.read(heads["reason"].values[layer, head]) if of_first else Reason()
         untested.append(NotTestable(f"{names[layer]} head {heads['head'].values[head]}", reason or missing))
     return Departure(
         null=null,
