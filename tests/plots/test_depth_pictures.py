@@ -34,7 +34,7 @@ def test_a_matrix_that_cannot_be_tested_fits_no_depth_and_says_why(plot, table):
     for name in ("effective_depth", "fits", "p_value", "distance", "singular_value", "distance_profile"):
         changed[name].values[0, 0] = np.nan
     changed["reason"] = changed["reason"].astype(object)
-    changed["reason"].values[0, 0] = "all zeros"
+    changed["reason"].values[0, 0] = "all_zeros"
     ax = plot(changed.isel(layer=[0]), "attention_query")
     assert "not testable: all zeros" in ax.get_title()
     assert [one.get_label() for one in ax.lines] == ["not testable"]
@@ -80,8 +80,10 @@ def test_all_matrices_share_the_axes(table):
 
 def test_a_matrix_that_was_not_fitted_leaves_an_empty_picture(table):
     empty = table.copy(deep=True)
+    empty["reason"] = empty["reason"].astype(object)
     for name in set(table.data_vars) - {"n_rows", "n_columns"}:
-        empty[name].loc[{"layer": 1, "component": "attention_query"}] = np.nan
+        value = "all_zeros" if name == "reason" else np.nan
+        empty[name].loc[{"layer": 1, "component": "attention_query"}] = value
     for plot in (depth_profile, depth_spectrum):
         plot(empty, "attention_query").get_figure().draw_without_rendering()
 

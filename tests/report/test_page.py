@@ -202,7 +202,7 @@ def test_a_null_of_copies_is_told_as_one(resampled_tree):
     words = {"signs": "given random signs", "axes": "meet the key axes in random order"}
     text = words_of(in_words(resampled_tree))
     assert "499 copies of itself" in text
-    assert words[resampled_tree.attrs["null"].partition(":")[0]] in text
+    assert words[resampled_tree.attrs["null_entries"]] in text
 
 
 def test_the_page_says_of_what_it_is_when_it_was_made_and_by_what(analytic_tree, monkeypatch):
@@ -372,7 +372,7 @@ def test_a_null_of_the_heads_own_is_explained_as_what_it_is(resampled_tree):
     text = " ".join("".join(outline.text).split()).rpartition("What the words mean")[0]
     for words in ("Marchenko", "free-product", "random head", "Gaussian factors"):
         assert words not in text, words
-    name = resampled_tree.attrs["null"].partition(":")[0]
+    name = resampled_tree.attrs["null_entries"]
     for words in (
         f"{name}: the head's own W_Q and W_K",
         "499 for each head from its own matrices",

@@ -9,6 +9,7 @@ import rmtbase
 from rmtbase.errors import ParameterError
 from rmtbase.models import open_model
 from rmtbase.nulls import Gaussian, Table
+from rmtbase.reasons import Reason
 from rmtbase.results import open_table
 from rmtbase.results.scores import summarize_scores
 from rmtbase.tables import write_table
@@ -56,7 +57,7 @@ def test_zero_head_is_recorded_and_the_rest_is_scored(mode, weights, score_model
     assert np.isnan(heads["outliers_above"].values[1, 2])
     summary = summarize_scores(tree)
     assert summary.n_heads == 7
-    assert summary.not_testable == (("layer 1 head 2", why),)
+    assert summary.not_testable == (("layer 1 head 2", Reason("zero_factor", {"factor": "W_Q"})),)
     assert f"Not tested: 1 of 8 heads cannot be tested: {why}." in summary.answer()
     assert summary.warnings == (line, *of_elements)
 

@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from rmtbase.errors import ParameterError, TableError
 from rmtbase.models import open_model
 from rmtbase.results import open_table
 from rmtbase.results.depth import depth, effective_depth
@@ -19,24 +18,6 @@ SETTINGS = {"depths": [1, 2, 3, 5], "draws": 39, "seed": 3}
 @pytest.fixture
 def model(model_folder):
     return open_model(str(model_folder))
-
-
-@pytest.mark.parametrize(
-    ("name", "bad"),
-    [
-        ("components", []),
-        ("components", "attention_query"),
-        ("components", ["mlp_in"]),
-        ("components", ["attention_query", "attention_query"]),
-        ("depths", [0]),
-        ("draws", 3),
-        ("part", "both"),
-    ],
-)
-def test_bad_argument_is_named(name, bad, model):
-    with pytest.raises(ParameterError) as caught:
-        depth(model, **(SETTINGS | {name: bad}))
-    assert caught.value.name == name
 
 
 def test_each_matrix_is_fitted_as_if_it_were_alone(model):
@@ -92,14 +73,3 @@ def test_the_file_is_the_table_and_says_what_it_holds(model, tmp_path):
         assert table[name].attrs.get("units", "") == variable.units
     call = json.loads(table.attrs["provenance"])["call"]
     assert (call["part"], call["draws"], call["seed"]) == ("path", 39, 3)
-
-
-def test_a_damaged_file_is_refused(model, tmp_path):
-    table = depth(model, **SETTINGS, components=["attention_key"])
-    write_table(table.drop_vars("p_value"), tmp_path / "lacking.nc")
-    with pytest.raises(TableError, match="no variable 'p_value'"):
-        open_table(tmp_path / "lacking.nc")
-    del table.attrs["part"]
-    write_table(table, tmp_path / "lacking.nc")
-    with pytest.raises(TableError, match="part"):
-        open_table(tmp_path / "lacking.nc")

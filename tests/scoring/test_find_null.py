@@ -36,7 +36,7 @@ def test_square_products_have_the_null_of_their_table_to_the_bit():
     table = rmtbase.baseline(16, 4, draws=20, normalization="none")
     expected = GaussianNull.from_baseline(table, 16, 4, "a table")
     np.testing.assert_array_equal(found.sample, expected.sample)
-    assert found.description() == expected.description()
+    assert found.described("W_Q") == expected.described("W_Q")
     assert (found.dims, found.rank) == ((16, 4, 16), 4)
 
 

@@ -30,12 +30,6 @@ def test_scale_of_the_weights_changes_no_score(scale, arrays, score_arrays):
     assert_same_scores(score_arrays(w_q, scale * w_k), score_arrays(w_q, w_k))
 
 
-def test_each_head_has_its_own_scale(arrays, score_arrays):
-    w_q, w_k = arrays
-    each = np.array([1.0, 5.0, 0.1, 3.0])[:, None, None]
-    assert_same_scores(score_arrays(each * w_q, w_k), score_arrays(w_q, w_k))
-
-
 def test_rotating_the_residual_stream_changes_no_score(arrays, score_arrays):
     rotation = ortho_group.rvs(32, random_state=1)
     w_q, w_k = arrays
@@ -132,11 +126,6 @@ def test_q_values_are_scipys_over_the_heads_of_each_statistic(score_arrays):
         np.testing.assert_allclose(scores["q_value"].sel(statistic=name), false_discovery_control(p_value), rtol=1e-12)
     expected = false_discovery_control(scores["omnibus_p_value"].values)
     np.testing.assert_allclose(scores["omnibus_q_value"], expected, rtol=1e-12)
-
-
-def test_omnibus_p_value_is_never_below_its_floor_nor_above_one(arrays, score_arrays):
-    p_value = score_arrays(*arrays)["omnibus_p_value"].values
-    assert ((p_value >= 1 / 401) & (p_value <= 1)).all()
 
 
 def test_grouped_queries_read_the_key_head_of_their_group(arrays, score_arrays):

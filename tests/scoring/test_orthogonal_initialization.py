@@ -21,7 +21,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.heads.factors import stored_rows
 from rmtbase.linalg import reproducible_jax
 from rmtbase.models import open_model
-from rmtbase.results.scores._null_words import compared
+from rmtbase.results.scores.words import compared
 from rmtbase.tables import CIRCUITS
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "statistical"))
@@ -63,7 +63,7 @@ def test_orthonormal_rows_leave_nothing_to_test(shape, dtype):
     assert compared(tree).endswith("against the law of random heads with orthogonal entries")
     for heads in (tree["heads"], tree["circuits/query/heads"]):
         assert np.isfinite(heads["observed"].values).all()
-        assert all("orthonormal rows fix its spectrum" in reason for reason in heads["reason"].values.flat)
+        assert set(heads["reason"].values.flat) == {"fixed_spectrum"}
         for name in ("p_value", "q_value", "z_score", "omnibus_p_value"):
             assert np.isnan(heads[name].values).all(), name
     assert np.isnan(tree["matrices"]["p_value"].values).all()

@@ -7,7 +7,6 @@ import pytest
 from scipy import stats
 
 import rmtbase
-from rmtbase.errors import ParameterError
 from rmtbase.nulls import Axes, Table, find_null
 from rmtbase.progress import SILENT
 from rmtbase.results import open_table
@@ -197,29 +196,6 @@ def test_default_is_a_thousand_draws_of_each_head():
     told = Told()
     rmtbase.score_heads(w_q, w_k, null="axes", progress=told)
     assert told.steps == {"reading layers": 1, "drawing the null": 2000}
-
-
-@every_null
-@pytest.mark.parametrize(
-    ("options", "name"),
-    [
-        ({"draws": 1}, "draws"),
-        ({"draws": 2.5}, "draws"),
-        ({"draws": True}, "draws"),
-        ({"seed": -1}, "seed"),
-        ({"seed": 0.5}, "seed"),
-    ],
-)
-def test_options_outside_their_domain(null, options, name, arrays):
-    with pytest.raises(ParameterError) as caught:
-        score(*arrays, null, **options)
-    assert caught.value.name == name
-
-
-@every_null
-def test_one_dimensional_heads_have_nothing_but_a_scale(null, arrays):
-    with pytest.raises(ParameterError, match="d_head = 1"):
-        score(*(w[:, :1] for w in arrays), null)
 
 
 # Models and files

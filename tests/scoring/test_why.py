@@ -371,4 +371,4 @@ def test_draws_do_not_depend_on_the_progress_nor_on_other_heads():
 def test_unknown_questions_are_refused_by_name():
     with pytest.raises(ParameterError, match="why = 'alignment'"):
         why(*random_heads(56, 2), "alignment")
-    assert {name for names in QUESTIONS.values() for name in names} == set(TESTS)
+    assert {test.question for test in TESTS.values()} == set(QUESTIONS)

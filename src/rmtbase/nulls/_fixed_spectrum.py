@@ -63,7 +63,7 @@ class FixedSpectrum(SharedNull):
     def rank(self) -> int:
         return self.dims[0] if len(self.dims) == 2 else self.dims[1]
 
-    def description(self, factors: str = "W_Q and W_K") -> str:
+    def described(self, factors: str) -> str:
         return f"orthogonal: {factors} of orthonormal rows, which fix the spectrum: no statistic of it can be tested"
 
     @property

@@ -85,7 +85,7 @@ class Gaussian(Null):
         assert isinstance(null, SharedNull)  # latent attention has no null of another initialization
         words, kurtosis = ENTRIES_IN_WORDS[self.initialization], KURTOSIS[self.initialization]
         shape.detail(progress, f"of Gaussian entries, and moved by the kurtosis of {words} ones, {kurtosis:.3g}")
-        return KurtosisNull(null, self.initialization)
+        return KurtosisNull(null, self.initialization, kurtosis)
 
     def _held(self, shape: HeadShape, progress: Progress) -> SharedNull | None:
         """Take the null of normal entries from the shipped atlas; None if it lacks the shape, seed or enough draws."""

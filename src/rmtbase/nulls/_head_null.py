@@ -110,9 +110,9 @@ class NullModel(Protocol):
     """Null that the heads of a model are scored against.
 
     Attributes:
-        kind: ``"gaussian"``, ``"orthogonal"``, ``"kurtosis"``, ``"signs"`` or ``"axes"``.
-        entries: law of the elements, one of :data:`rmtbase.parameters.INITIALIZATIONS`; "" where the null assumes none.
         source: where the null came from, in words.
+        entries: law of the entries of null heads, one of :data:`rmtbase.parameters.INITIALIZATIONS`; ``"kurtosis"``,
+            any law with the kurtosis of the head's own; or ``"signs"`` or ``"axes"``, the head's own entries.
         method: how the null is known: ``"simulated"``, ``"analytic"`` or ``"resampled"``.
         per_head: true if every head has a null of its own, made from its own matrices.
         draws: number of null draws of each head; 0 for an analytic null.
@@ -120,8 +120,6 @@ class NullModel(Protocol):
         p_value_floor: the smallest p-value that one statistic can have.
     """
 
-    @property
-    def kind(self) -> str: ...
     @property
     def entries(self) -> str: ...
     @property
@@ -137,8 +135,8 @@ class NullModel(Protocol):
     @property
     def p_value_floor(self) -> float: ...
 
-    def description(self, factors: str = "W_Q and W_K") -> str:
-        """Return the null in words, its kind first; ``factors`` are the symbols of a head's matrices."""
+    def described(self, factors: str) -> str:
+        """Describe the null of heads with these factors (``W_Q and W_K``) in words, its name first."""
         ...
 
     def score_heads(self, heads: Heads, progress: Progress) -> ScoredHeads:
@@ -274,11 +272,8 @@ class SharedNull(HeadNull):
     per_head = False
     edge_level = EDGE_LEVEL
 
-    @property
-    def kind(self) -> str:
-        return "orthogonal" if self.entries == "orthogonal" else "gaussian"
-
-    def description(self, factors: str = "W_Q and W_K") -> str:
+    def described(self, factors: str) -> str:
+        """Describe the null of heads with these factors, its name first."""
         if self.entries == "orthogonal":
             return (
                 f"orthogonal: {factors} rows of Haar-distributed matrices, every null draw at its own estimate of scale"

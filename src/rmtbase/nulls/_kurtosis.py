@@ -15,6 +15,7 @@ from rmtbase.nulls._head_null import NullModel, SharedNull
 from rmtbase.nulls._kurtosis_null import KurtosisNull, kurtosis_range, mean_kurtosis, own_kurtosis
 from rmtbase.nulls._null import HeadShape, Null
 from rmtbase.progress import Progress
+from rmtbase.reasons import Reason
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,16 +58,13 @@ class Kurtosis(Null):
         """Return the mean excess kurtosis of the A_i, and that of B, (group, factor)."""
         return list(np.stack([own_kurtosis(factor).mean(axis=1) for factor in (each, shared)], axis=-1))
 
-    def unscored(self, dims: tuple[int, ...], prepared: Sequence[Any] | None) -> dict[int, str]:
+    def unscored(self, dims: tuple[int, ...], prepared: Sequence[Any] | None) -> dict[int, Reason]:
         if prepared is None:
             return {}
         kurtosis, (low, high) = mean_kurtosis(dims, list(np.array(prepared).T)), kurtosis_range(dims)
+        known = {"low": low, "high": high, "dims": "x".join(map(str, dims))}
         return {
-            head: (
-                f"elements of excess kurtosis {kurtosis[head]:.3g}, outside {low:.3g} to {high:.3g}, where p-values of "
-                f"the kurtosis null hold their level at {'x'.join(map(str, dims))}; use --null signs, exact for "
-                "independent elements of any symmetric law"
-            )
+            head: Reason("kurtosis_out_of_range", {"kurtosis": float(kurtosis[head]), **known})
             for head in np.flatnonzero((kurtosis < low) | (kurtosis > high)).tolist()
         }
 

@@ -12,7 +12,6 @@ from jaxtyping import Float, Shaped
 
 from rmtbase.errors import ParameterError
 from rmtbase.nulls._head_null import AT_OWN_SCALE, ENTRIES_IN_WORDS, Heads, ScoredHeads, SharedNull, chain_scale
-from rmtbase.nulls._initialization import KURTOSIS
 from rmtbase.parameters import require_dims, require_real_numbers
 from rmtbase.progress import Progress
 
@@ -49,7 +48,8 @@ class KurtosisNull:
     """
 
     base: SharedNull  # the null of normal elements
-    entries: str = ""  # the law of the elements; "" for any law, with each head's own κ̂
+    entries: str = "kurtosis"  # the law of the elements; "kurtosis" for any law, with each head's own κ̂
+    kurtosis: float = np.nan  # excess kurtosis of that law; NaN for any law
     per_head = False
     source: str = field(init=False, repr=False)
     method: str = field(init=False, repr=False)
@@ -61,21 +61,16 @@ class KurtosisNull:
         for name in ("source", "method", "draws", "edge_level", "p_value_floor"):
             object.__setattr__(self, name, getattr(self.base, name))
 
-    @property
-    def kind(self) -> str:
-        return "gaussian" if self.entries else "kurtosis"
-
-    def description(self, factors: str = "W_Q and W_K") -> str:
-        if self.entries:
-            law = ENTRIES_IN_WORDS[self.entries]
-            return f"gaussian: i.i.d. {law} {factors} {AT_OWN_SCALE}; from Gaussian ones by their kurtosis"
-        return f"kurtosis: independent elements of the head's own excess kurtosis in {factors} {AT_OWN_SCALE}"
+    def described(self, factors: str) -> str:
+        if self.entries == "kurtosis":
+            return f"kurtosis: independent elements of the head's own excess kurtosis in {factors} {AT_OWN_SCALE}"
+        entries = ENTRIES_IN_WORDS[self.entries]
+        return f"gaussian: i.i.d. {entries} {factors} {AT_OWN_SCALE}; from Gaussian ones by their kurtosis"
 
     def score_heads(self, heads: Heads, progress: Progress) -> ScoredHeads:
         """Score heads; a head whose kurtosis is outside :func:`kurtosis_range` has no scores."""
-        if self.entries:
-            kurtosis = np.full(heads.singular_values.shape[:2], KURTOSIS[self.entries])
-        else:
+        kurtosis = np.full(heads.singular_values.shape[:2], self.kurtosis)
+        if self.entries == "kurtosis":
             assert heads.prepared is not None  # Kurtosis.prepare returns it
             kurtosis = mean_kurtosis(self.base.dims, list(np.moveaxis(np.array(heads.prepared), -1, 0)))
         low, high = kurtosis_range(self.base.dims)
@@ -83,7 +78,7 @@ class KurtosisNull:
         return ScoredHeads(self.base.score(heads.singular_values, scale, kurtosis), self.base.null_group)
 
     def record(self) -> dict[str, object]:
-        return {**self.base.record(), "kurtosis": KURTOSIS[self.entries] if self.entries else "of each head"}
+        return {**self.base.record(), "kurtosis": "of each head" if self.entries == "kurtosis" else self.kurtosis}
 
 
 def mean_kurtosis(dims: Sequence[int], kurtoses: Sequence[Float[np.ndarray, "..."]]) -> Float[np.ndarray, "..."]:

@@ -52,9 +52,9 @@ class LatentNull:
     def p_value_floor(self) -> float:
         return 2.0 / (self.draws + 1)
 
-    def description(self, factors: str = "W_Q and W_K") -> str:
+    def described(self, factors: str) -> str:
         return (
-            f"gaussian: i.i.d. Gaussian {factors} of latent attention, drawn jointly, at the head's own sigmas, every "
+            "gaussian: i.i.d. Gaussian factors of latent attention, drawn jointly, at the head's own sigmas, every "
             "null draw at its own estimates"
         )
 

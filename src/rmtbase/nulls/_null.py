@@ -15,6 +15,7 @@ from rmtbase.heads.factors import StoredRows
 from rmtbase.nulls._head_null import NullModel, head_shape, rank_name
 from rmtbase.parameters import require_draws, require_initialization, require_seed
 from rmtbase.progress import Progress
+from rmtbase.reasons import Reason
 from rmtbase.statistics import LatentShape
 
 DRAWS_PER_TEST = 50
@@ -102,7 +103,7 @@ class Null(ABC):
         """Return what this null needs from heads that share a factor: see ``takers.Preparation``."""
         return None
 
-    def unscored(self, dims: tuple[int, ...], prepared: Sequence[Any] | None) -> dict[int, str]:
+    def unscored(self, dims: tuple[int, ...], prepared: Sequence[Any] | None) -> dict[int, Reason]:
         """Return the reasons why heads of a chain of ``dims`` cannot be scored, by the number of the head."""
         return {}
 

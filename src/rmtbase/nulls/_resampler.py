@@ -72,7 +72,7 @@ class Signs(Resampling):
     """
 
     name: ClassVar[str] = "signs"
-    words: ClassVar[str] = "the head's own {factors}, each element with a random sign"
+    words: ClassVar[str] = "each element with a random sign"
     ensembles: ClassVar[Mapping[int, str]] = MappingProxyType({1: "sign_flipped_matrix", 2: "sign_flipped_head"})
 
     def require_shape(self, shape: HeadShape) -> None:
@@ -93,7 +93,7 @@ class Axes(Resampling):
     """
 
     name: ClassVar[str] = "axes"
-    words: ClassVar[str] = "the head's own {factors}, the head axes of one in random order and sign"
+    words: ClassVar[str] = "the head axes of one in random order and sign"
     ensembles: ClassVar[Mapping[int, str]] = MappingProxyType({2: "axis_permuted_head"})
 
     def require_shape(self, shape: HeadShape) -> None:
@@ -113,17 +113,16 @@ class Resampler:
     null: Resampling  # null that resamples the heads
     draws: int  # number of draws of each head
     seed: int  # seed of the draws
-    entries = ""
     source = "each head's own matrices"
     method = "resampled"
     per_head = True
 
     @property
-    def kind(self) -> str:
+    def entries(self) -> str:
         return self.null.name
 
-    def description(self, factors: str = "W_Q and W_K") -> str:
-        return f"{self.kind}: {self.null.words.format(factors=factors)}"
+    def described(self, factors: str) -> str:
+        return f"{self.null.name}: the head's own {factors}, {self.null.words}"
 
     @property
     def p_value_floor(self) -> float:

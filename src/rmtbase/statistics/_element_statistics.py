@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy import special
 
+from rmtbase.reasons import Reason
 from rmtbase.shown import in_one_line
 from rmtbase.statistics._element_sketch import ElementSketch
 from rmtbase.statistics._registry import registered
@@ -181,34 +182,32 @@ def element_statistics(
     return np.array([_value(sketch, registered(ELEMENT_STATISTICS, name, "names"))[0] for name in names])
 
 
-def reason_against(sketch: ElementSketch, name: str) -> str:
-    """Say why :func:`element_statistics` gives NaN for that name; empty if it gives a number."""
+def reason_against(sketch: ElementSketch, name: str) -> Reason:
+    """Say why :func:`element_statistics` gives NaN for that name; none if it gives a number."""
     return _value(sketch, registered(ELEMENT_STATISTICS, name))[1]
 
 
-def _value(sketch: ElementSketch, statistic: ElementStatistic) -> tuple[float, str]:
+def _value(sketch: ElementSketch, statistic: ElementStatistic) -> tuple[float, Reason]:
     reason = _unsuitable(sketch, statistic.levels)
     value = math.nan if reason else statistic.function(sketch)
     if reason or math.isfinite(value):
         return value, reason
-    return math.nan, f"numbers from {sketch.sums.smallest:g} to {sketch.sums.largest:g}: it is not a finite number"
+    extremes = {"smallest": float(sketch.sums.smallest), "largest": float(sketch.sums.largest)}
+    return math.nan, Reason("not_finite", extremes)
 
 
-def _unsuitable(sketch: ElementSketch, levels: int) -> str:
-    n = sketch.count
+def _unsuitable(sketch: ElementSketch, levels: int) -> Reason:
+    n = int(sketch.count)
     if n < FEWEST_ELEMENTS:
-        return f"{n} numbers, fewer than {FEWEST_ELEMENTS}"
+        return Reason("few_numbers", {"count": n, "fewest": FEWEST_ELEMENTS})
     if sketch.moments().std == 0.0:
-        return "all numbers are equal"
+        return Reason("all_equal")
     if sketch.levels < min(levels, _ENOUGH * n / 2):
-        return (
-            f"the middle half of the numbers takes {sketch.levels} different values, fewer than {levels}: "
-            "they are integers, heavily tied, or stored in few bits"
-        )
+        return Reason("tied", {"levels": int(sketch.levels), "needed": levels})
     if levels < _FINE:
-        return ""
+        return Reason()
     if sketch.unexplained_zeros:
-        return f"{sketch.bins.zeros} of {n} numbers are zero"
+        return Reason("zeros", {"zeros": int(sketch.bins.zeros), "count": n})
     if sketch.equal > _MOST_EQUAL * n + _MOST_AT_ONCE:
-        return f"{sketch.equal} of {n} numbers are equal"
-    return ""
+        return Reason("equal_numbers", {"equal": int(sketch.equal), "count": n})
+    return Reason()

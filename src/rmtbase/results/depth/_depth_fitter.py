@@ -50,12 +50,10 @@ class DepthFit(NamedTuple):
 class DepthFitter:
     """Fitter of depths to spectra, which keeps the fits of draws of each fitted ensemble.
 
-    Coupling: spectra of one width with the same fitted depth and σ are compared with the same draws, made once from
-    the seed. Each of their p-values is valid; they depend on each other through these draws, within one model or across
-    models, and are multiples of 1/(draws + 1). A spectrum of more than ``width`` values also uses draws of half that
-    width. The results of the refits (distances and depths, not the draws) are kept as long as the object, and
-    :func:`depth_fitter` keeps the objects of the last 32 settings as long as the process lives. Objects are not meant
-    to be shared between threads: each thread would make the draws, with the same result.
+    Spectra of one width with the same fitted depth and σ are compared with the same draws, made once from the seed.
+    Each of their p-values is valid; they depend on each other through these draws, and are multiples of 1/(draws + 1).
+    A spectrum of more than ``width`` values also uses draws of half that width. Objects are not meant to be shared
+    between threads: each thread would make the draws, with the same result.
     """
 
     candidates: tuple[tuple[Law, ...], ...]  # laws of each depth, one for each σ
@@ -128,31 +126,38 @@ class DepthFitter:
 _cached_fitter = lru_cache(maxsize=32)(DepthFitter)
 
 
-def depth_fitter(
-    sigma: float | Sequence[float] | None,
-    depths: Iterable[int] | None,
-    part: str,
-    distance: str,
-    draws: int,
-    level: float,
-    width: int | None,
-    seed: int,
-) -> DepthFitter:
-    """Return the fitter with these settings, checked; the same object for the same settings, so draws are made once."""
-    if part not in PARTS:
-        raise ParameterError("part", part, "'path' or 'update'")
-    if distance not in DISTANCES:
-        raise ParameterError("distance", distance, "'wasserstein' or 'kolmogorov_smirnov'")
-    level = require_probability("level", level)
-    draws = require_repeats("draws", draws)
-    if level * (draws + 1) < 1.0 - 1e-9:
-        least = max(1.0 / level - 1.0, 1.0)  # infinite below the normal doubles
-        raise ParameterError("draws", draws, f"at least {least:.10g}: fewer cannot give a p-value of {level:g}")
-    width = None if width is None else require_positive_integer("width", width)
-    if width is not None and width < 4:
-        raise ParameterError("width", width, "at least 4, or None")
-    candidates = _candidates(_sigmas(sigma), depths, part)
-    return _cached_fitter(candidates, part, distance, draws, level, width, require_seed(seed))
+@dataclass(frozen=True)
+class FitSettings:
+    """Arguments of :func:`effective_depth` other than the matrix."""
+
+    sigma: float | Sequence[float] | None
+    depths: Iterable[int] | None
+    part: str
+    distance: str
+    draws: int
+    level: float
+    width: int | None
+    seed: int
+
+    def fitter(self) -> DepthFitter:
+        """Return the fitter, the same object for the same settings, so that draws are made once.
+
+        Raises:
+            ParameterError: a setting outside its domain.
+        """
+        if self.part not in PARTS:
+            raise ParameterError("part", self.part, "'path' or 'update'")
+        if self.distance not in DISTANCES:
+            raise ParameterError("distance", self.distance, "'wasserstein' or 'kolmogorov_smirnov'")
+        level, draws = require_probability("level", self.level), require_repeats("draws", self.draws)
+        if level * (draws + 1) < 1.0 - 1e-9:
+            least = max(1.0 / level - 1.0, 1.0)  # infinite below the normal doubles
+            raise ParameterError("draws", draws, f"at least {least:.10g}: fewer cannot give a p-value of {level:g}")
+        width = None if self.width is None else require_positive_integer("width", self.width)
+        if width is not None and width < 4:
+            raise ParameterError("width", width, "at least 4, or None")
+        candidates = _candidates(_sigmas(self.sigma), self.depths, self.part)
+        return _cached_fitter(candidates, self.part, self.distance, draws, level, width, require_seed(self.seed))
 
 
 def _sigmas(sigma: float | Sequence[float] | None) -> tuple[float, ...]:
@@ -160,37 +165,37 @@ def _sigmas(sigma: float | Sequence[float] | None) -> tuple[float, ...]:
         return SIGMAS
     if not isinstance(sigma, Iterable) or np.ndim(sigma) == 0:
         return (require_positive_number("sigma", sigma),)
-    several = tuple(sorted({require_positive_number("sigma", one) for one in sigma}))
-    if not several:
+    sigmas = tuple(sorted({require_positive_number("sigma", candidate) for candidate in sigma}))
+    if not sigmas:
         raise ParameterError("sigma", sigma, "at least one σ, or None")
-    return several
+    return sigmas
 
 
 def _candidates(sigmas: tuple[float, ...], depths: Iterable[int] | None, part: str) -> tuple[tuple[Law, ...], ...]:
     """Make the laws of each depth for every σ that has one; a requested depth must have at least one law."""
-    found = []
+    candidates = []
     for depth in range(1, MAX_DEPTH + 1) if depths is None else _depths(depths):
-        offered, refusal = [], None
+        laws, refusal = [], None
         for sigma in sigmas:
             try:
                 law = PARTS[part](depth, sigma)
                 require_law(law)
                 _residual_path(1, law, part)
-                offered.append(law)
+                laws.append(law)
             except ParameterError as error:
                 refusal = error
-        if offered:
-            found.append(tuple(offered))
-        elif refusal is not None and (depths is not None or not found):
+        if laws:
+            candidates.append(tuple(laws))
+        elif refusal is not None and (depths is not None or not candidates):
             raise refusal
-    return tuple(found)
+    return tuple(candidates)
 
 
 def _depths(depths: Iterable[int]) -> list[int]:
-    found = sorted(require_positive_integer("depths", depth) for depth in depths)
-    if not found or len(set(found)) < len(found):
-        raise ParameterError("depths", found, "distinct positive integers")
-    return found
+    distinct = sorted(require_positive_integer("depths", depth) for depth in depths)
+    if not distinct or len(set(distinct)) < len(distinct):
+        raise ParameterError("depths", distinct, "distinct positive integers")
+    return distinct
 
 
 def _residual_path(width: int, law: Law, part: str) -> Ensemble:

@@ -13,7 +13,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.linalg import matrix_singular_values
 from rmtbase.parameters import require_real_array
 from rmtbase.progress import SILENT, Progress
-from rmtbase.results.depth._depth_fitter import Advance, DepthFitter, depth_fitter
+from rmtbase.results.depth._depth_fitter import Advance, DepthFitter, FitSettings
 from rmtbase.results.depth._path_distance import PARTS
 from rmtbase.shown import in_one_line
 
@@ -62,27 +62,25 @@ class EffectiveDepth:
 
     def summary(self) -> str:
         """State the result in words."""
-        what = {"path": "residual path", "update": "residual path without its direct term"}[self.part]
-        away = f"{100 * self.distance:.3g} % of the " + (
-            "mean singular value" if self.distance_name == "wasserstein" else "singular values"
+        path = {"path": "residual path", "update": "residual path without its direct term"}[self.part]
+        unit = {"wasserstein": "mean singular value", "kolmogorov_smirnov": "singular values"}[self.distance_name]
+        away = f"{100 * self.distance:.3g} % of the {unit}"
+        interval = f"{100 * (1 - self.level):g} % interval {self.interval[0]} to {self.interval[1]}"
+        line = (
+            f"A {path} of depth {self.depth} fits ({interval}; σ = {self.sigma:g}; p = {self.p_value:.2g}; "
+            f"distance {away})."
         )
-        low, high = self.interval
-        if self.fits:
-            found = (
-                f"A {what} of depth {self.depth} fits ({100 * (1 - self.level):g} % interval {low} to {high}; "
-                f"σ = {self.sigma:g}; p = {self.p_value:.2g}; distance {away})."
-            )
-        else:
-            found = (
-                f"No depth from {self.depths[0]} to {self.depths[-1]} fits: the nearest {what} has depth {self.depth}, "
-                f"at a distance of {away} (p = {self.p_value:.2g}). A matrix of that path would have the "
-                f"{100 * (1 - self.level):g} % interval {low} to {high}; one that no path fits has none."
+        if not self.fits:
+            line = (
+                f"No depth from {self.depths[0]} to {self.depths[-1]} fits: the nearest {path} has depth {self.depth}, "
+                f"at a distance of {away} (p = {self.p_value:.2g}). A matrix of that path would have the {interval}; "
+                "one that no path fits has none."
             )
         if len(self.depths) > 1 and self.depth == self.depths[-1]:
-            found += f" It is the deepest candidate: one beyond {self.depth} may be nearer."
+            line += f" It is the deepest candidate: one beyond {self.depth} may be nearer."
         if len(set(self.shape)) > 1:
-            found += f" The law is of square matrices, and this one is {self.shape[0]} × {self.shape[1]}."
-        return found
+            line += f" The law is of square matrices, and this one is {self.shape[0]} × {self.shape[1]}."
+        return line
 
 
 def effective_depth(
@@ -141,7 +139,7 @@ def effective_depth(
         Application (1997), chapters 2, 4 and 5.
     """
     values, shape = _require_spectrum(matrix_or_singular_values)
-    fitter = depth_fitter(sigma, depths, part, distance, draws, level, width, seed)
+    fitter = FitSettings(sigma, depths, part, distance, draws, level, width, seed).fitter()
     return depth_of_spectrum(fitter, values, shape, progress.bar(DRAWING, fitter.draws_for(values.size)))
 
 
@@ -177,10 +175,9 @@ def depth_of_spectrum(
     )
 
 
-def _require_spectrum(given: ArrayLike) -> tuple[Float[np.ndarray, " n"], tuple[int, ...]]:
-    """Return the singular values, descending, and the shape of the given array."""
+def _require_spectrum(numbers: ArrayLike) -> tuple[Float[np.ndarray, " n"], tuple[int, ...]]:
     name = "matrix_or_singular_values"
-    array = require_real_array(name, given)
+    array = require_real_array(name, numbers)
     if array.ndim not in (1, 2) or min(array.shape, default=0) < 2:
         raise ParameterError(name, array.shape, "a matrix, or a vector of singular values, at least 2 of them")
     array = array.astype(np.float64)

@@ -16,6 +16,7 @@ from rmtbase.drawing.layout import NARROWEST, Custom, FigureRecipe, FigureStyle
 from rmtbase.drawing.texts import literal
 from rmtbase.drawing.theme import Theme
 from rmtbase.laws import ResidualPath, ResidualUpdate
+from rmtbase.reasons import Reason
 
 __all__ = ["figure_recipes"]
 
@@ -123,7 +124,7 @@ def _title(matrix: xr.Dataset) -> str:
 
 def _untestable_title(matrix: xr.Dataset) -> str:
     """Return the title of a matrix that was not compared with any law, with the reason."""
-    reason = str(matrix["reason"].item()) if "reason" in matrix else ""
+    reason = Reason.read(matrix["reason"].item()).words if "reason" in matrix else ""
     return f"{_title(matrix)}\n{NOT_TESTABLE}" + (f": {literal(reason, 120)}" if reason else "")
 
 

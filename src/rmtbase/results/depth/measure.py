@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -13,16 +14,18 @@ from rmtbase.errors import ParameterError
 from rmtbase.linalg import matrix_singular_values
 from rmtbase.models import Model, Place, open_model
 from rmtbase.progress import SILENT, Progress
+from rmtbase.reasons import Reason
 from rmtbase.results.attributes import file_attributes
-from rmtbase.results.depth._depth_fitter import Advance, DepthFitter, depth_fitter
-from rmtbase.results.depth._effective_depth import DRAWING, EffectiveDepth, depth_of_spectrum
+from rmtbase.results.depth._depth_fitter import Advance, DepthFitter, FitSettings
+from rmtbase.results.depth._effective_depth import DRAWING, depth_of_spectrum
 from rmtbase.results.depth.schema import EFFECTIVE_DEPTH_SCHEMA
 from rmtbase.results.large_matrices import tell_of_large
 from rmtbase.results.scores import layer_coordinates
 from rmtbase.tables import describe
 
-_ZEROS = "all zeros, which have no shape to compare"
-_SINGLE = "a single row or column, which has one singular value and no shape to compare"
+Fits = dict[tuple[int, str], dict[str, Any]]
+"""Values of matrices by layer and component, and by the names of their variables."""
+
 _DISTANCE_WORDS = {
     "wasserstein": "wasserstein: W1 of the singular values over their mean",
     "kolmogorov_smirnov": "kolmogorov_smirnov: largest difference of the distribution functions",
@@ -70,7 +73,7 @@ def depth(
         ParameterError: an argument outside its domain.
         CheckpointError: the checkpoint cannot be read; its subclasses say what is wrong.
     """
-    fitter = depth_fitter(sigma, depths, part, distance, draws, level, width, seed)
+    fitter = FitSettings(sigma, depths, part, distance, draws, level, width, seed).fitter()
     model = open_model(model)
     names = _require_components(model, components)
     tell_of_large(model, names, progress, 1, np.square)
@@ -79,35 +82,48 @@ def depth(
         progress.detail(line)
     fitted = progress.bar("fitting", model.n_layers * len(names))
     drawn = progress.bar(DRAWING, model.n_layers * len(names) * fitter.draws)
-    found: dict[tuple[int, str], EffectiveDepth] = {}
-    shapes: dict[tuple[int, str], tuple[int, ...]] = {}
-    reasons: dict[tuple[int, str], str] = {}
+    fits: Fits = {}
+    warnings = []
     for layer, place in enumerate(model.layers):
         for component in names:
-            if not model.has(layer, component):
-                drawn(fitter.draws)
-                fitted(1)
-                continue
-            matrix = model.matrix(layer, component)
-            shapes[layer, component] = matrix.shape
-            if matrix.any() and min(matrix.shape) > 1:
-                values = matrix_singular_values(matrix.astype(np.float64))
-                with _share(drawn, fitter.draws) as advance:
-                    found[layer, component] = depth_of_spectrum(fitter, values, matrix.shape, advance)
-            else:
-                drawn(fitter.draws)
-                reasons[layer, component] = _ZEROS if min(matrix.shape) > 1 else _SINGLE
-                progress.note(f"{place} {component}: {reasons[layer, component]}")
+            with _share(drawn, fitter.draws) as advance:
+                if model.has(layer, component):
+                    fits[layer, component] = _fit(fitter, model.matrix(layer, component), advance)
             fitted(1)
-    warnings = [f"{model.layers[layer]} {component}: {reason}" for (layer, component), reason in reasons.items()]
-    table = _table(model.layers, names, fitter.depths, found, shapes, reasons)
-    return table.assign_attrs(_attributes(model, fitter, warnings))
+            if reason := fits.get((layer, component), {}).get("reason"):
+                warnings.append(f"{place} {component}: {reason.words}")
+                progress.note(warnings[-1])
+    return _table(model.layers, names, fitter.depths, fits).assign_attrs(_attributes(model, fitter, warnings))
+
+
+def _fit(fitter: DepthFitter, matrix: np.ndarray, advance: Advance) -> dict[str, Any]:
+    """Return the values of a matrix by the names of their variables, or the reason why it cannot be fitted."""
+    shape = dict(zip(("n_rows", "n_columns"), matrix.shape, strict=True))
+    if min(matrix.shape) == 1:
+        return shape | {"reason": Reason("single_row")}
+    if not matrix.any():
+        return shape | {"reason": Reason("all_zeros")}
+    fit = depth_of_spectrum(fitter, matrix_singular_values(matrix.astype(np.float64)), matrix.shape, advance)
+    return shape | {
+        "effective_depth": fit.depth,
+        "effective_depth_low": fit.interval[0],
+        "effective_depth_high": fit.interval[1],
+        "sigma": fit.sigma,
+        "scale": fit.scale,
+        "distance": fit.distance,
+        "p_value": fit.p_value,
+        "fits": fit.fits,
+        "distance_profile": fit.distances,
+        "scale_profile": fit.scales,
+        "sigma_profile": fit.sigmas,
+        "singular_value": fit.singular_values,
+    }
 
 
 @contextmanager
-def _share(advance: Advance, number: int) -> Iterator[Advance]:
-    """Advance the bar by ``number`` steps for one matrix, even if its draws exist already or have two widths."""
-    left = number
+def _share(advance: Advance, steps: int) -> Iterator[Advance]:
+    """Advance the bar by so many steps for one matrix, even if its draws exist already or have two widths."""
+    left = steps
 
     def within(count: int) -> None:
         nonlocal left
@@ -119,68 +135,42 @@ def _share(advance: Advance, number: int) -> Iterator[Advance]:
     advance(left)
 
 
-def _require_components(model: Model, wanted: Sequence[str] | None) -> tuple[str, ...]:
-    if wanted is None:
+def _require_components(model: Model, components: Sequence[str] | None) -> tuple[str, ...]:
+    if components is None:
         return model.components
-    if isinstance(wanted, str) or not wanted or len(set(wanted)) < len(wanted):
-        raise ParameterError("components", wanted, f"distinct ones of {', '.join(model.components)}")
-    for name in wanted:
+    if isinstance(components, str) or not components or len(set(components)) < len(components):
+        raise ParameterError("components", components, f"distinct ones of {', '.join(model.components)}")
+    for name in components:
         if name not in model.components:
             raise ParameterError("components", name, f"one of {', '.join(model.components)}")
-    return tuple(wanted)
+    return tuple(components)
 
 
-def _table(
-    layers: Sequence[Place],
-    names: tuple[str, ...],
-    depths: tuple[int, ...],
-    found: dict[tuple[int, str], EffectiveDepth],
-    shapes: dict[tuple[int, str], tuple[int, ...]],
-    reasons: dict[tuple[int, str], str],
-) -> xr.Dataset:
-    longest = max((one.singular_values.size for one in found.values()), default=0)
-    coords = layer_coordinates(layers) | {"component": list(names), "depth": list(depths), "index": np.arange(longest)}
+def _table(layers: Sequence[Place], names: Sequence[str], depths: Sequence[int], fits: Fits) -> xr.Dataset:
+    """Return the fits of matrices, by layer and component, as a table."""
+    spectra = (fit["singular_value"].size for fit in fits.values() if "singular_value" in fit)
+    index = np.arange(max(spectra, default=0))
+    coords = layer_coordinates(layers) | {"component": list(names), "depth": list(depths), "index": index}
     table = xr.Dataset(coords=coords)
     for name, variable in EFFECTIVE_DEPTH_SCHEMA.items():
-        size = [table.sizes[dim] for dim in variable.dims]
-        table[name] = variable.dims, np.full(size, "", dtype=object) if name == "reason" else np.full(size, np.nan)
-    for (layer, component), one in found.items():
-        place = {"layer": layer, "component": names.index(component)}
-        for name, value in _entries(one).items():
-            table[name][place] = value
-        table["singular_value"][place | {"index": slice(0, one.singular_values.size)}] = one.singular_values
-    for (layer, component), reason in reasons.items():
-        table["reason"][{"layer": layer, "component": names.index(component)}] = reason
-    table["reason"] = table["reason"].astype(str)
-    for (layer, component), shape in shapes.items():
-        for name, size in zip(("n_rows", "n_columns"), shape, strict=True):
-            table[name][{"layer": layer, "component": names.index(component)}] = size
-    if len(shapes) == len(layers) * len(names):  # otherwise NaN marks the matrices that a layer lacks
-        table = table.assign({name: table[name].astype(np.int64) for name in ("n_rows", "n_columns")})
+        is_text = variable.domain.reason
+        shape = [table.sizes[dim] for dim in variable.dims]
+        values = np.full(shape, "" if is_text else np.nan, dtype=object if is_text else float)
+        for (layer, component), fit in fits.items():
+            if name == "singular_value" and name in fit:
+                values[layer, names.index(component), : fit[name].size] = fit[name]
+            elif name in fit:
+                values[layer, names.index(component)] = str(fit[name]) if is_text else fit[name]
+        if name in ("n_rows", "n_columns") and not np.isnan(values).any():  # NaN marks matrices that a layer lacks
+            values = values.astype(np.int64)
+        table[name] = variable.dims, values.astype(str) if is_text else values
     return describe(table, EFFECTIVE_DEPTH_SCHEMA)
-
-
-def _entries(found: EffectiveDepth) -> dict[str, object]:
-    """Return one matrix's values of every variable except its singular values and shape."""
-    return {
-        "effective_depth": found.depth,
-        "effective_depth_low": found.interval[0],
-        "effective_depth_high": found.interval[1],
-        "sigma": found.sigma,
-        "scale": found.scale,
-        "distance": found.distance,
-        "p_value": found.p_value,
-        "fits": found.fits,
-        "distance_profile": found.distances,
-        "scale_profile": found.scales,
-        "sigma_profile": found.sigmas,
-    }
 
 
 def _attributes(model: Model, fitter: DepthFitter, warnings: list[str]) -> dict[str, object]:
     settings = {name: getattr(fitter, name) for name in ("part", "distance", "draws", "level", "width", "seed")}
     candidates = {str(laws[0].depth): [law.sigma for law in laws] for laws in fitter.candidates}
     call = {"function": "rmtbase.results.depth.depth", **settings}
-    asked = {name: settings[name] for name in ("part", "level", "draws", "seed")}
-    asked["distance"] = _DISTANCE_WORDS[fitter.distance]
-    return file_attributes("effective_depth", model, asked, model.notes, warnings, call, candidates=candidates)
+    of_kind = {name: settings[name] for name in ("part", "level", "draws", "seed")}
+    of_kind["distance"] = _DISTANCE_WORDS[fitter.distance]
+    return file_attributes("effective_depth", model, of_kind, model.notes, warnings, call, candidates=candidates)

@@ -21,23 +21,21 @@ def signed_distance(scores: xr.Dataset) -> Float[np.ndarray, "..."]:
     If the null has no standard deviation, z is the normal quantile of the p-value.
     """
     parts = (scores[name] for name in ("z_score", "observed", "null_mean", "null_std"))
-    of_log = scores["statistic"].isin([name for name, one in SPECTRAL_STATISTICS.items() if one.on_log_scale])
-    z, value, mean, std, on_log_scale = (part.values for part in xr.broadcast(*parts, of_log))
-    distance = z.astype(float)
-    mine = on_log_scale & (std > 0)
-    distance[mine] = np.sign(z[mine]) * distance_from_moments(True, value[mine], mean[mine], std[mine])
+    logarithmic = [name for name, statistic in SPECTRAL_STATISTICS.items() if statistic.on_log_scale]
+    on_log_scale = scores["statistic"].isin(logarithmic)
+    z, value, mean, std, on_log_scale = (part.values for part in xr.broadcast(*parts, on_log_scale))
+    distance, of_log = z.astype(float), on_log_scale & (std > 0)
+    distance[of_log] = np.sign(z[of_log]) * distance_from_moments(True, value[of_log], mean[of_log], std[of_log])
     return distance
 
 
 def farthest_distance(heads: xr.Dataset) -> Float[np.ndarray, "layer head"]:
     """Return the :func:`signed_distance` of each head's farthest statistic; NaN if a head was not scored."""
     ordered = heads.transpose("layer", "head", "statistic", ...)
-    names = ordered["statistic"].values.tolist()
+    places = {name: place for place, name in enumerate(ordered["statistic"].values.tolist())}
     # An unscored head has no farthest statistic; all its values are NaN, so any index will do.
-    place = np.array(
-        [[names.index(name) if name else 0 for name in row] for row in ordered["farthest_statistic"].values]
-    )
-    return np.take_along_axis(signed_distance(ordered), place[..., None], axis=-1)[..., 0]
+    farthest = np.array([[places.get(name, 0) for name in row] for row in ordered["farthest_statistic"].values])
+    return np.take_along_axis(signed_distance(ordered), farthest[..., None], axis=-1)[..., 0]
 
 
 def p_value_floors(attributes: Mapping[Any, Any]) -> tuple[float, float]:
@@ -56,20 +54,17 @@ def p_value_floors(attributes: Mapping[Any, Any]) -> tuple[float, float]:
 def layer_p_value_floors(tree: xr.DataTree) -> tuple[Float[np.ndarray, " layer"], Float[np.ndarray, " layer"]]:
     """Return the :func:`p_value_floors` of each layer's heads; each shape of heads has its own null."""
     null = tree["null"].to_dataset()
-    n_layers = tree["heads"].sizes.get("layer", 1)
     if "layer_shape" not in null:
         single, joint = p_value_floors(tree.attrs)
+        n_layers = tree["heads"].sizes.get("layer", 1)
         return np.full(n_layers, single), np.full(n_layers, joint)
-    method = {"null_method": str(tree.attrs["null_method"])}
-    each = zip(null["null_draws"].values.tolist(), null["p_value_floor"].values.tolist(), strict=True)
-    of_shape = [p_value_floors(method | {"null_draws": draws, "p_value_floor": floor}) for draws, floor in each]
-    single, joint = np.array(of_shape)[null["layer_shape"].values].T
+    columns = {name: null[name].values.tolist() for name in ("null_draws", "p_value_floor")}
+    shapes = (dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True))
+    floors = [p_value_floors({"null_method": tree.attrs["null_method"], **shape}) for shape in shapes]
+    single, joint = np.array(floors)[null["layer_shape"].values].T
     return single, joint
 
 
 def at_p_value_floor(p_value: Float[np.ndarray, "..."], floor: ArrayLike) -> Bool[np.ndarray, "..."]:
-    """Mark the p-values that equal the floor, and so are only bounds.
-
-    True where a p-value equals its floor, in the broadcast shape.
-    """
+    """Mark the p-values that equal their floor, in the broadcast shape: they are only bounds."""
     return require_p_values("p_value", p_value) <= np.asarray(floor) * (1 + 1e-9)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import reduce
@@ -14,6 +13,7 @@ from jaxtyping import Float, Shaped
 
 from rmtbase.laws import element_null
 from rmtbase.nulls import SMALLEST_P_VALUE
+from rmtbase.reasons import Reason
 from rmtbase.results.scores._largest_elements import LargestElements, largest_elements
 from rmtbase.statistics import (
     ELEMENT_STATISTICS,
@@ -25,6 +25,7 @@ from rmtbase.statistics import (
     normal_score,
     reason_against,
 )
+from rmtbase.words import listing
 
 FIELDS = ("observed", "null_mean", "null_std", "z_score", "p_value")
 STATISTICS = tuple(ELEMENT_STATISTICS)
@@ -33,12 +34,6 @@ BINS = np.linspace(-8.0, 8.0, 161)
 """Edges of the histogram of (w - w̄)/s."""
 MAGNITUDE_BINS = np.linspace(-12.0, 4.0, 161)
 """Edges of the histogram of log₁₀ |w|."""
-
-OF_PRODUCT = "made of a product of matrices, of whose elements no null is known"
-"""Reason why a matrix that is a product of stored matrices has statistics but no null."""
-
-OF_ORTHOGONAL = "drawn with orthonormal rows or columns, whose elements depend on each other: no null of them is known"
-"""Reason why a matrix with orthogonal initialization has statistics but no null."""
 
 _SPAN = 1 << 21  # elements summarized at a time
 _NAMED = 3  # missing statistics that are named; the file lists all
@@ -83,7 +78,7 @@ class Elements:
     statistics: Float[np.ndarray, " statistic"]
     histogram: Float[np.ndarray, " bin"]  # density of (w - w̄)/s in :data:`BINS`; NaN for a constant matrix
     log_magnitude_histogram: Float[np.ndarray, " magnitude_bin"]  # density of log₁₀ |w| in :data:`MAGNITUDE_BINS`
-    reason: str  # why statistics are missing; "" if none is missing
+    reason: Reason  # why statistics are missing
 
 
 def elements_of(sketch: ElementSketch) -> Elements:
@@ -91,8 +86,8 @@ def elements_of(sketch: ElementSketch) -> Elements:
     moments, statistics = sketch.moments(), element_statistics(sketch)
     n, std = moments.count, moments.std
     if std > 0:
-        own = (moments.mean / std, moments.skewness, moments.excess_kurtosis, moments.largest_magnitude)
-        statistics[: len(MOMENT_STATISTICS)] = own
+        by_moments = (moments.mean / std, moments.skewness, moments.excess_kurtosis, moments.largest_magnitude)
+        statistics[: len(MOMENT_STATISTICS)] = by_moments
     centred = sketch.histogram(moments.mean + std * BINS) if std > 0 else np.full(len(BINS) - 1, math.nan)
     edges = 10.0**MAGNITUDE_BINS
     magnitudes = sketch.histogram(edges) + sketch.histogram(-edges[::-1])[::-1]
@@ -100,32 +95,31 @@ def elements_of(sketch: ElementSketch) -> Elements:
     return Elements(n, std, statistics, centred / (n * width), magnitudes / (n * width), _reason(sketch, statistics))
 
 
-def _reason(sketch: ElementSketch, statistics: Float[np.ndarray, " statistic"]) -> str:
+def _reason(sketch: ElementSketch, statistics: Float[np.ndarray, " statistic"]) -> Reason:
     """Give the reasons why statistics are missing, and the statistics missing for each."""
     if sketch.moments().std == 0:
-        return "constant, so the matrix has no shape and is not scored"
-    why: dict[str, list[str]] = {}
+        return Reason("constant")
+    missing: dict[Reason, list[str]] = {}
     for name in np.array(STATISTICS)[np.isnan(statistics)].tolist():
-        why.setdefault(reason_against(sketch, name) or "no finite number", []).append(name)
-    return "; ".join(f"{reason}: no {_listed(names)}" for reason, names in why.items())
+        missing.setdefault(reason_against(sketch, name) or Reason("no_number"), []).append(name)
+    return Reason.join(
+        *(
+            Reason(reason.code, {**reason.details, "statistics": listing(names, _NAMED)})
+            for reason, names in missing.items()
+        )
+    )
 
 
-def _listed(names: list[str]) -> str:
-    left_out = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {left_out} more" if left_out > 0 else "")
-
-
-def missing_lines(reasons: Iterable[tuple[str, str]]) -> list[str]:
-    """List the matrices that lack statistics, with one line for each reason.
-
-    Reasons that differ only in their numbers count as one, in the words of the first.
-    """
-    alike: dict[str, list[tuple[str, str]]] = {}
+def missing_lines(reasons: Iterable[tuple[str, Reason]]) -> list[str]:
+    """List the matrices that lack statistics, with one line for each reason; others differ only in their values."""
+    groups: dict[tuple[str, ...], list[tuple[str, Reason]]] = {}
     for name, reason in reasons:
         if reason:
-            alike.setdefault(re.sub(r"\d+", "#", reason), []).append((name, reason))
+            groups.setdefault(reason.codes, []).append((name, reason))
     return [
-        f"{same[0][0]}{f' and {len(same) - 1} more' if len(same) > 1 else ''}: {same[0][1]}" for same in alike.values()
+        f"{name}{f' and {len(group) - 1} more' if len(group) > 1 else ''}: {reason.words}"
+        for group in groups.values()
+        for name, reason in group[:1]
     ]
 
 
@@ -152,9 +146,9 @@ def against_null(
         if law is None:
             continue
         value = observed[..., k]
-        mean, std, there = float(law.mean()), float(law.std()), ~np.isnan(value)
+        mean, std, known = float(law.mean()), float(law.std()), ~np.isnan(value)
         p_value = np.full(value.shape, np.nan)
-        p_value[there] = np.maximum(law.p_value(value[there]), SMALLEST_P_VALUE)
+        p_value[known] = np.maximum(law.p_value(value[known]), SMALLEST_P_VALUE)
         z_score = (value - mean) / std if std > 0 else normal_score(p_value, value > law.ppf(0.5))
         for field, column in enumerate((mean, std, z_score, p_value), 1):
             scores[..., k, field] = column
@@ -163,5 +157,5 @@ def against_null(
 
 def bin_coordinates() -> dict[str, Float[np.ndarray, " bin"]]:
     """Return the centres of the bins of both histograms."""
-    edges = {"bin": BINS, "magnitude_bin": MAGNITUDE_BINS}
-    return {name: 0.5 * (each[1:] + each[:-1]) for name, each in edges.items()}
+    bins = {"bin": BINS, "magnitude_bin": MAGNITUDE_BINS}
+    return {name: 0.5 * (edges[1:] + edges[:-1]) for name, edges in bins.items()}

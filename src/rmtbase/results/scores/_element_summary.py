@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from rmtbase.models import MatrixName, Place
+from rmtbase.reasons import NOT_RECORDED, NotTestable, Reason
 from rmtbase.results.scores._element_scores import STATISTICS
 from rmtbase.results.scores._heads import require_scores
 from rmtbase.results.scores._matrices import is_fused
-from rmtbase.results.scores._null_words import updates_of
-from rmtbase.results.scores._super_weights import CANNOT_TELL
 from rmtbase.results.scores.summary import FALSE_DISCOVERY_RATE
+from rmtbase.results.scores.words import heavy_tails, updates_of
 from rmtbase.shown import in_one_line
 from rmtbase.statistics import ELEMENT_STATISTICS, benjamini_hochberg, cauchy_combination
-from rmtbase.tables import (
-    NotTestable,
-    layer_numbers,
-    layer_stacks,
-    matrices_present,
-    not_testable_words,
-    plural,
-    recorded,
-)
+from rmtbase.tables import layer_numbers, layer_stacks, matrices_present
+from rmtbase.words import plural, untested_words
 
 _EXCESS = 1.15
 """Largest ratio of the frequency at which the Cauchy combination of a matrix's 24 p-values falls below a level to that
@@ -57,70 +48,76 @@ class ElementsSummary:
     not_testable: tuple[NotTestable, ...] = ()  # matrices that could not be tested, each with its reason
     # matrices whose largest elements could not be compared with a tail, each with its reason
     without_tail: tuple[NotTestable, ...] = ()
-    # number of matrices in which probability cannot identify super-weights, and why; "" if there are none
-    untold: str = ""
+    heavy: tuple[str, ...] = ()  # matrices in which probability cannot identify super-weights
     noun: str = "weight matrix"  # what the matrices are: weight matrices, or factors of updates
+
+    @property
+    def total(self) -> int:
+        """Number of matrices."""
+        return self.n_matrices + len(self.not_testable)
+
+    @property
+    def searched(self) -> int:
+        """Number of matrices whose largest elements were compared with a tail."""
+        return self.total - len(self.without_tail)
 
     def answer(self) -> str:
         """Say in one line how many matrices differ, and how many elements stand apart."""
         extremes, line = len(self.super_weights), self._verdict()
-        total = self.n_matrices + len(self.not_testable)
-        if not extremes and len(self.without_tail) == total:
+        if not extremes and not self.searched:
             return f"Elements: {line}; whether single elements stand apart cannot be tested."
         apart = f"{extremes or 'no'} single {plural(extremes or 1, 'element')} stand{'s' * (extremes < 2)} apart"
-        by_gap = re.search(r"\d+ of \d+ matrices", self.untold)
         if self.without_tail:
-            apart += f" (not testable in {len(self.without_tail)} of {total} matrices)"
-        if by_gap:
-            apart += f"; in {by_gap[0]}, of heavy tails, only a gap could show one"
+            apart += f" (not testable in {len(self.without_tail)} of {self.total} matrices)"
+        if self.heavy:
+            apart += f"; in {len(self.heavy)} of {self.searched} matrices, of heavy tails, only a gap could show one"
         return f"Elements: {line}; {apart}."
 
     def _verdict(self) -> str:
         """Say in how many matrices the elements differ from independent draws, and what could not be tested."""
-        words = not_testable_words(self.not_testable, self.n_matrices + len(self.not_testable), self.noun)
+        untested = untested_words(self.not_testable, self.total, self.noun)
         if not self.n_matrices:
-            return words
-        testable = "testable " if words else ""
-        many, law = plural(self.n_matrices, self.noun), f"independent {self.initialization.replace('_', ' ')} draws"
+            return untested
+        testable = "testable " if untested else ""
+        law = f"independent {self.initialization.replace('_', ' ')} draws"
+        line = f"no {testable}{self.noun} of {self.n_matrices} can be told from {law}"
         if self.n_differing:
-            line = f"in {self.n_differing} of {self.n_matrices} {testable}{many} they differ from {law}"
-        else:
-            line = f"no {testable}{self.noun} of {self.n_matrices} can be told from {law}"
-        return f"{line}; {words}" if words else line
+            matrices = f"{self.n_matrices} {testable}{plural(self.n_matrices, self.noun)}"
+            line = f"in {self.n_differing} of {matrices} they differ from {law}"
+        return f"{line}; {untested}" if untested else line
 
     def sentences(self) -> list[str]:
         """Say how many matrices differ, by which statistics most, and which elements stand apart."""
-        line = f"Elements: {self._verdict()}"
-        line += f" (false discovery rate {self.level:.0%})" if self.n_matrices else ""
+        rate = f" (false discovery rate {self.level:.0%})" if self.n_matrices else ""
         most = sorted(self.flagged.items(), key=lambda item: -item[1])[: _NAMED if self.n_differing else 0]
         named = ", ".join(f"{ELEMENT_STATISTICS[name].long_name} ({count})" for name, count in most if count)
-        return [f"{line}{f', most by {named}' if named else ''}.", self._extremes()]
+        by_most = f", most by {named}" if named else ""
+        return [f"Elements: {self._verdict()}{rate}{by_most}.", self._extremes()]
 
     def _extremes(self) -> str:
-        number, total = len(self.super_weights), self.n_matrices + len(self.not_testable)
-        words = not_testable_words(self.without_tail, total, self.noun)
-        untold = f"; {self.untold}" if self.untold else ""
-        if not number:
-            searched = total - len(self.without_tail)
-            if not searched:
-                return f"Super-weights: whether single elements stand apart cannot be told; {words}."
-            of = f"in {searched} testable {plural(searched, self.noun)}" if words else "from the tail of its matrix"
+        number, untested = len(self.super_weights), untested_words(self.without_tail, self.total, self.noun)
+        untold = heavy_tails(self.heavy, self.searched)
+        ending = f"{f'; {untold}' if untold else ''}."
+        if number:
+            listed = "; ".join(map(_in_words, self.super_weights[:_NAMED])) + ("; …" if number > _NAMED else "")
+            stand = f"{number} {plural(number, 'element')} stand{'s' * (number == 1)}"
             return (
-                f"No element stands apart {of}, and none is improbable under its body"
-                f"{f'; {words}' if words else ''}{untold}."
+                f"Super-weights: {stand} apart from the tail of the matrix, or improbable under its body: "
+                f"{listed}{f'. {untested}' if untested else ''}{ending}"
             )
-        of = "; ".join(map(_in_words, self.super_weights[:_NAMED]))
-        stand = f"{number} elements stand" if number != 1 else "1 element stands"
-        more = "; …" if number > _NAMED else ""
+        if not self.searched:
+            return f"Super-weights: whether single elements stand apart cannot be told; {untested}."
+        apart = f"in {self.searched} testable {plural(self.searched, self.noun)}"
+        apart = apart if untested else "from the tail of its matrix"
         return (
-            f"Super-weights: {stand} apart from the tail of the matrix, or improbable under its body: "
-            f"{of}{more}{f'. {words}' if words else ''}{untold}."
+            f"No element stands apart {apart}, and none is improbable under its body"
+            f"{f'; {untested}' if untested else ''}{ending}"
         )
 
 
-def _in_words(one: dict[str, Any]) -> str:
-    far = f"{one['magnitude_over_core']:.0f} σ of its core"
-    return f"{one['place']} [{one['row']}, {one['column']}] = {one['value']:.3g}, {far}"
+def _in_words(element: dict[str, Any]) -> str:
+    far = f"{element['magnitude_over_core']:.0f} σ of its core"
+    return f"{element['place']} [{element['row']}, {element['column']}] = {element['value']:.3g}, {far}"
 
 
 def summarize_elements(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> ElementsSummary | None:
@@ -136,26 +133,25 @@ def summarize_elements(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -
     groups = [tree[name].to_dataset() for name in ("matrices", "experts") if name in tree.children]
     if not groups:
         return None
-    together, flagged = [], dict[str, int]()
-    left_out: dict[str, list[NotTestable]] = {"reason": [], "tail_reason": []}
+    joint_of_groups, flagged = [], dict[str, int]()
+    not_testable, without_tail, heavy = list[NotTestable](), list[NotTestable](), list[str]()
     for group in groups:
-        names = [name for name in group["statistic"].values.tolist() if name in STATISTICS]
-        kept = [not is_fused(str(component)) for component in group["component"].values]
-        held = group.sel(statistic=names).isel(component=np.flatnonzero(kept)).transpose(..., "statistic")
-        there = matrices_present(held)
-        joint = joint_p_value(held["p_value"].values[there])
-        together.append(joint)
-        of_matrices = list(_names(held, there))
-        for variable, lacking in left_out.items():
-            reasons = held[variable].values[there] if variable in held else np.full(joint.shape, "")
-            untested = np.isnan(joint) if variable == "reason" else reasons != ""
-            lacking += [NotTestable(of_matrices[k], recorded(reasons[k])) for k in np.flatnonzero(untested)]
-        for name in names:
-            q_value = held["q_value"].sel(statistic=name).values
+        statistics = [name for name in group["statistic"].values.tolist() if name in STATISTICS]
+        unfused = [not is_fused(str(component)) for component in group["component"].values]
+        matrices = group.sel(statistic=statistics).isel(component=np.flatnonzero(unfused)).transpose(..., "statistic")
+        present = matrices_present(matrices)
+        joint = joint_p_value(matrices["p_value"].values[present])
+        joint_of_groups.append(joint[~np.isnan(joint)])
+        columns = (matrices[name].values[present].tolist() for name in ("reason", "tail_reason", "heavy_tail"))
+        for name, p, reason, tail_reason, is_heavy in zip(_names(matrices), joint, *columns, strict=True):
+            not_testable += [NotTestable(name, Reason.read(reason) or NOT_RECORDED)] if np.isnan(p) else []
+            without_tail += [NotTestable(name, Reason.read(tail_reason))] if tail_reason else []
+            heavy += [name] if is_heavy == 1.0 else []
+        for name in statistics:
+            q_value = matrices["q_value"].sel(statistic=name).values
             if not np.isnan(q_value).all():
                 flagged[name] = flagged.get(name, 0) + int((q_value < level).sum())
-    joint = np.concatenate(together)
-    joint = joint[~np.isnan(joint)]
+    joint = np.concatenate(joint_of_groups)
     return ElementsSummary(
         n_matrices=joint.size,
         n_differing=int((benjamini_hochberg(joint) < level).sum()),
@@ -163,24 +159,18 @@ def summarize_elements(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -
         super_weights=tuple(_super_weights(tree)),
         initialization=str(tree.attrs.get("initialization", "normal")),
         level=level,
-        not_testable=tuple(left_out["reason"]),
-        without_tail=tuple(left_out["tail_reason"]),
-        untold=_untold(tree),
+        not_testable=tuple(not_testable),
+        without_tail=tuple(without_tail),
+        heavy=tuple(heavy),
         noun="factor of an update" if updates_of(tree.attrs) else "weight matrix",
     )
 
 
-def _untold(tree: xr.DataTree) -> str:
-    """Return the note that names the matrices whose largest elements cannot be judged by probability."""
-    notes = (one for one in json.loads(tree.attrs.get("notes", "[]")) if one.startswith(CANNOT_TELL))
-    return next((one.removeprefix("super-weights: ") for one in notes), "")
-
-
-def _names(group: xr.Dataset, there: Bool[np.ndarray, "..."]) -> Iterator[str]:
+def _names(group: xr.Dataset) -> Iterator[str]:
     """Yield the names of the matrices that are present, in their order."""
     axes = [str(dim) for dim in group["n_rows"].dims]
     stacks, numbers = layer_stacks(group), layer_numbers(group)
-    for place in np.argwhere(there).tolist():
+    for place in np.argwhere(matrices_present(group)).tolist():
         at = dict(zip(axes, place, strict=True))
         expert = f"expert {group['expert'].values[at['expert']]} " if "expert" in at else ""
         number = numbers[at["layer"]]
@@ -195,9 +185,12 @@ def joint_p_value(p_value: Float[np.ndarray, "... statistic"]) -> Float[np.ndarr
 
 def _super_weights(tree: xr.DataTree) -> Iterator[dict[str, Any]]:
     """Return each super-weight by the names of its variables; empty for scores without matrices."""
-    found = tree["super_weights"].to_dataset() if "super_weights" in tree.children else xr.Dataset()
-    columns = {str(name): found[name].values.tolist() for name in found.data_vars}
-    for row in zip(*columns.values(), strict=True):
-        one = dict(zip(columns, row, strict=True))
-        expert = None if one["expert"] < 0 else one["expert"]
-        yield {"place": str(MatrixName(Place(one["stack"], one["layer"]), one["component"], expert)), **one}
+    group = tree["super_weights"].to_dataset() if "super_weights" in tree.children else xr.Dataset()
+    columns = {str(name): group[name].values.tolist() for name in group.data_vars}
+    for values in zip(*columns.values(), strict=True):
+        element = dict(zip(columns, values, strict=True))
+        expert = None if element["expert"] < 0 else element["expert"]
+        yield {
+            "place": str(MatrixName(Place(element["stack"], element["layer"]), element["component"], expert)),
+            **element,
+        }

@@ -16,9 +16,9 @@ from rmtbase.heads.factors import holds_product
 from rmtbase.laws import product_element_null
 from rmtbase.models import Site
 from rmtbase.parameters import require_independent_entries
+from rmtbase.reasons import Reason
 from rmtbase.results.scores._element_scores import (
     FIELDS,
-    OF_PRODUCT,
     STATISTICS,
     Elements,
     ElementSummary,
@@ -67,7 +67,7 @@ class HeadElements:
     def __init__(self, sites: Sequence[Site], products: bool, initialization: str) -> None:
         self._sites, self._initialization = sites, initialization
         self._circuits = _CIRCUITS if products else _CIRCUITS[:-1]
-        self._found: dict[tuple[int, Circuit], list[Elements]] = {}
+        self._elements: dict[tuple[int, Circuit], list[Elements]] = {}
 
     def submit(
         self, site: int, factors: Mapping[Factor, Shaped[np.ndarray, "factor_head rank width"]], pool: Executor
@@ -75,69 +75,72 @@ class HeadElements:
         """Begin with a site, one head at a time; W_QK is computed in blocks of its rows."""
         submitted: dict[Circuit, list[Future[Elements]]] = {}
         for circuit in self._circuits:
-            held = [factors[factor] for factor in circuit.factors if factor in factors]
-            if len(held) < len(circuit.factors):
+            if not set(circuit.factors) <= set(factors):
                 continue
-            shared = [len(held[0]) // len(one) for one in held]
+            matrices = [factors[factor] for factor in circuit.factors]
+            n_heads = len(matrices[0])
             submitted[circuit] = [
-                pool.submit(_elements, *(one[head // of] for one, of in zip(held, shared, strict=True)))
-                for head in range(len(held[0]))
+                pool.submit(_elements_of, *(heads[head * len(heads) // n_heads] for heads in matrices))
+                for head in range(n_heads)
             ]
         return submitted
 
     def keep(self, site: int, submitted: Mapping[Circuit, Sequence[Future[Elements]]]) -> None:
         """Wait for a site, and keep its results."""
         for circuit, heads in submitted.items():
-            self._found[site, circuit] = [head.result() for head in heads]
+            self._elements[site, circuit] = [head.result() for head in heads]
 
     def missing(self) -> list[str]:
         """List the heads that lack statistics or their nulls, with the reasons."""
         return missing_lines(
             (f"{self._sites[site].place} {circuit.noun} {head}, {circuit.symbol}", reason)
-            for (site, circuit), each in self._found.items()
-            for head, reason in enumerate(self._reasons(site, circuit, each))
+            for site, circuit in self._elements
+            for head, reason in enumerate(self._reasons(site, circuit))
         )
 
-    def _reasons(self, site: int, circuit: Circuit, each: Sequence[Elements]) -> list[str]:
+    def _reasons(self, site: int, circuit: Circuit) -> list[Reason]:
         """Give the reason why statistics, or their nulls, are missing, for each head."""
         _, why = _law(self._sites[site], circuit, self._initialization)
-        return ["; ".join(filter(None, (one.reason, why))) for one in each]
+        return [Reason.join(elements.reason, why) for elements in self._elements[site, circuit]]
 
     def dataset(self) -> xr.Dataset:
         """Return the group ``/heads/elements``; NaN where a layer lacks a head, a key head or a matrix."""
-        held = [circuit for circuit in self._circuits if any(one == circuit for _, one in self._found)]
-        n_heads = max(site.n_heads for site in self._sites)
-        shape = len(self._sites), n_heads, len(held)
+        circuits = [circuit for circuit in self._circuits if any(key[1] == circuit for key in self._elements)]
+        n_heads, bins = max(site.n_heads for site in self._sites), bin_coordinates()
+        shape = len(self._sites), n_heads, len(circuits)
         scores = np.full((*shape, len(STATISTICS), len(FIELDS)), np.nan)
-        facts = {name: np.full(shape, np.nan) for name in ("sigma", "n_rows", "n_columns")}
-        bins = bin_coordinates()
-        histograms = {"histogram": "bin", "log_magnitude_histogram": "magnitude_bin"}
-        counts = {name: np.full((*shape, bins[dim].size), np.nan) for name, dim in histograms.items()}
-        reason = np.full(shape, "", dtype=object)
-        for (index, circuit), each in self._found.items():
-            site, at = self._sites[index], (index, slice(len(each)), held.index(circuit))
-            facts["sigma"][at] = [one.sigma for one in each]
-            facts["n_rows"][at], facts["n_columns"][at] = _shape(site, circuit)
-            for name, values in counts.items():
-                values[at] = [getattr(one, name) for one in each]
-            reason[at] = self._reasons(index, circuit, each)
+        values: dict[str, Any] = {name: np.full(shape, np.nan) for name in ("sigma", "n_rows", "n_columns")}
+        values |= {
+            "histogram": np.full((*shape, bins["bin"].size), np.nan),
+            "log_magnitude_histogram": np.full((*shape, bins["magnitude_bin"].size), np.nan),
+            "reason": np.full(shape, "", dtype=object),
+        }
+        for (index, circuit), elements in self._elements.items():
+            site, at = self._sites[index], (index, slice(len(elements)), circuits.index(circuit))
+            for name in ("sigma", "histogram", "log_magnitude_histogram"):
+                values[name][at] = [getattr(head, name) for head in elements]
+            values["n_rows"][at], values["n_columns"][at] = _shape(site, circuit)
+            values["reason"][at] = list(map(str, self._reasons(index, circuit)))
             law_of, _ = _law(site, circuit, self._initialization)
-            scores[at] = against_null(np.array([one.statistics for one in each]), law_of)
-        dims = ("layer", "head", "component")
-        of_statistic = (*dims, "element_statistic")
-        variables: dict[str, tuple] = {name: (of_statistic, scores[..., k]) for k, name in enumerate(FIELDS)}
-        p_value = scores[..., FIELDS.index("p_value")]
+            scores[at] = against_null(np.array([head.statistics for head in elements]), law_of)
+        values["reason"] = values["reason"].astype(str)
+        values |= {name: scores[..., k] for k, name in enumerate(FIELDS)}
+        p_value = values["p_value"]
         q_value = benjamini_hochberg(p_value.reshape(-1, *p_value.shape[2:]), axis=0)
-        variables["q_value"] = of_statistic, q_value.reshape(p_value.shape)
-        variables |= {name: (dims, values) for name, values in facts.items()} | {"reason": (dims, reason.astype(str))}
-        variables |= {name: ((*dims, dim), counts[name]) for name, dim in histograms.items()}
-        names = {"component": [circuit.symbol for circuit in held], "element_statistic": list(STATISTICS)}
-        heads = {"head": np.arange(n_heads)}
-        coordinates = layer_coordinates([site.place for site in self._sites]) | heads | names | bins
-        return describe(xr.Dataset(variables, coords=coordinates), head_elements_schema())
+        values["q_value"] = q_value.reshape(p_value.shape)
+        schema = head_elements_schema()
+        coordinates = {
+            **layer_coordinates([site.place for site in self._sites]),
+            "head": np.arange(n_heads),
+            "component": [circuit.symbol for circuit in circuits],
+            "element_statistic": list(STATISTICS),
+            **bins,
+        }
+        variables = {name: (schema[name].dims, array) for name, array in values.items()}
+        return describe(xr.Dataset(variables, coords=coordinates), schema)
 
 
-def _elements(*factors: Shaped[np.ndarray, "rank width"]) -> Elements:
+def _elements_of(*factors: Shaped[np.ndarray, "rank width"]) -> Elements:
     """Summarize the elements of one matrix, or of the product AᵀB of two."""
     return elements_of(reduce(ElementSummary.merged, map(summarized, element_blocks(*factors))).sketch)
 
@@ -151,7 +154,7 @@ def element_blocks(*factors: Shaped[np.ndarray, "rank width"]) -> Iterator[Shape
     if len(factors) == 1:
         yield from factors
         return
-    left, right = (np.asarray(one, dtype=np.float32) for one in factors)
+    left, right = (np.asarray(factor, dtype=np.float32) for factor in factors)
     height = max(1, _BLOCK // right.shape[1])
     yield from (left[:, start : start + height].T @ right for start in range(0, left.shape[1], height))
 
@@ -162,16 +165,20 @@ def _shape(site: Site, circuit: Circuit) -> tuple[int, int]:
     return sizes[0], sizes[-1]
 
 
-def _law(site: Site, circuit: Circuit, initialization: str) -> tuple[Callable[[str], Law | None], str]:
+def _law(site: Site, circuit: Circuit, initialization: str) -> tuple[Callable[[str], Law | None], Reason]:
     """Return the law of each statistic of a head's matrix, and the reason if there is no law."""
     if any(holds_product(getattr(site, factor.name)) for factor in circuit.factors):
-        return lambda name: None, OF_PRODUCT
+        return _unknown, Reason("product_of_matrices")
     rows, columns = _shape(site, circuit)
     if len(circuit.factors) == 1:
-        return element_law(initialization, rows * columns), ""
+        return element_law(initialization, rows * columns), Reason()
     dims: Any = tuple(getattr(site, name) for name in circuit.dims)
     try:
         product_element_null(STATISTICS[0], *dims, distribution=initialization)
     except ParameterError as unknown:
-        return lambda name: None, f"no null is known: {unknown}"
-    return lambda name: product_element_null(name, *dims, distribution=initialization), ""
+        return _unknown, Reason("unknown_null", {"error": str(unknown)})
+    return lambda name: product_element_null(name, *dims, distribution=initialization), Reason()
+
+
+def _unknown(name: str) -> None:
+    return None

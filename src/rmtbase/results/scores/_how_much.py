@@ -14,7 +14,8 @@ from jaxtyping import Bool, Float
 
 from rmtbase.nulls import UpperPoint
 from rmtbase.shown import in_one_line, percent
-from rmtbase.tables import heads_present, plural
+from rmtbase.tables import heads_present
+from rmtbase.words import counted, listing
 
 _FIRST = 3  # heads named as those that differ most
 
@@ -35,25 +36,24 @@ class Towards(StrEnum):
 class HowMuch(NamedTuple):
     """Amount by which one head differs."""
 
-    # share of ‖W‖² to move between the ordered directions to give a random head's mean spectrum
+    # share of ‖W‖² to move between the ordered directions to give a random head's mean spectrum, and its two parts
     moved_share: float = math.nan
-    # moved_towards_fewer, moved_towards_more: its parts
     moved_towards_fewer: float = math.nan
     moved_towards_more: float = math.nan
     moved_share_equal_axes: float = math.nan  # moved share with equal axes; NaN if it is not known
-    towards: Towards = Towards.NOT_TOLD  # direction in which strength moved
+    towards: Towards = Towards.NOT_TOLD
     relation: float = math.nan  # R of keys and queries; NaN if it is not defined
     # whether equal axes take away more than half of a moved share above the 95 % point of random heads
     mostly_axes: bool = False
 
 
-def upper_points(tree: xr.DataTree, of: str = "moved_share_upper") -> Float[np.ndarray, "layer head"]:
+def upper_points(tree: xr.DataTree, name: str = "moved_share_upper") -> Float[np.ndarray, "layer head"]:
     """Return the 95 % point of the moved share of random heads, for each head of a scores tree; NaN if not known.
 
-    ``of`` names the variable of ``/null``: the point, or its standard error.
+    ``name`` is the variable of ``/null``: the point, or its standard error.
     """
     heads, null = tree["heads"].to_dataset(), tree["null"].to_dataset()
-    point = null[of].values
+    point = null[name].values
     if "layer_shape" in null:
         point = point[null["layer_shape"].values][:, None]
     return np.broadcast_to(point, (heads.sizes["layer"], heads.sizes["head"]))
@@ -61,14 +61,20 @@ def upper_points(tree: xr.DataTree, of: str = "moved_share_upper") -> Float[np.n
 
 def upper_range(tree: xr.DataTree, places: Bool[np.ndarray, "layer head"]) -> tuple[UpperPoint, ...]:
     """Return the smallest and the largest 95 % point of random heads at some places; nothing if none is known."""
-    values, errors = (
-        upper_points(tree, name)[places] for name in ("moved_share_upper", "moved_share_upper_standard_error")
-    )
-    known = np.flatnonzero(np.isfinite(values))
-    if not known.size:
-        return ()
-    ends = known[np.argmin(values[known])], known[np.argmax(values[known])]
-    return tuple(UpperPoint(float(values[end]), float(errors[end])) for end in ends)
+    names = "moved_share_upper", "moved_share_upper_standard_error"
+    columns = (upper_points(tree, name)[places].tolist() for name in names)
+    points = [UpperPoint(*pair) for pair in zip(*columns, strict=True)]
+    known = [point for point in points if math.isfinite(point.value)]
+    return (min(known, key=_value), max(known, key=_value)) if known else ()
+
+
+def places_of(mask: Bool[np.ndarray, "layer head"]) -> list[tuple[int, int]]:
+    """List the places at which a mask is true."""
+    return [(layer, head) for layer, head in np.argwhere(mask).tolist()]
+
+
+def _value(point: UpperPoint) -> float:
+    return point.value
 
 
 def how_much(tree: xr.DataTree) -> dict[tuple[int, int], HowMuch]:
@@ -81,25 +87,25 @@ def how_much(tree: xr.DataTree) -> dict[tuple[int, int], HowMuch]:
     upper = upper_points(tree)
     free = tree.attrs["null_method"] == "resampled" or "updates" in tree.attrs
     unknown = np.full(upper.shape, np.nan)
-    share, equal, fewer, more, related = (
+    share, fewer, more, equal, related = (
         heads[name].values if name in heads else unknown
-        for name in ("moved_share", "moved_share_equal_axes", "moved_towards_fewer", "moved_towards_more", "relation")
+        for name in ("moved_share", "moved_towards_fewer", "moved_towards_more", "moved_share_equal_axes", "relation")
     )
     above = share > upper
-    of_axes = above & (equal < 0.5 * share) & (not free)
-    both = above & (np.minimum(fewer, more) > upper)
-    directions = np.where(both, Towards.BOTH, np.where(fewer >= more, Towards.FEWER, Towards.MORE))
+    mostly_axes = above & (equal < 0.5 * share) & (not free)
+    both = np.minimum(fewer, more) > upper
+    towards = np.select([~above, both, fewer >= more], [Towards.NOT_TOLD, Towards.BOTH, Towards.FEWER], Towards.MORE)
     return {
-        (layer, head): HowMuch(
-            float(share[layer, head]),
-            float(fewer[layer, head]),
-            float(more[layer, head]),
-            float(equal[layer, head]),
-            Towards(directions[layer, head]) if above[layer, head] else Towards.NOT_TOLD,
-            float(related[layer, head]),
-            bool(of_axes[layer, head]),
+        place: HowMuch(
+            moved_share=float(share[place]),
+            moved_towards_fewer=float(fewer[place]),
+            moved_towards_more=float(more[place]),
+            moved_share_equal_axes=float(equal[place]),
+            towards=Towards(str(towards[place])),
+            relation=float(related[place]),
+            mostly_axes=bool(mostly_axes[place]),
         )
-        for layer, head in np.argwhere(heads_present(heads)).tolist()
+        for place in places_of(heads_present(heads))
     }
 
 
@@ -112,7 +118,6 @@ class Moved:
     heads: tuple[tuple[str, HowMuch], ...] = ()
     # smallest and largest 95 % point of random heads, with their errors; nothing if none is known
     upper: tuple[UpperPoint, ...] = ()
-    noun: str = "head"  # ``head``, or ``key head`` for some circuits
     symbol: str = "W_QK"  # symbol of the matrix that was scored
     against: str = "random heads"  # what the heads were compared with
 
@@ -122,32 +127,21 @@ class Moved:
             return
         line = f"Moved share of ‖{self.symbol}‖²: {_shares(self.heads[:_FIRST])}"
         if len(self.heads) > _FIRST:
-            middle = float(np.median([amount.moved_share for _, amount in self.heads]))
-            line += f"; of the {len(self.heads)} the median is {percent(middle)}, the least {_shares(self.heads[-1:])}"
-        yield f"{line}.{self._chance()}"
+            middle = percent(float(np.median([amount.moved_share for _, amount in self.heads])))
+            line += f"; of the {len(self.heads)} the median is {middle}, the least {_shares(self.heads[-1:])}"
+        ends = dict.fromkeys(f"{percent(end.value)} (± {100.0 * end.standard_error:.1g})" for end in self.upper)
+        chance = f" 95% of {self.against} have less than {' to '.join(ends)}." if ends else ""
+        yield f"{line}.{chance}"
         of_axes = [(name, amount) for name, amount in self.heads if amount.mostly_axes]
         if of_axes:
-            middle = float(np.median([amount.moved_share_equal_axes for _, amount in of_axes]))
-            named = ", ".join(name for name, _ in of_axes[:_FIRST])
-            more = f" and {len(of_axes) - _FIRST} more" if len(of_axes) > _FIRST else ""
-            of_one = "its moved share" if len(of_axes) == 1 else "their median"
-            yield f"Mostly because axes are unequal: {named}{more}; with equal axes {of_one} is {percent(middle)}."
+            middle = percent(float(np.median([amount.moved_share_equal_axes for _, amount in of_axes])))
+            named = listing([name for name, _ in of_axes], _FIRST)
+            median = "its moved share" if len(of_axes) == 1 else "their median"
+            yield f"Mostly because axes are unequal: {named}; with equal axes {median} is {middle}."
 
-    def kinds(self) -> dict[str, int]:
-        """Count the heads with each direction, in words."""
-        words = {
-            "strength in fewer directions": Towards.FEWER,
-            "in more directions": Towards.MORE,
-            "in fewer strong and more weak directions": Towards.BOTH,
-        }
-        counts = {text: sum(amount.towards is side for _, amount in self.heads) for text, side in words.items()}
-        return {text: count for text, count in counts.items() if count}
-
-    def _chance(self) -> str:
-        if not self.upper:
-            return ""
-        ends = dict.fromkeys(f"{percent(end.value)} (± {100.0 * end.standard_error:.1g})" for end in self.upper)
-        return f" 95% of {self.against} have less than {' to '.join(ends)}."
+    def count(self, towards: Towards) -> int:
+        """Count the heads with a direction."""
+        return sum(amount.towards is towards for _, amount in self.heads)
 
 
 @in_one_line
@@ -166,9 +160,10 @@ class Related:
             return
         named = ", ".join(f"{name} ({percent(value)})" for name, value in self.heads[:_FIRST])
         if len(self.heads) > _FIRST:
-            named += f"; of the {len(self.heads)} the median is {percent(float(np.median([r for _, r in self.heads])))}"
+            middle = percent(float(np.median([value for _, value in self.heads])))
+            named += f"; of the {len(self.heads)} the median is {middle}"
         yield (
-            f"Related queries and keys in {len(self.heads)} of {self.tested} {plural(self.tested, 'head')} (R, false "
+            f"Related queries and keys in {len(self.heads)} of {counted(self.tested, 'head')} (R, false "
             f"discovery rate {self.level:.0%}): {named}. 95% of unrelated ones have less than {percent(self.upper)}."
         )
 
@@ -178,23 +173,20 @@ def related_heads(heads: xr.Dataset, names: dict[tuple[int, int], str], level: f
     if "relation" not in heads:
         return Related(level=level)
     value, q, upper = (heads[name].values for name in ("relation", "relation_q_value", "relation_upper"))
-    places = sorted(((layer, head) for layer, head in np.argwhere(q < level).tolist()), key=lambda place: -value[place])
+    places = sorted(places_of(q < level), key=lambda place: -value[place])
     largest = float(np.nanmax(upper)) if np.isfinite(upper).any() else math.nan
-    return Related(
-        tuple((names[place], float(value[place])) for place in places), int(np.isfinite(value).sum()), largest, level
-    )
+    related = tuple((names[place], float(value[place])) for place in places)
+    return Related(related, int(np.isfinite(value).sum()), largest, level)
 
 
 def _shares(heads: Sequence[tuple[str, HowMuch]]) -> str:
-    return ", ".join(f"{name} ({_share(amount)})" for name, amount in heads)
-
-
-def _share(amount: HowMuch) -> str:
-    """Format a moved share, with its direction unless it is towards fewer directions."""
-    share = percent(amount.moved_share)
-    if amount.towards is Towards.MORE:
-        return f"{share}, towards more directions"
-    if amount.towards is Towards.BOTH:
-        fewer, more = percent(amount.moved_towards_fewer), percent(amount.moved_towards_more)
-        return f"{share}: {fewer} towards fewer and {more} towards more directions"
-    return share
+    """List heads with their moved shares, and the directions of these unless they are towards fewer directions."""
+    texts = []
+    for name, amount in heads:
+        share, fewer = percent(amount.moved_share), percent(amount.moved_towards_fewer)
+        directions = {
+            Towards.MORE: ", towards more directions",
+            Towards.BOTH: f": {fewer} towards fewer and {percent(amount.moved_towards_more)} towards more directions",
+        }
+        texts.append(f"{name} ({share}{directions.get(amount.towards, '')})")
+    return ", ".join(texts)

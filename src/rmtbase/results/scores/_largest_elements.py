@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
+from rmtbase.reasons import Reason
+
 _TAIL = 64  # spacings of the upper tail that are used
 _SHARE = 64  # at most one element in so many belongs to the tail
 _FEWEST = 8  # spacings needed to describe a tail
@@ -61,14 +63,14 @@ class LargestElements:
             log_p = np.where(wide > 0, -left * (np.log(below + wide) - np.log(below)), 0.0)
         return np.minimum(1.0, len(left) * np.exp(log_p))
 
-    def without_tail(self) -> str:
-        """Give the reason why the largest elements have no tail to stand apart from, or "" if they have one."""
+    def without_tail(self) -> Reason:
+        """Give the reason why the largest elements have no tail to stand apart from."""
         _, magnitude = self._tail()
         if self.count < _FEWEST * _SHARE:
-            return f"{self.count} elements are too few to have a tail ({_FEWEST * _SHARE} needed)"
+            return Reason("few_elements", {"count": int(self.count), "needed": _FEWEST * _SHARE})
         if len(np.unique(magnitude[magnitude > 0])) <= _FEWEST or not magnitude[-1] > 0:
-            return "the largest elements are ties or zeros, so that their tail has no spacings"
-        return ""
+            return Reason("no_spacings")
+        return Reason()
 
     def _tail(self) -> tuple[int, Float[np.ndarray, " element"]]:
         """Return the number of spacings in the tail, and the magnitudes between which they lie."""
@@ -80,14 +82,14 @@ def largest_elements(numbers: Shaped[np.ndarray, " number"]) -> LargestElements:
     """Find the largest of a flat array of floats, whose bits without the sign sort as their magnitudes do."""
     kind = _BITS[numbers.dtype.itemsize]
     bits = numbers.view(kind) & kind(np.iinfo(kind).max >> 1)
-    wanted = min(_TAIL + 1, numbers.size)
+    count = min(_TAIL + 1, numbers.size)
     sample = bits[::_STRIDE]
     rank = min(sample.size, _RANK)
-    found = np.flatnonzero(bits >= np.partition(sample, sample.size - rank)[sample.size - rank])
-    if found.size < wanted:
-        found = np.arange(numbers.size)
-    if found.size > 8 * wanted:
-        least = np.partition(bits[found], found.size - wanted)[found.size - wanted]
-        found = found[bits[found] >= least]
-    first = found[np.argsort(~bits[found], kind="stable")[:wanted]]
+    places = np.flatnonzero(bits >= np.partition(sample, sample.size - rank)[sample.size - rank])
+    if places.size < count:
+        places = np.arange(numbers.size)
+    if places.size > 8 * count:
+        least = np.partition(bits[places], places.size - count)[places.size - count]
+        places = places[bits[places] >= least]
+    first = places[np.argsort(~bits[places], kind="stable")[:count]]
     return LargestElements(numbers.size, first, numbers[first].astype(np.float64))

@@ -12,12 +12,11 @@ from jaxtyping import Bool, Float, Shaped
 
 from rmtbase.laws import marchenko_pastur
 from rmtbase.linalg import appended_rows, matrix_singular_values
-from rmtbase.models import FUSED_COMPONENTS, MatrixName, Place
-from rmtbase.nulls import DRAWS_PER_TEST, EDGE_LEVEL, KURTOSIS, SMALLEST_P_VALUE, without_kurtosis
+from rmtbase.models import FUSED_COMPONENTS, MatrixName
+from rmtbase.nulls import DRAWS_PER_TEST, EDGE_LEVEL, KURTOSIS, SMALLEST_P_VALUE, Null, without_kurtosis
+from rmtbase.reasons import Reason
 from rmtbase.results.scores._element_scores import (
     FIELDS,
-    OF_ORTHOGONAL,
-    OF_PRODUCT,
     STATISTICS,
     Elements,
     ElementSummary,
@@ -30,7 +29,7 @@ from rmtbase.results.scores._element_scores import (
 )
 from rmtbase.results.scores._heads import layer_coordinates
 from rmtbase.results.scores._super_weights import Tail
-from rmtbase.results.scores.schema import SCORES_SCHEMA, experts_schema
+from rmtbase.results.scores.schema import matrices_schema
 from rmtbase.statistics import (
     ExtremeMoments,
     benjamini_hochberg,
@@ -62,30 +61,35 @@ _SPECTRAL_FACTS = ("outliers_above", "outliers_below", "marchenko_pastur_distanc
 _NULL_DRAWS = 5_000
 
 
+class _Scored(NamedTuple):
+    """Results for one matrix."""
+
+    elements: Elements
+    shape: tuple[int, int]
+    spectrum: list[tuple[float, ...]]  # :data:`FIELDS` of each spectral statistic; empty if spectra are not scored
+    facts: tuple[float, ...]  # :data:`_SPECTRAL_FACTS`
+    without_tail: Reason  # why it has no tail
+
+
 class MatrixScorer:
     """Scorer of matrices, one at a time, which then returns the dataset ``/matrices`` or ``/experts``.
 
-    Under the null, elements are independent draws of ``initialization`` with the matrix's own standard deviation. The
-    null of element statistics is analytic. The null of the spectrum is that of normal elements, simulated once per
-    shape from its exact bidiagonal form, and corrected to first order for the kurtosis of other laws. No null is known
-    for ``products``, the matrices that are products of stored matrices.
+    Under the null, elements are independent draws of the null's ``initialization`` with the matrix's own standard
+    deviation. The null of element statistics is analytic. The null of the spectrum is that of normal elements,
+    simulated once per shape from its exact bidiagonal form, and corrected to first order for the kurtosis of other
+    laws. No null is known for ``products``, the matrices that are products of stored matrices.
     """
 
     def __init__(
-        self,
-        names: Sequence[MatrixName],
-        spectra: bool,
-        seed: int,
-        initialization: str = "normal",
-        products: Collection[MatrixName] = (),
+        self, names: Sequence[MatrixName], spectra: bool, null: Null, products: Collection[MatrixName] = ()
     ) -> None:
         if spectra:  # before threads start: SciPy's check for JAX arrays fails during an import of JAX
             import rmtbase.montecarlo  # noqa: F401
-        self.names, self.spectra, self.seed, self.initialization = names, spectra, seed, initialization
-        self._products, self._orthogonal = products, initialization == "orthogonal"
-        self.draws = _null_draws(sum(not is_fused(name.component) for name in names))
+        self._names, self._spectra, self._seed, self._initialization = names, spectra, null.seed, null.initialization
+        self._products, self._orthogonal = products, null.initialization == "orthogonal"
+        self._draws = _null_draws(sum(not is_fused(name.component) for name in names))
         self.tails: list[Tail] = []
-        self._found: dict[MatrixName, _Found] = {}
+        self._scored: dict[MatrixName, _Scored] = {}
 
     def add(
         self,
@@ -102,15 +106,15 @@ class MatrixScorer:
         summary: ElementSummary | None = None
         triangle: Float[np.ndarray, "row column"] | None = None
         for block in blocks:
-            own = summarized(block, map_spans)
-            summary = own if summary is None else summary.merged(own)
-            if self.spectra:
+            of_block = summarized(block, map_spans)
+            summary = of_block if summary is None else summary.merged(of_block)
+            if self._spectra:
                 triangle = appended_rows(triangle, block)
         assert summary is not None
         elements = elements_of(summary.sketch)
-        spectrum = None if triangle is None else self._spectrum(matrix_singular_values(triangle), shape)
+        spectrum = ([], ()) if triangle is None else self._spectrum(matrix_singular_values(triangle), shape)
         fused = is_fused(name.component)  # its elements belong to its parts
-        self._found[name] = _Found(elements, shape, spectrum, "" if fused else summary.largest.without_tail())
+        self._scored[name] = _Scored(elements, shape, *spectrum, Reason() if fused else summary.largest.without_tail())
         if not fused:
             self.tails.append(Tail.from_summary(name, shape, transposed, summary, elements))
 
@@ -123,22 +127,22 @@ class MatrixScorer:
         # Scaled to σ̂ = 1 (Σλ = m n) and divided by the long dimension, so that the bulk lies between (1 ± √(r/N))².
         standard = values / np.sqrt((values**2).sum() / rank)
         observed = spectral_statistics(standard, MATRIX_SPECTRAL_STATISTICS)
-        eigenvalues, as_of_normal, kurtosis = standard**2, observed, KURTOSIS.get(self.initialization, 0.0)
+        eigenvalues, as_of_normal, kurtosis = standard**2, observed, KURTOSIS.get(self._initialization, 0.0)
         if kurtosis:
             eigenvalues = without_kurtosis(long * eigenvalues, kurtosis, (rank, long)) / long
             as_of_normal = spectral_statistics(np.sqrt(eigenvalues), MATRIX_SPECTRAL_STATISTICS)
-        null = matrix_null(long, rank, self.draws, self.seed)
+        null = matrix_null(long, rank, self._draws, self._seed)
         extremes, rows = ExtremeMoments(smallest=inverse_moment_order(shape)), []
-        for name, own, value in zip(MATRIX_SPECTRAL_STATISTICS, observed, as_of_normal, strict=True):
+        for name, statistic, value in zip(MATRIX_SPECTRAL_STATISTICS, observed, as_of_normal, strict=True):
             sample, order = null[name], moment_order(get_statistic(name), extremes, rank)
             mean, std = drawn_moments(sample.mean(), sample.std(ddof=1), order)
             p_value = p_value_among_sorted(value, sample)
             z_score = normal_score(p_value, value > np.median(sample)) if np.isnan(std) else (value - mean) / std
             if kurtosis and get_statistic(name).on_log_scale and value > 0:
-                mean, std = mean * own / value, std * own / value
+                mean, std = mean * statistic / value, std * statistic / value
             elif kurtosis:
-                mean = mean + own - value
-            rows.append(tuple(map(float, (own, mean, std, z_score, p_value))))
+                mean = mean + statistic - value
+            rows.append(tuple(map(float, (statistic, mean, std, z_score, p_value))))
         upper = np.quantile(null["largest_eigenvalue"], 1.0 - EDGE_LEVEL)
         lower = np.quantile(null["smallest_eigenvalue"], EDGE_LEVEL)
         law = marchenko_pastur(rank, long, sigma=long**-0.5)
@@ -150,86 +154,87 @@ class MatrixScorer:
     @property
     def missing(self) -> list[str]:
         """Lines that name the matrices with missing statistics, and the reasons."""
-        return missing_lines((str(name), self._reason(name)) for name in self._found)
+        return missing_lines((str(name), self._reason(name)) for name in self._scored)
 
-    def _reason(self, name: MatrixName) -> str:
+    def _reason(self, name: MatrixName) -> Reason:
         """Give the reasons why a matrix lacks statistics or their null."""
-        reasons = OF_PRODUCT * (name in self._products), OF_ORTHOGONAL * self._orthogonal
-        return "; ".join(filter(None, (self._found[name].elements.reason, *reasons)))
-
-    def dataset(self) -> xr.Dataset:
-        """Return the scores of all matrices added, with q-values over all of them for each statistic by itself.
-
-        Scores are NaN if a layer lacks a component or an expert.
-        """
-        experts = sorted({name.expert for name in self.names if name.expert is not None})
-        axes: dict[str, list[Any]] = {
-            "layer": _in_order([name.place for name in self.names]),
-            **({"expert": experts} if experts else {}),
-            "component": list(dict.fromkeys(name.component for name in self.names)),
-        }
-        found = list(self._found.values())
-        places = tuple(
-            np.array([axes[axis].index(getattr(name, field)) for name in self._found], dtype=int)
-            for axis, field in zip(
-                axes, ("place", "expert", "component") if experts else ("place", "component"), strict=True
-            )
+        return Reason.join(
+            self._scored[name].elements.reason,
+            Reason("product_of_matrices") if name in self._products else Reason(),
+            Reason("orthonormal") if self._orthogonal else Reason(),
         )
 
-        def spread(values: Sequence[Any], dtype: Any = float) -> np.ndarray:
-            rows = np.array(values, dtype=dtype)
-            whole = np.full((*map(len, axes.values()), *rows.shape[1:]), "" if dtype is object else np.nan, dtype=dtype)
-            whole[places] = rows
-            return whole
+    def dataset(self, heavy: Collection[MatrixName] = ()) -> xr.Dataset:
+        """Return the scores of all matrices added, with q-values over all of them for each statistic by itself.
 
-        scores = spread(list(self._scores(found)))
-        dims, of_matrix = (*axes, "statistic"), tuple(axes)
-        variables: dict[str, tuple] = {name: (dims, scores[..., k]) for k, name in enumerate(FIELDS)}
+        ``heavy`` are the matrices whose tails are too heavy for probability to identify super-weights. Scores are NaN
+        if a layer lacks a component or an expert.
+        """
+        names, matrices = list(self._scored), list(self._scored.values())
+        experts = sorted({name.expert for name in self._names if name.expert is not None})
+        axes: dict[str, list[Any]] = {
+            # places outside the layers come first
+            "layer": sorted(dict.fromkeys(name.place for name in self._names), key=lambda place: place.layer >= 0),
+            **({"expert": experts} if experts else {}),
+            "component": list(dict.fromkeys(name.component for name in self._names)),
+        }
+        fields = {"layer": "place", "expert": "expert", "component": "component"}
+        places = tuple(
+            np.array([entries.index(getattr(name, fields[axis])) for name in names], dtype=int)
+            for axis, entries in axes.items()
+        )
+
+        def spread(values: Iterable[Any], dtype: Any = float) -> np.ndarray:
+            rows = np.array(list(values), dtype=dtype)
+            shape = (*map(len, axes.values()), *rows.shape[1:])
+            table = np.full(shape, "" if dtype is object else np.nan, dtype=dtype)
+            table[places] = rows
+            return table.astype(str) if dtype is object else table
+
+        scores = spread(self._scores())
+        of_matrix = tuple(axes)
+        dims = (*of_matrix, "statistic")
         fused = np.array([is_fused(component) for component in axes["component"]])
-        variables["q_value"] = dims, q_values(scores[..., FIELDS.index("p_value")], fused)
-        variables |= {
-            "sigma": (of_matrix, spread([one.elements.sigma for one in found])),
-            "n_rows": (of_matrix, spread([one.shape[0] for one in found])),
-            "n_columns": (of_matrix, spread([one.shape[1] for one in found])),
-            "histogram": ((*axes, "bin"), spread([one.elements.histogram for one in found])),
+        is_heavy = (np.nan if self._without_tail(name) else float(name in heavy) for name in names)
+        variables: dict[str, tuple] = {name: (dims, scores[..., k]) for k, name in enumerate(FIELDS)} | {
+            "q_value": (dims, q_values(scores[..., FIELDS.index("p_value")], fused)),
+            "sigma": (of_matrix, spread(matrix.elements.sigma for matrix in matrices)),
+            "n_rows": (of_matrix, spread(matrix.shape[0] for matrix in matrices)),
+            "n_columns": (of_matrix, spread(matrix.shape[1] for matrix in matrices)),
+            "histogram": ((*axes, "bin"), spread(matrix.elements.histogram for matrix in matrices)),
             "log_magnitude_histogram": (
                 (*axes, "magnitude_bin"),
-                spread([one.elements.log_magnitude_histogram for one in found]),
+                spread(matrix.elements.log_magnitude_histogram for matrix in matrices),
             ),
-            "reason": (of_matrix, spread([self._reason(name) for name in self._found], object).astype(str)),
-            "tail_reason": (of_matrix, spread([one.without_tail for one in found], object).astype(str)),
+            "reason": (of_matrix, spread((str(self._reason(name)) for name in names), object)),
+            "tail_reason": (of_matrix, spread((str(matrix.without_tail) for matrix in matrices), object)),
+            "heavy_tail": (of_matrix, spread(is_heavy)),
         }
-        if self.spectra:
-            facts = spread([one.spectrum[1] for one in found if one.spectrum is not None])
+        if self._spectra:
+            facts = spread(matrix.facts for matrix in matrices)
             variables |= {name: (of_matrix, facts[..., k]) for k, name in enumerate(_SPECTRAL_FACTS)}
-        statistics = [*STATISTICS, *(MATRIX_SPECTRAL_STATISTICS if self.spectra else ())]
-        names = {axis: axes[axis] for axis in dims[1:-1]} | {"statistic": statistics} | bin_coordinates()
-        dataset = xr.Dataset(variables, coords=layer_coordinates(axes["layer"]) | names)
-        of_matrices = SCORES_SCHEMA["matrices"] | (SCORES_SCHEMA["spectra"] if self.spectra else {})
-        return describe(dataset, experts_schema(self.spectra) if experts else of_matrices)
+        statistics = [*STATISTICS, *(MATRIX_SPECTRAL_STATISTICS if self._spectra else ())]
+        coordinates = {axis: axes[axis] for axis in of_matrix[1:]} | {"statistic": statistics} | bin_coordinates()
+        dataset = xr.Dataset(variables, coords=layer_coordinates(axes["layer"]) | coordinates)
+        return describe(dataset, matrices_schema(self._spectra, bool(experts)))
 
-    def _scores(self, found: Sequence[_Found]) -> Float[np.ndarray, "matrix statistic field"]:
+    def _without_tail(self, name: MatrixName) -> bool:
+        return is_fused(name.component) or bool(self._scored[name].without_tail)
+
+    def _scores(self) -> Float[np.ndarray, "matrix statistic field"]:
         """Return the scores of matrices in their order; matrices of one size share one null."""
-        counts = np.array([one.elements.count for one in found])
-        observed = np.array([one.elements.statistics for one in found])
+        matrices = self._scored.values()
+        counts = np.array([matrix.elements.count for matrix in matrices])
+        observed = np.array([matrix.elements.statistics for matrix in matrices])
         scores = np.empty((*observed.shape, len(FIELDS)))
         for count in np.unique(counts):
-            law = (lambda _: None) if self._orthogonal else element_law(self.initialization, int(count))
+            law = (lambda _: None) if self._orthogonal else element_law(self._initialization, int(count))
             scores[counts == count] = against_null(observed[counts == count], law)
-        spectra = [one.spectrum[0] for one in found if one.spectrum is not None]
-        scores = np.concatenate([scores, np.array(spectra)], axis=1) if spectra else scores
-        without_null = [self._orthogonal or name in self._products for name in self._found]
+        if self._spectra:
+            scores = np.concatenate([scores, np.array([matrix.spectrum for matrix in matrices])], axis=1)
+        without_null = [self._orthogonal or name in self._products for name in self._scored]
         scores[without_null, :, FIELDS.index("observed") + 1 :] = np.nan
         return scores
-
-
-class _Found(NamedTuple):
-    """Results for one matrix: facts about its elements, scores and facts of its spectrum, and why it has no tail."""
-
-    elements: Elements
-    shape: tuple[int, int]
-    spectrum: tuple[list[tuple[float, ...]], tuple[float, ...]] | None
-    without_tail: str
 
 
 def is_fused(component: str) -> bool:
@@ -243,15 +248,10 @@ def q_values(
     """Correct over all matrices, each statistic by itself; fused matrices are a family of their own."""
     q_value = np.full(p_value.shape, np.nan)
     for family in (fused, ~fused):
-        of_family = p_value[..., family, :]
-        by_statistic = of_family.reshape(-1, of_family.shape[-1])
-        q_value[..., family, :] = benjamini_hochberg(by_statistic, axis=0).reshape(of_family.shape)
+        members = p_value[..., family, :]
+        by_statistic = members.reshape(-1, members.shape[-1])
+        q_value[..., family, :] = benjamini_hochberg(by_statistic, axis=0).reshape(members.shape)
     return q_value
-
-
-def _in_order(places: Iterable[Place]) -> list[Place]:
-    """List each place once: places outside the layers first, then the others in order of appearance."""
-    return sorted(dict.fromkeys(places), key=lambda place: place.layer >= 0)
 
 
 @cache

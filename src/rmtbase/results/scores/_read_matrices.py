@@ -11,35 +11,38 @@ from jaxtyping import Shaped
 from rmtbase.errors import ParameterError
 from rmtbase.heads.factors import holds_product
 from rmtbase.models import MatrixName, WeightMatrices
+from rmtbase.nulls import Null
 from rmtbase.progress import Progress
 from rmtbase.results.scores._matrices import MatrixScorer
-from rmtbase.results.scores._super_weights import cannot_tell, super_weights
+from rmtbase.results.scores._super_weights import SearchedTails
+from rmtbase.results.scores.words import heavy_tails
 
 LAYERS, FUSED, EMBEDDINGS, EXPERTS = "layers", "fused", "embeddings", "experts"
 COMPONENTS = (LAYERS, EMBEDDINGS, EXPERTS)
 ALL = "all"
 
 
-def require_components(model: WeightMatrices, wanted: Sequence[str] | str, scored: bool = True) -> tuple[str, ...]:
+def require_components(model: WeightMatrices, components: Sequence[str] | str, scored: bool = True) -> tuple[str, ...]:
     """Return the named parts in the order of :data:`COMPONENTS`; ``"all"`` means all that the model has.
 
     The result is empty if no matrix is ``scored``.
     """
-    names = [wanted] if isinstance(wanted, str) else list(wanted)
+    names = [components] if isinstance(components, str) else list(components)
     if not scored:
         if names != [LAYERS]:
-            raise ParameterError("components", wanted, "none: with matrices = 'none' no whole matrix is scored")
+            raise ParameterError("components", components, "none: with matrices = 'none' no whole matrix is scored")
         return ()
-    held = [LAYERS, *(part for part in model.parts if part in COMPONENTS)]
+    parts = [LAYERS, *(part for part in model.parts if part in COMPONENTS)]
+    offered = f"some of {', '.join(COMPONENTS)}, or {ALL}"
     for name in names:
         if name not in (*COMPONENTS, ALL):
-            raise ParameterError("components", name, f"some of {', '.join(COMPONENTS)}, or {ALL}")
-        if name not in (*held, ALL):
+            raise ParameterError("components", name, offered)
+        if name not in (*parts, ALL):
             why = "".join(f"; {note}" for note in model.part_notes(name)[:1])
-            raise ParameterError("components", name, f"some of {', '.join(held)}, which is all that is read{why}")
+            raise ParameterError("components", name, f"some of {', '.join(parts)}, which is all that is read{why}")
     if not names:
-        raise ParameterError("components", "nothing", f"some of {', '.join(COMPONENTS)}, or {ALL}")
-    return tuple(one for one in COMPONENTS if one in held and (one in names or ALL in names))
+        raise ParameterError("components", "nothing", offered)
+    return tuple(part for part in COMPONENTS if part in parts and {part, ALL} & set(names))
 
 
 class MatrixScores:
@@ -50,20 +53,22 @@ class MatrixScores:
         notes: notes on the other parts.
     """
 
-    def __init__(
-        self, model: WeightMatrices, parts: Sequence[str], spectra: bool, seed: int, initialization: str = "normal"
-    ) -> None:
+    def __init__(self, model: WeightMatrices, parts: Sequence[str], spectra: bool, null: Null) -> None:
+        of_layers = list(_of_layers(model)) if LAYERS in parts else []
         outside, self.notes = _distinct(model, model.parts[EMBEDDINGS]) if EMBEDDINGS in parts else ((), [])
-        of_layers = [*_of_layers(model)] if LAYERS in parts else []
+        fused = model.parts.get(FUSED, ()) if LAYERS in parts else ()
+        experts = model.parts[EXPERTS] if EXPERTS in parts else ()
+        groups = {"/matrices": (*of_layers, *fused, *outside), "/experts": experts}
+        products = products_of(model)
         self._model, self._outside = model, outside
-        self._fused = model.parts.get(FUSED, ()) if LAYERS in parts else ()
-        self._experts = model.parts[EXPERTS] if EXPERTS in parts else ()
-        groups = {"/matrices": (*of_layers, *self._fused, *outside), "/experts": self._experts}
         self._scorers = {
-            group: MatrixScorer(names, spectra, seed, initialization, products_of(model))
-            for group, names in groups.items()
-            if names
+            group: MatrixScorer(names, spectra, null, products) for group, names in groups.items() if names
         }
+        self._reads = (
+            ("reading fused matrices", "/matrices", fused),
+            ("reading embeddings", "/matrices", outside),
+            ("reading experts", "/experts", experts),
+        )
         self.layers = self._scorers["/matrices"] if of_layers else None
         self.notes += [note for part in parts for note in model.part_notes(part)]
         if parts and EXPERTS in model.parts and EXPERTS not in parts:
@@ -72,21 +77,15 @@ class MatrixScores:
 
     def read(self, progress: Progress) -> None:
         """Score fused matrices, matrices outside the layers, and experts, reading each by itself."""
-        for words, group, names in (
-            ("reading fused matrices", "/matrices", self._fused),
-            ("reading embeddings", "/matrices", self._outside),
-            ("reading experts", "/experts", self._experts),
-        ):
-            if not names:
-                continue
-            advance = progress.bar(words, len(names))
+        for label, group, names in self._reads:
+            advance = progress.bar(label, len(names)) if names else None
             for name in names:
                 rows, blocks = _Rows(), self._model.blocks(name)
-                watched = rows.watched(blocks) if name in self._outside else blocks
-                self._scorers[group].add(
-                    name, watched, self._model.shape(name), transposed=self._model.is_transposed(name)
-                )
+                counted = rows.counted(blocks) if name in self._outside else blocks
+                shape, transposed = self._model.shape(name), self._model.is_transposed(name)
+                self._scorers[group].add(name, counted, shape, transposed=transposed)
                 self.notes += rows.notes(name)
+                assert advance is not None
                 advance(1)
 
     @property
@@ -96,10 +95,13 @@ class MatrixScores:
 
     def datasets(self) -> dict[str, xr.Dataset]:
         """Return ``/matrices`` and ``/experts``, if they were scored, and ``/super_weights`` of all matrices."""
-        groups = {group: scorer.dataset() for group, scorer in self._scorers.items()}
-        tails = [tail for scorer in self._scorers.values() for tail in scorer.tails]
-        self.notes += cannot_tell(tails)
-        return groups | ({"/super_weights": super_weights(tails)} if groups else {})
+        if not self._scorers:
+            return {}
+        tails = SearchedTails([tail for scorer in self._scorers.values() for tail in scorer.tails])
+        if words := heavy_tails(list(map(str, tails.heavy)), len(tails.searched)):
+            self.notes.append(f"super-weights: {words}")
+        groups = {group: scorer.dataset(tails.heavy) for group, scorer in self._scorers.items()}
+        return groups | {"/super_weights": tails.super_weights()}
 
 
 def _of_layers(model: WeightMatrices) -> Iterator[MatrixName]:
@@ -124,10 +126,9 @@ def _distinct(model: WeightMatrices, names: Iterable[MatrixName]) -> tuple[tuple
     first: dict[bytes, MatrixName] = {}
     notes = []
     for name in names:
-        digest = model.digest(name)
-        if digest in first:
-            notes.append(f"{name}: the same to the byte as {first[digest]}, and scored as that")
-        first.setdefault(digest, name)
+        stored = first.setdefault(model.digest(name), name)
+        if stored is not name:
+            notes.append(f"{name}: the same to the byte as {stored}, and scored as that")
     return tuple(first.values()), notes
 
 
@@ -138,13 +139,13 @@ class _Rows:
         self._seen: set[int] = set()
         self._rows = self._zero = self._copies = 0
 
-    def watched(self, blocks: Iterable[Shaped[np.ndarray, "row column"]]) -> Iterator[Shaped[np.ndarray, "row column"]]:
+    def counted(self, blocks: Iterable[Shaped[np.ndarray, "row column"]]) -> Iterator[Shaped[np.ndarray, "row column"]]:
         """Pass the blocks through, counting their rows."""
         for block in blocks:
-            there = block.any(axis=1)
+            nonzero = block[block.any(axis=1)]
             self._rows += len(block)
-            self._zero += int((~there).sum())
-            for row in np.ascontiguousarray(block[there]):
+            self._zero += len(block) - len(nonzero)
+            for row in np.ascontiguousarray(nonzero):
                 key = hash(row.tobytes())
                 self._copies += key in self._seen
                 self._seen.add(key)
@@ -152,8 +153,9 @@ class _Rows:
 
     def notes(self, name: MatrixName) -> list[str]:
         """Put the counts into words."""
-        found = {"are exactly zero": self._zero, "are copies of another row, and were not trained apart": self._copies}
-        of = f"of {self._rows} stored rows"
+        counts = {"are exactly zero": self._zero, "are copies of another row, and were not trained apart": self._copies}
         return [
-            f"{name}: {count} {of} {what}; they are scored with the others" for what, count in found.items() if count
+            f"{name}: {count} of {self._rows} stored rows {what}; they are scored with the others"
+            for what, count in counts.items()
+            if count
         ]

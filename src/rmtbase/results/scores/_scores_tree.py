@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -19,144 +19,172 @@ from rmtbase.nulls import Heads, HeadShape, Null, NullModel, initialization_note
 from rmtbase.parameters import require_positive_integer
 from rmtbase.progress import Progress
 from rmtbase.results.attributes import file_attributes
-from rmtbase.results.scores._head_elements import ElementMode, head_elements
+from rmtbase.results.large_matrices import tell_of_large
+from rmtbase.results.scores._element_scores import summarized
+from rmtbase.results.scores._head_elements import ElementMode, head_elements, require_element_mode
 from rmtbase.results.scores._heads import Block, circuit_attributes, heads_dataset, null_dataset
-from rmtbase.results.scores._read_matrices import LAYERS, MatrixScores
+from rmtbase.results.scores._matrices import MATRIX_MODES
+from rmtbase.results.scores._read_matrices import LAYERS, MatrixScores, require_components
 from rmtbase.results.scores._unscored_heads import equal_values_note, fixed_spectra, unscored_heads, unscored_lines
-from rmtbase.results.scores.schema import heads_schema
+from rmtbase.results.scores.schema import circuit_group, heads_schema
 from rmtbase.shown import shown
 from rmtbase.statistics import LatentShape
-from rmtbase.tables import CIRCUITS, Circuit, describe
+from rmtbase.tables import CIRCUITS, QK, Circuit, describe
 
 
-def scores_tree(
-    model: WeightMatrices,
-    function: str,
-    null: Null,
-    matrices: str,
-    circuits: Sequence[str],
-    components: Sequence[str],
-    elements: ElementMode,
-    progress: Progress,
-) -> xr.DataTree:
-    """Score a model against a null; ``function`` is the call that provenance names."""
-    wanted = require_circuits(model, circuits)
-    blocks_of = {circuit: _blocks(model, circuit, null) for circuit in wanted}
-    n_heads = max(sum(len(sites) * one.n_heads for one, sites in blocks.items()) for blocks in blocks_of.values())
-    whole = MatrixScores(model, components, matrices == "spectra", null.seed, null.initialization)
-    of_heads = head_elements(elements, null.initialization, model.sites)
+@dataclass(frozen=True)
+class Scope:
+    """Parts of a model to score, as :func:`rmtbase.score` takes them, and the null to score its heads against.
+
+    Raises:
+        ParameterError: no such mode of matrices or elements.
+    """
+
+    null: Null
+    matrices: str = "none"
+    circuits: Sequence[str] = ("qk",)
+    components: Sequence[str] | str = (LAYERS,)
+    elements: ElementMode = "matrices"
+
+    def __post_init__(self) -> None:
+        require_element_mode(self.elements, self.null.initialization)
+        if self.matrices not in MATRIX_MODES:
+            raise ParameterError("matrices", self.matrices, f"one of {', '.join(MATRIX_MODES)}")
+
+    def parts(self, model: WeightMatrices) -> tuple[str, ...]:
+        """Return the parts of a model whose whole matrices are scored."""
+        return require_components(model, self.components, self.matrices != "none")
+
+    def reads(self, progress: Progress) -> Callable[[WeightMatrices], tuple[Sequence[str] | None, Sequence[str]]]:
+        """Return the judge of these options for an opened model: ``reads`` of ``require_model``."""
+
+        def judged(model: WeightMatrices) -> tuple[Sequence[str] | None, Sequence[str]]:
+            parts, circuits = self.parts(model), require_circuits(model, self.circuits)
+            shapes = (block.key for circuit in circuits for block in _blocks(model, circuit, self.null))
+            for shape, stored in dict.fromkeys(shapes):
+                self.null.require_shape(HeadShape(shape, 1, stored))
+            if self.elements != "matrices":
+                circuits = tuple(circuit for circuit in CIRCUITS.values() if len(circuit.factors) == 1)
+            of_heads = [f"attention_{factor.name}" for circuit in circuits for factor in circuit.factors]
+            components = None if LAYERS in parts else of_heads
+            spectra = self.matrices == "spectra" and LAYERS in parts
+            tell_of_large(model, components, progress, int(spectra), summarized)
+            return components, parts
+
+        return judged
+
+
+def scores_tree(model: WeightMatrices, function: str, scope: Scope, progress: Progress) -> xr.DataTree:
+    """Score a model; ``function`` is the call that provenance names."""
+    null, circuits = scope.null, require_circuits(model, scope.circuits)
+    blocks_of = {circuit: _blocks(model, circuit, null) for circuit in circuits}
+    n_heads = max(sum(len(block.sites) * block.n_heads for block in blocks) for blocks in blocks_of.values())
+    matrices = MatrixScores(model, scope.parts(model), scope.matrices == "spectra", null)
+    of_heads = head_elements(scope.elements, null.initialization, model.sites)
     with single_threaded_blas():  # else the last bits depend on the number of cores
-        takers, work = Takers(whole.layers, of_heads), HeadWork(null, how_much=True)
-        with read_sites(model, wanted, takers, work, progress) as reading:
-            shapes = dict.fromkeys((one.null, one.stored) for blocks in blocks_of.values() for one in blocks)
-            nulls = {
-                (shape, stored): null.for_heads(HeadShape(shape, n_heads, stored), progress) for shape, stored in shapes
-            }
+        takers, work = Takers(matrices.layers, of_heads), HeadWork(null, how_much=True)
+        with read_sites(model, circuits, takers, work, progress) as reading:
+            keys = dict.fromkeys(block.key for blocks in blocks_of.values() for block in blocks)
+            nulls = {key: null.for_heads(HeadShape(key[0], n_heads, key[1]), progress) for key in keys}
             spectra, ways = reading.result()
-        whole.read(progress)
+        matrices.read(progress)
         unscored = unscored_heads(model, spectra, null)
-        warnings = [*model.warnings, *unscored_lines(model, unscored), *whole.missing]
+        warnings = [*model.warnings, *unscored_lines(model, unscored), *matrices.missing]
         warnings += of_heads.missing() if of_heads is not None else []
-        of_matrices = whole.datasets()
-        told = null.entry_law is not None and whole.layers
-        drawn = initialization_note(of_matrices["/matrices"], str(null.entry_law)) if told else None
-        flat = None if null.needs_stored_rows else equal_values_note(spectra[wanted[0]])
-        more = (*whole.notes, *filter(None, (drawn, flat)))
-        notes = (*model.notes, *more)
-        for line in (*model.notes_now, *more):
+        of_matrices = matrices.datasets()
+        notes: list[str | None] = [*matrices.notes]
+        if null.entry_law is not None and matrices.layers:
+            notes.append(initialization_note(of_matrices["/matrices"], null.entry_law))
+        if not null.needs_stored_rows:
+            notes.append(equal_values_note(spectra[QK]))
+        own_notes = [line for line in notes if line]
+        for line in (*model.notes_now, *own_notes):
             progress.detail(line)
         for line in warnings:
             progress.note(line)
         scored = {
             circuit: [
-                _scored(model, circuit, sites, shape, spectra[circuit], null, nulls, progress)
-                for shape, sites in blocks.items()
+                _scored(model, circuit, block, spectra[circuit], nulls[block.key], null.seed, progress)
+                for block in blocks
             ]
             for circuit, blocks in blocks_of.items()
         }
     fixed, lines = fixed_spectra(model, scored)
-    warnings += (lines := [*unscored_lines(model, fixed), *lines])
+    lines = [*unscored_lines(model, fixed), *lines]
     for line in lines:
         progress.note(line)
     groups: dict[str, xr.Dataset] = {}
     for circuit, blocks in scored.items():
-        place = "" if circuit.name == "qk" else f"/circuits/{circuit.name}"
-        reasons, of_null = fixed[circuit] | unscored[circuit], null_dataset(circuit, model.sites, blocks)
+        place, of_null = circuit_group(circuit), null_dataset(circuit, model.sites, blocks)
+        reasons = {**fixed[circuit], **unscored[circuit]}
         groups[f"{place}/heads"] = heads_dataset(circuit, model.sites, blocks, of_null, reasons)
         groups[f"{place}/null"] = of_null
     if of_heads is not None:
         groups["/heads/elements"] = of_heads.dataset()
     groups["/heads"], attention = with_attention(groups["/heads"], model)
     tree = xr.DataTree.from_dict(groups | of_matrices)
-    called = {"function": function, "matrices": matrices}
-    facts = _attributes(model, called, scored, null, components, elements, notes, warnings, ways)
-    tree.attrs = attention | facts
-    for circuit in wanted[1:]:
+    about = [*model.notes, *own_notes], [*warnings, *lines]
+    tree.attrs = attention | _attributes(model, function, scope, scored, about, ways)
+    for circuit in circuits[1:]:
         facts = circuit_attributes(circuit, model.sites, scored[circuit])
         tree["circuits"][circuit.name].attrs = {"circuit": circuit.name, **facts}
     return tree
 
 
-def factors_read(model: WeightMatrices, circuits: Sequence[str], null: Null, elements: ElementMode) -> Sequence[str]:
-    """Judge circuits of a model before its weights are read, and name the matrices of heads that scoring them reads."""
-    wanted = require_circuits(model, circuits)
-    for shape in dict.fromkeys((one.null, one.stored) for circuit in wanted for one in _blocks(model, circuit, null)):
-        null.require_shape(HeadShape(shape[0], 1, shape[1]))
-    read = wanted if elements == "matrices" else [one for one in CIRCUITS.values() if len(one.factors) == 1]
-    return [f"attention_{factor.name}" for circuit in read for factor in circuit.factors]
+class _Sites(NamedTuple):
+    """Sites whose heads have the same shape, null and number."""
 
-
-class _Shape(NamedTuple):
-    """Common properties of the heads of a block of sites: the shape of their null, and their number."""
-
-    null: tuple[int, ...] | LatentShape
+    shape: tuple[int, ...] | LatentShape  # shape of the heads' null
     n_heads: int
     of_last_factor: int
     stored: StoredRows | None
+    sites: list[int]
+
+    @property
+    def key(self) -> tuple[tuple[int, ...] | LatentShape, StoredRows | None]:
+        """Facts that determine the null of these heads."""
+        return self.shape, self.stored
 
 
-def _blocks(model: WeightMatrices, circuit: Circuit, null: Null) -> dict[_Shape, list[int]]:
-    """Group the sites whose heads have the same shape, null and number."""
-    blocks: dict[_Shape, list[int]] = {}
+def _blocks(model: WeightMatrices, circuit: Circuit, null: Null) -> list[_Sites]:
+    blocks: dict[tuple, _Sites] = {}
     for index in sites_of(model, circuit):
         site, shape = model.sites[index], null_shape(model, index, circuit)
         if shape == (site.d_query, site.d_head, site.d_key) and site.d_head > min(site.d_query, site.d_key):
             raise ParameterError("d_head", site.d_head, f"at most d_model = {min(site.d_query, site.d_key)}")
         first, last = (getattr(site, factor.heads) for factor in (circuit.factors[0], circuit.factors[-1]))
         stored = stored_rows(model, index, circuit) if null.needs_stored_rows else None
-        blocks.setdefault(_Shape(shape, first, last, stored), []).append(index)
-    return blocks
+        facts = shape, first, last, stored
+        blocks.setdefault(facts, _Sites(*facts, [])).sites.append(index)
+    return list(blocks.values())
 
 
 def _scored(
     model: WeightMatrices,
     circuit: Circuit,
-    sites: list[int],
-    shape: _Shape,
+    block: _Sites,
     spectra: Mapping[int, SiteSpectra],
-    assumed: Null,
-    nulls: Mapping[tuple[tuple[int, ...] | LatentShape, StoredRows | None], NullModel],
+    null: NullModel,
+    seed: int,
     progress: Progress,
 ) -> Block:
     """Score the heads of a block of sites."""
-    null = nulls[shape.null, shape.stored]
-    each = [spectra[site] for site in sites]
-    sigmas = tuple(np.stack(sigma) for sigma in zip(*(one.sigmas for one in each), strict=True))
-    prepared = [one.prepared for one in each if one.prepared is not None]
+    sites, of_sites = block.sites, [spectra[site] for site in block.sites]
+    sigmas = tuple(np.stack(sigma) for sigma in zip(*(site.sigmas for site in of_sites), strict=True))
     heads = Heads(
-        np.stack([one.singular_values for one in each]),
+        np.stack([site.singular_values for site in of_sites]),
         sigmas,
         lambda layer: read_factors(model, sites[layer], circuit),
-        prepared=prepared or None,
+        prepared=[site.prepared for site in of_sites if site.prepared is not None] or None,
     )
     dims = tuple(getattr(model.sites[sites[0]], name) for name in circuit.dims)
-    if shape.null != dims and not null.per_head:
+    if block.shape != dims and not null.per_head:
         heads = _at_scales(heads, model, sites, circuit)
     random = None
-    if isinstance(shape.null, tuple) and not assumed.needs_stored_rows:
-        random = random_heads(shape.null, head_axis(model, sites[0], circuit), assumed.seed)
-    equal_axes = [one.equal_axes for one in each if one.equal_axes is not None]
-    key_shares = [one.key_shares for one in each if one.key_shares is not None]
+    if isinstance(block.shape, tuple) and block.stored is None:
+        random = random_heads(block.shape, head_axis(model, sites[0], circuit), seed)
+    equal_axes = [site.equal_axes for site in of_sites if site.equal_axes is not None]
+    key_shares = [site.key_shares for site in of_sites if site.key_shares is not None]
     scores, null_group = null.score_heads(heads, progress)
     return Block(
         sites,
@@ -167,7 +195,7 @@ def _scored(
         scores,
         null_group,
         random,
-        np.stack(equal_axes) if equal_axes else None,
+        np.stack(equal_axes) ** 2 if equal_axes else None,
         KeyShares(*map(np.stack, zip(*key_shares, strict=True))) if key_shares else None,
     )
 
@@ -175,10 +203,10 @@ def _scored(
 def _at_scales(heads: Heads, model: WeightMatrices, sites: Sequence[int], circuit: Circuit) -> Heads:
     """Give the heads σ̂ of every factor that their null is drawn from; 0 where a matrix is zero."""
     names = [factor.name for factor in circuit.factors]
-    each = [head_sigmas(model.sites[site], names, model.stored_shape, model.stored) for site in sites]
+    of_sites = [head_sigmas(model.sites[site], names, model.stored_shape, model.stored) for site in sites]
     scored = np.all([sigma > 0 for sigma in heads.sigmas], axis=0)
-    sigmas = (np.stack(sigma) for sigma in zip(*(sigmas for sigmas, _ in each), strict=True))
-    ratios = [ratio for _, ratio in each if ratio is not None]
+    sigmas = (np.stack(sigma) for sigma in zip(*(sigmas for sigmas, _ in of_sites), strict=True))
+    ratios = [ratio for _, ratio in of_sites if ratio is not None]
     return replace(
         heads,
         sigmas=tuple(np.where(scored, sigma, 0.0) for sigma in sigmas),
@@ -188,44 +216,45 @@ def _at_scales(heads: Heads, model: WeightMatrices, sites: Sequence[int], circui
 
 def _attributes(
     model: WeightMatrices,
-    called: Mapping[str, object],
+    function: str,
+    scope: Scope,
     scored: Mapping[Circuit, Sequence[Block]],
-    null: Null,
-    components: Sequence[str],
-    elements: str,
-    notes: tuple[str, ...],
-    warnings: list[str],
-    ways: dict[str, int],
+    about: tuple[Sequence[str], Sequence[str]],
+    ways: Mapping[str, int],
 ) -> dict[str, object]:
-    (qk, blocks), *further = scored.items()
-    facts = circuit_attributes(qk, model.sites, blocks)
+    """Return the attributes of the root: the facts of W_QK and its null, notes and warnings, and the provenance."""
+    blocks, parts, initialization = scored[QK], scope.parts(model), scope.null.initialization
+    facts = circuit_attributes(QK, model.sites, blocks)
     if model.d_model is not None:
         del facts["d_query"], facts["d_key"]
         facts["d_model"] = model.d_model
-    call = {**called, "null_draws": facts.get("null_draws"), "null_source": facts["table"]}
-    if components and tuple(components) != (LAYERS,):
-        call["components"] = list(components)
-    if elements != "matrices":
-        call["elements"] = elements
-    if null.initialization != "normal":
-        call["initialization"] = null.initialization
-    if further:
+    call = {
+        "function": function,
+        "matrices": scope.matrices,
+        "null_draws": facts.get("null_draws"),
+        "null_source": facts["table"],
+    }
+    if parts not in ((), (LAYERS,)):
+        call["components"] = list(parts)
+    if scope.elements != "matrices":
+        call["elements"] = scope.elements
+    if initialization != "normal":
+        call["initialization"] = initialization
+    if len(scored) > 1:
         call["circuits"] = [circuit.name for circuit in scored]
     weights = {"architecture": model.architecture, "query_key_sha256": model.fingerprint(), "factorised": ways}
-    records = {block.dims: block.null.record() for block in blocks}
-    record = records[blocks[0].dims] if len(records) == 1 else {str(dims): one for dims, one in records.items()}
-    of_heads = ("n_heads", "n_key_heads", "d_model", "d_query", "d_key", "d_head")
-    of_null = ("null_draws", "p_value_floor", "edge_level")
+    records = {str(block.dims): block.null.record() for block in blocks}
+    record = next(iter(records.values())) if len(records) == 1 else records
+    order = ("n_heads", "n_key_heads", "d_model", "d_query", "d_key", "d_head", "null_draws", "p_value_floor")
     of_kind = {
-        "null": facts["null"],
-        "null_method": facts["null_method"],
+        **{name: facts[name] for name in ("null", "null_method", "null_entries")},
         "table": shown(facts["table"]),
-        "initialization": null.initialization,
+        "initialization": initialization,
         "normalization": "none",
         "n_layers": model.n_layers,
-        **{name: facts[name] for name in (*of_heads, *of_null) if name in facts},
+        **{name: facts[name] for name in (*order, "edge_level") if name in facts},
     }
-    return file_attributes("scores", model, of_kind, notes, warnings, call, weights=weights, null=record)
+    return file_attributes("scores", model, of_kind, *about, call, weights=weights, null=record)
 
 
 def attention_class(n_heads: int, n_key_heads: int, fused: bool = False, latent: bool = False) -> str:
@@ -238,13 +267,8 @@ def attention_class(n_heads: int, n_key_heads: int, fused: bool = False, latent:
     heads, keys = require_positive_integer("n_heads", n_heads), require_positive_integer("n_key_heads", n_key_heads)
     if heads % keys:
         raise ParameterError("n_heads", heads, f"a multiple of n_key_heads = {keys}")
-    if latent:
-        kind = "latent"
-    elif keys == heads:
-        kind = "MHA"
-    else:
-        kind = "MQA" if keys == 1 else "GQA"
-    return f"{kind}, fused" if fused else kind
+    shared = "MHA" if keys == heads else "MQA" if keys == 1 else "GQA"
+    return f"{'latent' if latent else shared}{', fused' if fused else ''}"
 
 
 def with_attention(heads: xr.Dataset, model: WeightMatrices) -> tuple[xr.Dataset, dict[str, str]]:
@@ -252,11 +276,16 @@ def with_attention(heads: xr.Dataset, model: WeightMatrices) -> tuple[xr.Dataset
 
     It is an attribute if it is the same in all layers, and otherwise a coordinate of the heads.
     """
-    found = []
-    for site in model.sites:
-        fused = any(MatrixName(site.place, one) in model.parts.get("fused", ()) for one in FUSED_COMPONENTS)
-        latent = has_latent_keys(site, model.stored_shape)
-        found.append(attention_class(site.n_heads, site.n_key_heads, fused, latent))
-    if len(set(found)) == 1:
-        return heads, {"attention": found[0]}
-    return describe(heads.assign_coords(attention=("layer", found)), heads_schema(CIRCUITS["qk"])), {}
+    fused = model.parts.get("fused", ())
+    classes = [
+        attention_class(
+            site.n_heads,
+            site.n_key_heads,
+            any(MatrixName(site.place, component) in fused for component in FUSED_COMPONENTS),
+            has_latent_keys(site, model.stored_shape),
+        )
+        for site in model.sites
+    ]
+    if len(set(classes)) == 1:
+        return heads, {"attention": classes[0]}
+    return describe(heads.assign_coords(attention=("layer", classes)), heads_schema(QK)), {}

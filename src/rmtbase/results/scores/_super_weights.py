@@ -14,18 +14,13 @@ from scipy.special import log_ndtr, logsumexp
 
 from rmtbase.models import MatrixName
 from rmtbase.results.scores._element_scores import STATISTICS, Elements, ElementSummary
-from rmtbase.results.scores._improbable_elements import Improbable, improbable
+from rmtbase.results.scores._improbable_elements import improbable
 from rmtbase.results.scores._largest_elements import LargestElements
 from rmtbase.results.scores.schema import SUPER_WEIGHTS_SCHEMA
 from rmtbase.tables import describe
 
 LEVEL = 0.05
 """Probability that any element of a model is called a super-weight although none stands apart."""
-
-CANNOT_TELL = "super-weights: cannot tell by probability"
-"""Beginning of the note on matrices whose tails are heavier than their cores."""
-
-_NAMED = 3  # matrices
 
 _POOLS = {
     **dict.fromkeys(("attention_query", "attention_key"), "selection"),
@@ -38,10 +33,10 @@ _POOLS = {
 class Tail:
     """Facts about a matrix that identify its super-weights."""
 
-    name: MatrixName  # name of the matrix
+    name: MatrixName
     shape: tuple[int, int]  # (outputs, inputs)
     transposed: bool  # whether places count elements of the transpose
-    largest: LargestElements  # its largest elements
+    largest: LargestElements
     core_sigma: float  # standard deviation of the normal law that is fitted to the core
     # weibull_shape, weibull_scale: parameters of the law that is fitted to the magnitudes of the body
     weibull_shape: float
@@ -63,10 +58,6 @@ class Tail:
             statistics["weibull_scale"] * summary.sketch.sums.root_mean_square,
         )
 
-    def improbable(self, level: float) -> Improbable:
-        """Find the elements that are improbable under the body of the matrix."""
-        return improbable(self.largest, self.core_sigma, level)
-
     @property
     def pool(self) -> str:
         """Pool to which the matrix belongs."""
@@ -78,58 +69,55 @@ class Tail:
         return (inner, outer) if self.transposed else (outer, inner)
 
 
-def super_weights(tails: Sequence[Tail], level: float = LEVEL) -> xr.Dataset:
-    """List the extremes of all matrices, those least probable under their matrix's Weibull body first.
+class SearchedTails:
+    """Search for the super-weights of a model, by two tests of each matrix that has a tail.
 
-    Each of two tests has half of ``level`` divided by the number of matrices that have a tail, and lists at most 32
-    elements of a matrix: elements above a gap (:meth:`LargestElements.isolation`), whatever the tail; and elements that
-    are improbable under the body (:func:`improbable`), if the tail is that of a normal law. :func:`cannot_tell` names
-    the other matrices. The tail probabilities are log₁₀ of the probability 1 - (1 - P(|w| ≥ x))^N that any of N
-    independent elements is so large:
-
-    * under the normal law of the matrix's own core, P = 2 Φ(-x/σ_core), where N is its number of elements;
-    * under the Weibull law of its body, P = exp(-(x/λ)^k), extrapolated as in the source;
-    * under the mixture of the core laws of all matrices of its pool that have one, P = Σ_c N_c/N 2 Φ(-x/σ_c). A pool
-      of components with different σ has heavy tails without any training: the excess kurtosis of W_O and MLPs at step 0
-      is 1.08 in Pythia-70m and 3.47 in Pythia-410m.
+    Each test has half of ``level`` divided by the number of these matrices. One finds elements above a gap
+    (:meth:`LargestElements.isolation`), whatever the tail; the other finds elements that are improbable under the body
+    (:func:`improbable`), if the tail is that of a normal law: it is not for the matrices ``heavy``.
     """
-    found, searched = [], [tail for tail in tails if not tail.largest.without_tail()]
-    each = 0.5 * level / max(len(searched), 1)
-    for tail in searched:
-        p_value, of_body = tail.largest.isolation(), tail.improbable(each)
-        listed = max(
-            np.flatnonzero(p_value <= each).max(initial=-1) + 1, 0 if of_body.is_heavy else of_body.p_value.size
-        )
-        pool = [one for one in tails if one.pool == tail.pool and one.core_sigma > 0]
-        found += [_described(tail, rank, float(p_value[rank:].min(initial=1.0)), pool) for rank in range(listed)]
-    found.sort(key=lambda one: (math.isnan(one["log10_tail_probability"]), one["log10_tail_probability"]))
-    variables = {
-        name: (variable.dims, np.array([one[name] for one in found], dtype=_dtype(variable.domain.kinds)))
-        for name, variable in SUPER_WEIGHTS_SCHEMA.items()
-    }
-    return describe(xr.Dataset(variables), SUPER_WEIGHTS_SCHEMA)
+
+    def __init__(self, tails: Sequence[Tail], level: float = LEVEL) -> None:
+        self._tails = tails
+        self.searched = [tail for tail in tails if not tail.largest.without_tail()]
+        self._level = 0.5 * level / max(len(self.searched), 1)
+        bodies = {tail.name: improbable(tail.largest, tail.core_sigma, self._level) for tail in self.searched}
+        self._listed = {name: 0 if body.is_heavy else body.p_value.size for name, body in bodies.items()}
+        self.heavy = [name for name, body in bodies.items() if body.is_heavy]
+
+    def super_weights(self) -> xr.Dataset:
+        """List the extremes of all matrices, at most 32 of each, those least probable under their Weibull body first.
+
+        The tail probabilities are log₁₀ of the probability 1 - (1 - P(|w| ≥ x))^N that any of N independent elements is
+        so large:
+
+        * under the normal law of the matrix's own core, P = 2 Φ(-x/σ_core), where N is its number of elements;
+        * under the Weibull law of its body, P = exp(-(x/λ)^k), extrapolated as in the source;
+        * under the mixture of the core laws of all matrices of its pool that have one, P = Σ_c N_c/N 2 Φ(-x/σ_c). A
+          pool of components with different σ has heavy tails without any training: the excess kurtosis of W_O and MLPs
+          at step 0 is 1.08 in Pythia-70m and 3.47 in Pythia-410m.
+        """
+        rows = []
+        for tail in self.searched:
+            p_value = tail.largest.isolation()
+            above_gap = int(np.flatnonzero(p_value <= self._level).max(initial=-1)) + 1
+            pool = [other for other in self._tails if other.pool == tail.pool and other.core_sigma > 0]
+            for rank in range(max(above_gap, self._listed[tail.name])):
+                rows.append(_row(tail, rank, float(p_value[rank:].min(initial=1.0)), pool))
+        rows.sort(key=lambda row: (math.isnan(row["log10_tail_probability"]), row["log10_tail_probability"]))
+        variables = {
+            name: (variable.dims, np.array([row[name] for row in rows], dtype=_dtype(variable.domain.kinds)))
+            for name, variable in SUPER_WEIGHTS_SCHEMA.items()
+        }
+        return describe(xr.Dataset(variables), SUPER_WEIGHTS_SCHEMA)
 
 
-def cannot_tell(tails: Sequence[Tail], level: float = LEVEL) -> list[str]:
-    """Name the matrices whose largest elements are improbable under their core, as is their whole tail."""
-    searched = [tail for tail in tails if not tail.largest.without_tail()]
-    each = 0.5 * level / max(len(searched), 1)
-    heavy = [str(tail.name) for tail in searched if tail.improbable(each).is_heavy]
-    if not heavy:
-        return []
-    named = ", ".join(heavy[:_NAMED]) + (f" and {len(heavy) - _NAMED} more" if len(heavy) > _NAMED else "")
-    return [
-        f"{CANNOT_TELL} in {len(heavy)} of {len(searched)} matrices, whose tails are heavier than a normal law's "
-        f"({named}): there, only elements above a gap are listed"
-    ]
-
-
-def _described(tail: Tail, rank: int, p_value: float, pool: Sequence[Tail]) -> dict[str, Any]:
+def _row(tail: Tail, rank: int, p_value: float, pool: Sequence[Tail]) -> dict[str, Any]:
     """Describe an element by the names of its variables."""
     value, (row, column) = float(tail.largest.value[rank]), tail.place(int(tail.largest.place[rank]))
-    counts = np.array([one.largest.count for one in pool], dtype=float)
-    sigmas = np.array([one.core_sigma for one in pool])
-    own, body = _log_normal_sf(value, tail.core_sigma), -((abs(value) / tail.weibull_scale) ** tail.weibull_shape)
+    counts = np.array([member.largest.count for member in pool], dtype=float)
+    sigmas = np.array([member.core_sigma for member in pool])
+    core, body = _log_normal_sf(value, tail.core_sigma), -((abs(value) / tail.weibull_scale) ** tail.weibull_shape)
     pooled = float(np.asarray(logsumexp(_log_normal_sf(value, sigmas) + np.log(counts / counts.sum()))))
     (stack, layer), component, expert = tail.name
     return {
@@ -142,7 +130,7 @@ def _described(tail: Tail, rank: int, p_value: float, pool: Sequence[Tail]) -> d
         "value": value,
         "magnitude_over_core": abs(value) / tail.core_sigma,
         "isolation_p_value": p_value,
-        "log10_core_tail_probability": log10_of_any(float(own), tail.largest.count),
+        "log10_core_tail_probability": log10_of_any(float(core), tail.largest.count),
         "log10_tail_probability": log10_of_any(body, tail.largest.count),
         "pool": tail.pool,
         "log10_pooled_tail_probability": log10_of_any(pooled, counts.sum()),

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from rmtbase.errors import ParameterError
 from rmtbase.models import ArrayModel, WeightMatrices, require_model
 from rmtbase.nulls import Null, find_null
 from rmtbase.parameters import require_independent_entries
 from rmtbase.progress import SILENT, Progress
-from rmtbase.results.large_matrices import tell_of_large
-from rmtbase.results.scores._element_scores import summarized
-from rmtbase.results.scores._head_elements import ElementMode, require_element_mode
-from rmtbase.results.scores._matrices import MATRIX_MODES
-from rmtbase.results.scores._read_matrices import LAYERS, require_components
-from rmtbase.results.scores._scores_tree import factors_read, scores_tree
+from rmtbase.results.scores._head_elements import ElementMode
+from rmtbase.results.scores._read_matrices import LAYERS
+from rmtbase.results.scores._scores_tree import Scope, scores_tree
 from rmtbase.results.scores._why import require_tests, with_why
 
 MatrixMode = Literal["none", "elements", "spectra"]
@@ -78,33 +74,9 @@ def score(
     """
     null = find_null(null)
     tests = _require_why(null, why)
-
-    model = require_model(model, reads_of(null, matrices, circuits, components, elements, progress))
-    wanted = require_components(model, components, matrices != "none")
-    tree = scores_tree(model, "rmtbase.score", null, matrices, circuits, wanted, elements, progress)
-    return _with_why(tree, model, tests, null, elements, progress)
-
-
-def reads_of(
-    null: Null,
-    matrices: str,
-    circuits: Sequence[str],
-    components: Sequence[str],
-    elements: ElementMode,
-    progress: Progress,
-) -> Callable[[WeightMatrices], tuple[Sequence[str] | None, Sequence[str]]]:
-    """Judge the options of a score, and return what judges them for an opened model: ``reads`` of ``require_model``."""
-    _require_modes(null, matrices, elements)
-
-    def reads(opened: WeightMatrices) -> tuple[Sequence[str] | None, Sequence[str]]:
-        parts = require_components(opened, components, matrices != "none")
-        of_heads = factors_read(opened, circuits, null, elements)
-        read = None if LAYERS in parts else of_heads
-        spectra = matrices == "spectra" and LAYERS in parts
-        tell_of_large(opened, read, progress, int(spectra), summarized)
-        return read, parts
-
-    return reads
+    scope = Scope(null, matrices, circuits, components, elements)
+    model = require_model(model, scope.reads(progress))
+    return _scores(model, "rmtbase.score", scope, tests, progress)
 
 
 def score_heads(
@@ -164,36 +136,17 @@ def score_heads(
         TableError, MissingFileError: a table of the null cannot be read.
     """
     null = find_null(null)
-    _require_modes(null, matrices, elements)
+    scope = Scope(null, matrices, circuits, elements=elements)
     tests = _require_why(null, why)
-    arrays = ArrayModel.from_factors(w_q, w_k, model, revision)
-    wanted = () if matrices == "none" else (LAYERS,)
-    tree = scores_tree(arrays, "rmtbase.score_heads", null, matrices, circuits, wanted, elements, progress)
-    return _with_why(tree, arrays, tests, null, elements, progress)
+    return _scores(ArrayModel.from_factors(w_q, w_k, model, revision), "rmtbase.score_heads", scope, tests, progress)
 
 
-def _with_why(
-    tree: xr.DataTree,
-    model: WeightMatrices,
-    tests: Sequence[str],
-    null: Null,
-    elements: ElementMode,
-    progress: Progress,
+def _scores(
+    model: WeightMatrices, function: str, scope: Scope, tests: Sequence[str], progress: Progress
 ) -> xr.DataTree:
-    """Add the group ``/why`` to scores, if tests are requested."""
-    if not tests:
-        return tree
-
-    def scores_by(other: Null, told: Progress) -> xr.DataTree:
-        return scores_tree(model, "why", other, "none", ("qk",), (), elements, told)
-
-    return with_why(tree, null, model, tests, scores_by, progress)
-
-
-def _require_modes(null: Null, matrices: str, elements: str) -> None:
-    require_element_mode(elements, null.initialization)
-    if matrices not in MATRIX_MODES:
-        raise ParameterError("matrices", matrices, f"one of {', '.join(MATRIX_MODES)}")
+    """Make the scores, and add the group ``/why`` if tests are requested."""
+    tree = scores_tree(model, function, scope, progress)
+    return with_why(tree, model, scope.null, tests, progress) if tests else tree
 
 
 def _require_why(null: Null, why: Sequence[str] | str) -> tuple[str, ...]:

@@ -16,10 +16,12 @@ from rmtbase.tables.domain import (
     EDGES,
     FALLING,
     FINITE,
+    FLAG_OR_NAN,
     JSON_LIST,
     NON_NEGATIVE_OR_NAN,
     NUMBERS_OF_LAYERS,
     PROBABILITY,
+    REASON,
     RISING,
     SIZE,
     SIZE_OR_NAN,
@@ -29,57 +31,49 @@ from rmtbase.tables.domain import (
 )
 
 _HEAD = ("layer", "head")
-_HEAD_STATISTIC = (*_HEAD, "statistic")
 _MATRIX = ("layer", "component")
-_density = partial(Variable, ("bin",), units="1/lambda")
-_MATRIX_STATISTIC = (*_MATRIX, "statistic")
+_head, _matrix = partial(Variable, _HEAD), partial(Variable, _MATRIX)
+_head_statistic = partial(Variable, (*_HEAD, "statistic"))
+_matrix_statistic = partial(Variable, (*_MATRIX, "statistic"))
+_spectral = partial(Variable, _MATRIX, part="spectra")
+_density = partial(Variable, ("bin",), domain=NON_NEGATIVE_OR_NAN, units="1/lambda")
+_super_weight = partial(Variable, ("super_weight",))
+_test = partial(Variable, ("layer", "head", "test"))
+
 _NO_STD = "NaN where its fourth moment is infinite, without which draws do not tell it"
 _Z = "(observed - null_mean) / null_std; without a null_std the z of a normal law that has the p-value"
+_OVER_ALL = "Benjamini-Hochberg q-value over all {}, each statistic by itself"
+_OUTLIERS = {side: f"eigenvalues {side} the null's edge quantile on that side" for side in ("above", "below")}
+_ANY = "log10 of the probability that any of the matrix's elements is so large, under the"
 
-
-_EQUAL_AXES = {
-    "moved_share_equal_axes": Variable(
-        _HEAD,
-        "moved_share with each row of each factor scaled to one norm, against random heads treated alike; NaN where "
-        "these are not known",
-        PROBABILITY,
-    )
-}
+_EQUAL_AXES = _head(
+    "moved_share with each row of each factor scaled to one norm, against random heads treated alike; NaN where these "
+    "are not known",
+    PROBABILITY,
+)
 _RELATION = {
-    "relation": Variable(
-        _HEAD,
+    "relation": _head(
         "(S - h/d) / (1 - h/d), S the share of |W_QK|_F^2 whose key side lies in the row space of W_Q; NaN where W_Q "
         "has no full rank, or queries and keys read different streams",
         AT_MOST_ONE_OR_NAN,
     ),
-    "relation_upper": Variable(
-        _HEAD, "95 % point of relation for row spaces of random orientation, at the head's spectrum", AT_MOST_ONE_OR_NAN
-    ),
-    "relation_p_value": Variable(
-        _HEAD,
-        "p-value of so large a relation for row spaces of random orientation, at the head's spectrum",
-        PROBABILITY,
-    ),
-    "relation_q_value": Variable(_HEAD, "Benjamini-Hochberg q-value of relation_p_value over all heads", PROBABILITY),
+    "relation_upper": _head("95 % point of relation for random row spaces, at the head's spectrum", AT_MOST_ONE_OR_NAN),
+    "relation_p_value": _head("p-value of so large a relation for random row spaces, at its spectrum", PROBABILITY),
+    "relation_q_value": _head("Benjamini-Hochberg q-value of relation_p_value over all heads", PROBABILITY),
 }
-_CHANCE = "95 % point of {} over random heads"
 
 
 def _moved_schema(circuit: Circuit, dims: tuple[str, ...] = ()) -> dict[str, Variable]:
     """Return the variables of the null about moved shares of random heads."""
-    names = ["moved_share", *(_EQUAL_AXES if circuit.head_axes else ())]
-    points = {
-        name: variable
-        for each in names
-        for name, variable in {
-            f"{each}_upper": Variable(dims, _CHANCE.format(each) + "; NaN where it is not known", PROBABILITY),
-            f"{each}_upper_standard_error": Variable(dims, f"standard error of {each}_upper", PROBABILITY),
-        }.items()
-    }
-    if not circuit.head_axes:
-        return points
-    words = "mean ordered eigenvalue of random heads with each row of each factor scaled to norm 1; NaN if not known"
-    return points | {"eigenvalue_mean_equal_axes": Variable((*dims, "index"), words, SPREAD)}
+    schema = {}
+    for name in ("moved_share", *(["moved_share_equal_axes"] if circuit.head_axes else [])):
+        words = f"95 % point of {name} over random heads; NaN where it is not known"
+        schema[f"{name}_upper"] = Variable(dims, words, PROBABILITY)
+        schema[f"{name}_upper_standard_error"] = Variable(dims, f"standard error of {name}_upper", PROBABILITY)
+    if circuit.head_axes:
+        words = "mean ordered eigenvalue of random heads with each row of each factor scaled to norm 1; NaN if unknown"
+        schema["eigenvalue_mean_equal_axes"] = Variable((*dims, "index"), words, SPREAD)
+    return schema
 
 
 def heads_schema(circuit: Circuit) -> dict[str, Variable]:
@@ -87,69 +81,50 @@ def heads_schema(circuit: Circuit) -> dict[str, Variable]:
 
     A layer with fewer heads or a smaller rank than another is padded: with NaN, key_head with 0, names with "".
     """
-    sigma = {
-        one.sigma: Variable(
-            _HEAD, f"estimate of sigma_{one.letter}, sqrt(|{one.symbol}|_F^2 / (d h))", NON_NEGATIVE_OR_NAN
-        )
-        for one in circuit.factors
-    }
-    shared = {"key_head": Variable(_HEAD, "index of the key head that the query head reads", COUNT)}
-    key_head = shared if len(circuit.factors) > 1 else {}
+    own = "of the null at the head's own sigma estimates"
     return {
-        "observed": Variable(_HEAD_STATISTIC, f"observed value, {_raw(circuit)} {circuit.formula}"),
-        "null_mean": Variable(
-            _HEAD_STATISTIC,
-            "mean of the null at the head's own sigma estimates; NaN where it is infinite, or no null of the statistic "
-            "is known",
-        ),
-        "null_std": Variable(
-            _HEAD_STATISTIC, f"standard deviation of the null at the head's own sigma estimates; {_NO_STD}", SPREAD
-        ),
-        "null_quantile": Variable(
-            (*_HEAD_STATISTIC, "probability"), "quantile of the null at the head's own sigma estimates", RISING
-        ),
-        "z_score": Variable(_HEAD_STATISTIC, _Z),
-        "p_value": Variable(_HEAD_STATISTIC, "two-sided p-value against the null", PROBABILITY),
-        "q_value": Variable(
-            _HEAD_STATISTIC,
-            "Benjamini-Hochberg q-value over all heads of the model, each statistic by itself",
-            PROBABILITY,
-        ),
-        "omnibus_p_value": Variable(
-            _HEAD,
+        "observed": _head_statistic(f"observed value, {_raw(circuit)} {circuit.formula}"),
+        "null_mean": _head_statistic(f"mean {own}; NaN where it is infinite, or no null of the statistic is known"),
+        "null_std": _head_statistic(f"standard deviation {own}; {_NO_STD}", SPREAD),
+        "null_quantile": Variable((*_HEAD, "statistic", "probability"), f"quantile {own}", RISING),
+        "z_score": _head_statistic(_Z),
+        "p_value": _head_statistic("two-sided p-value against the null", PROBABILITY),
+        "q_value": _head_statistic(_OVER_ALL.format("heads of the model"), PROBABILITY),
+        "omnibus_p_value": _head(
             "p-value of all statistics together: of the largest distance, against the null draws' own largest; where "
             "the null is analytic, the Cauchy combination of the statistics' p-values",
             PROBABILITY,
         ),
-        "farthest_statistic": Variable(
-            _HEAD,
-            "statistic with the largest distance from the null: |z|, of ln x where x > 0 has no upper bound",
-            TEXT,
+        "farthest_statistic": _head(
+            "statistic with the largest distance from the null: |z|, of ln x where x > 0 has no upper bound", TEXT
         ),
-        "omnibus_q_value": Variable(_HEAD, "Benjamini-Hochberg q-value of omnibus_p_value over all heads", PROBABILITY),
-        "moved_share": Variable(
-            _HEAD,
+        "omnibus_q_value": _head("Benjamini-Hochberg q-value of omnibus_p_value over all heads", PROBABILITY),
+        "moved_share": _head(
             "share of the sum of eigenvalues to move between the ordered ones to give the null's mean spectrum: half "
             "the sum of |difference of the shares|; NaN where the product is zero",
             PROBABILITY,
         ),
-        "moved_towards_fewer": Variable(
-            _HEAD,
-            "what the strongest eigenvalues, at the most, hold beyond their share in the null's mean spectrum",
-            PROBABILITY,
+        "moved_towards_fewer": _head(
+            "what the strongest eigenvalues, at the most, hold beyond their share in the null's mean", PROBABILITY
         ),
-        "moved_towards_more": Variable(
-            _HEAD,
-            "what the weakest eigenvalues, at the most, hold beyond their share in the null's mean spectrum",
-            PROBABILITY,
+        "moved_towards_more": _head(
+            "what the weakest eigenvalues, at the most, hold beyond their share in the null's mean", PROBABILITY
         ),
-        **(_EQUAL_AXES if circuit.head_axes else {}),
+        **({"moved_share_equal_axes": _EQUAL_AXES} if circuit.head_axes else {}),
         **(_RELATION if circuit == QK else {}),
-        **sigma,
-        "outliers_above": Variable(_HEAD, "eigenvalues above the null's upper edge quantile", COUNT_OR_NAN),
-        "outliers_below": Variable(_HEAD, "eigenvalues below the null's lower edge quantile", COUNT_OR_NAN),
-        "reason": Variable(_HEAD, "why the head cannot be tested; empty where it was tested", TEXT),
-        **key_head,
+        **{
+            factor.sigma: _head(
+                f"estimate of sigma_{factor.letter}, sqrt(|{factor.symbol}|_F^2 / (d h))", NON_NEGATIVE_OR_NAN
+            )
+            for factor in circuit.factors
+        },
+        **{f"outliers_{side}": _head(words, COUNT_OR_NAN) for side, words in _OUTLIERS.items()},
+        "reason": _head("why the head cannot be tested; empty where it was tested", REASON),
+        **(
+            {"key_head": _head("index of the key head that the query head reads", COUNT)}
+            if len(circuit.factors) > 1
+            else {}
+        ),
         "eigenvalue": Variable(
             (*_HEAD, "index"),
             f"eigenvalues of {circuit.symbol}^T {circuit.symbol}, descending, {_raw(circuit)}",
@@ -163,8 +138,8 @@ def null_schema(circuit: Circuit, several: bool = False) -> dict[str, Variable]:
 
     If the heads of a model have several shapes, each shape has a null, and each variable a first dimension ``shape``.
     """
-    raw = _raw(circuit)
-    of_one = {
+    raw, law = _raw(circuit), "free-product" if len(circuit.factors) > 1 else "Marchenko-Pastur"
+    schema = {
         "eigenvalue_mean": Variable(("index",), f"mean ordered eigenvalue of the null, sigma = 1, {raw}", SPREAD),
         "eigenvalue_quantile": Variable(
             ("index", "probability"),
@@ -173,52 +148,35 @@ def null_schema(circuit: Circuit, several: bool = False) -> dict[str, Variable]:
             RISING,
         ),
         "bin_edge": Variable(("edge",), f"edges of the histogram bins in lambda, sigma = 1, {raw}", EDGES),
-        "density": _density(
-            "Monte Carlo density of the null's eigenvalues, bin average; where the null is analytic, density_free",
-            NON_NEGATIVE_OR_NAN,
-        ),
-        "density_standard_error": _density(
-            "standard error of the Monte Carlo density; 0 where the null is analytic", NON_NEGATIVE_OR_NAN
-        ),
-        "density_free": _density(
-            f"bin average of the {'free-product' if len(circuit.factors) > 1 else 'Marchenko-Pastur'} density",
-            NON_NEGATIVE_OR_NAN,
-        ),
+        "density": _density("Monte Carlo density of the null's eigenvalues, bin average; density_free if analytic"),
+        "density_standard_error": _density("standard error of the Monte Carlo density; 0 where the null is analytic"),
+        "density_free": _density(f"bin average of the {law} density"),
         "edge_quantile_lower": Variable((), "edge quantile of the self-normalised smallest eigenvalue", SPREAD),
         "edge_quantile_upper": Variable((), "edge quantile of the self-normalised largest eigenvalue", SPREAD),
         **_moved_schema(circuit),
     }
     if not several:
-        return of_one
-    shape = ("shape",)
+        return schema
+    of_shape = partial(Variable, ("shape",))
     return {
-        **{name: replace(one, dims=(*shape, *one.dims)) for name, one in of_one.items()},
-        **{name: Variable(shape, f"{name} of the shape", SIZE) for name in circuit.dims},
+        **{name: replace(variable, dims=("shape", *variable.dims)) for name, variable in schema.items()},
+        **{name: of_shape(f"{name} of the shape", SIZE) for name in circuit.dims},
         "layer_shape": Variable(("layer",), "place of the layer's shape along the dimension shape", COUNT),
-        "null_draws": Variable(shape, "number of null draws; 0 where the null is analytic", COUNT),
-        "p_value_floor": Variable(shape, "smallest p-value of one statistic", PROBABILITY),
-        "null_source": Variable(shape, "where the null came from", TEXT),
+        "null_draws": of_shape("number of null draws; 0 where the null is analytic", COUNT),
+        "p_value_floor": of_shape("smallest p-value of one statistic", PROBABILITY),
+        "null_source": of_shape("where the null came from", TEXT),
     }
 
 
 def own_null_schema(circuit: Circuit) -> dict[str, Variable]:
     """Return the variables of ``/null`` if each head has its own null."""
-    raw, scale = _raw(circuit), " ".join(f"{factor.sigma}^2" for factor in circuit.factors)
+    scale = " ".join(f"{factor.sigma}^2" for factor in circuit.factors)
+    words = f"ordered eigenvalue of the head's own null, over its {scale}, {_raw(circuit)}"
     return {
-        "eigenvalue_mean": Variable(
-            (*_HEAD, "index"), f"mean ordered eigenvalue of the head's own null, over its {scale}, {raw}", SPREAD
-        ),
-        "eigenvalue_quantile": Variable(
-            (*_HEAD, "index", "probability"),
-            f"quantile of the ordered eigenvalue of the head's own null, over its {scale}, {raw}",
-            RISING,
-        ),
-        "edge_quantile_lower": Variable(
-            _HEAD, "edge quantile of the smallest eigenvalue of the head's own null", SPREAD
-        ),
-        "edge_quantile_upper": Variable(
-            _HEAD, "edge quantile of the largest eigenvalue of the head's own null", SPREAD
-        ),
+        "eigenvalue_mean": Variable((*_HEAD, "index"), f"mean {words}", SPREAD),
+        "eigenvalue_quantile": Variable((*_HEAD, "index", "probability"), f"quantile of the {words}", RISING),
+        "edge_quantile_lower": _head("edge quantile of the smallest eigenvalue of the head's own null", SPREAD),
+        "edge_quantile_upper": _head("edge quantile of the largest eigenvalue of the head's own null", SPREAD),
         **_moved_schema(circuit, _HEAD),
     }
 
@@ -227,7 +185,19 @@ def _raw(circuit: Circuit) -> str:
     return "raw product" if len(circuit.factors) > 1 else "raw matrix"
 
 
-_ELEMENTS: dict[str, Variable] = {
+_MATRICES: dict[str, Variable] = {
+    "observed": _matrix_statistic("observed value"),
+    "null_mean": _matrix_statistic("mean of the null; NaN where it is infinite"),
+    "null_std": _matrix_statistic(f"standard deviation of the null; {_NO_STD}", SPREAD),
+    "z_score": _matrix_statistic(_Z),
+    "p_value": _matrix_statistic("two-sided p-value against the null", PROBABILITY),
+    "q_value": _matrix_statistic(
+        f"{_OVER_ALL.format('matrices of the model')}; over those of queries, keys and values together by themselves",
+        PROBABILITY,
+    ),
+    "sigma": _matrix("standard deviation of the elements", NON_NEGATIVE_OR_NAN),
+    "n_rows": _matrix("rows (outputs)", SIZE_OR_NAN),
+    "n_columns": _matrix("columns (inputs)", SIZE_OR_NAN),
     "histogram": Variable(
         (*_MATRIX, "bin"),
         "density of the elements, less their mean and over their standard deviation; what lies beyond is in no bin",
@@ -240,136 +210,98 @@ _ELEMENTS: dict[str, Variable] = {
     ),
     "bin": Variable(("bin",), "(w - mean) / std, centre of the bin", EDGES),
     "magnitude_bin": Variable(("magnitude_bin",), "log10 |w|, centre of the bin", EDGES),
-    "reason": Variable(_MATRIX, "why statistics of the elements are missing; empty where none is", TEXT),
+    "reason": _matrix("why statistics of the elements are missing; empty where none is", REASON),
 }
-"""Variables of the elements of each matrix, other than their statistics."""
-
-_MATRICES: dict[str, dict[str, Variable]] = {
-    "matrices": {
-        "observed": Variable(_MATRIX_STATISTIC, "observed value"),
-        "null_mean": Variable(_MATRIX_STATISTIC, "mean of the null; NaN where it is infinite"),
-        "null_std": Variable(_MATRIX_STATISTIC, f"standard deviation of the null; {_NO_STD}", SPREAD),
-        "z_score": Variable(_MATRIX_STATISTIC, _Z),
-        "p_value": Variable(_MATRIX_STATISTIC, "two-sided p-value against the null", PROBABILITY),
-        "q_value": Variable(
-            _MATRIX_STATISTIC,
-            "Benjamini-Hochberg q-value over all matrices of the model, each statistic by itself; over those that hold "
-            "queries, keys and values together by themselves",
-            PROBABILITY,
-        ),
-        "sigma": Variable(_MATRIX, "standard deviation of the elements", NON_NEGATIVE_OR_NAN),
-        "n_rows": Variable(_MATRIX, "rows (outputs)", SIZE_OR_NAN),
-        "n_columns": Variable(_MATRIX, "columns (inputs)", SIZE_OR_NAN),
-        **_ELEMENTS,
-        "tail_reason": Variable(
-            _MATRIX,
-            "why the largest elements cannot be compared with a tail; empty where they were, or the matrix is of parts",
-            TEXT,
-        ),
-    },
-    "spectra": {
-        "outliers_above": Variable(
-            _MATRIX, "eigenvalues above the null's upper edge quantile", COUNT_OR_NAN, part="spectra"
-        ),
-        "outliers_below": Variable(
-            _MATRIX, "eigenvalues below the null's lower edge quantile", COUNT_OR_NAN, part="spectra"
-        ),
-        "marchenko_pastur_distance": Variable(
-            _MATRIX,
-            "largest distance between the spectrum's distribution function and Marchenko-Pastur's",
-            PROBABILITY,
-            part="spectra",
-        ),
-    },
+_TAILS: dict[str, Variable] = {
+    "tail_reason": _matrix(
+        "why the largest elements cannot be compared with a tail; empty where they were, or the matrix is of parts",
+        REASON,
+    ),
+    "heavy_tail": _matrix(
+        "1 where the tail is heavier than a normal law's, so that only a gap can show a super-weight; NaN without tail",
+        FLAG_OR_NAN,
+    ),
+}
+_SPECTRA: dict[str, Variable] = {
+    **{f"outliers_{side}": _spectral(words, COUNT_OR_NAN) for side, words in _OUTLIERS.items()},
+    "marchenko_pastur_distance": _spectral(
+        "largest distance between the spectrum's distribution function and Marchenko-Pastur's", PROBABILITY
+    ),
 }
 
 
-def experts_schema(spectra: bool = True) -> dict[str, Variable]:
-    """Return the variables of ``/experts``: those of ``/matrices`` for each expert, with or without spectra."""
-    of_experts = _with_axes({"layer": ("layer", "expert")}, _MATRICES["matrices"])
-    of_experts |= _with_axes({"layer": ("layer", "expert")}, _MATRICES["spectra"]) if spectra else {}
-    words = "Benjamini-Hochberg q-value over all matrices of experts, each statistic by itself"
-    return of_experts | {"q_value": replace(of_experts["q_value"], long_name=words)}
+def matrices_schema(spectra: bool = True, experts: bool = False) -> dict[str, Variable]:
+    """Return the variables of ``/matrices``, or of ``/experts`` for each expert, with or without spectra."""
+    schema = _MATRICES | _TAILS | (_SPECTRA if spectra else {})
+    if not experts:
+        return schema
+    q_value = replace(schema["q_value"], long_name=_OVER_ALL.format("matrices of experts"))
+    return _with_axes({"layer": ("layer", "expert")}, schema | {"q_value": q_value})
 
 
 def _with_axes(axes: Mapping[str, tuple[str, ...]], schema: Mapping[str, Variable]) -> dict[str, Variable]:
     """Replace some dimensions of the variables by others."""
     return {
-        name: replace(one, dims=tuple(new for dim in one.dims for new in axes.get(dim, (dim,))))
-        for name, one in schema.items()
+        name: replace(variable, dims=tuple(new for dim in variable.dims for new in axes.get(dim, (dim,))))
+        for name, variable in schema.items()
     }
 
 
 def head_elements_schema() -> dict[str, Variable]:
     """Return the variables of ``/heads/elements``: those of ``/matrices``, for W_Q, W_K, W_V, W_O, W_QK of heads."""
-    axes = {"layer": _HEAD, "statistic": ("element_statistic",)}
-    of_heads = _with_axes(axes, {name: one for name, one in _MATRICES["matrices"].items() if name != "tail_reason"})
-    words = "Benjamini-Hochberg q-value over all heads of the model, each component and statistic by itself"
-    dependent = "two-sided p-value against the null; that of W_QK knows that elements of a row or column are dependent"
-    return of_heads | {
-        "p_value": replace(of_heads["p_value"], long_name=dependent),
-        "q_value": replace(of_heads["q_value"], long_name=words),
+    words = {
+        "p_value": "two-sided p-value against the null; that of W_QK knows that elements of a row or column depend",
+        "q_value": "Benjamini-Hochberg q-value over all heads of the model, each component and statistic by itself",
     }
+    renamed = {name: replace(_MATRICES[name], long_name=long_name) for name, long_name in words.items()}
+    return _with_axes({"layer": _HEAD, "statistic": ("element_statistic",)}, _MATRICES | renamed)
 
-
-_SUPER_WEIGHT = ("super_weight",)
-_of_any = "log10 of the probability that any of the matrix's elements is so large"
 
 SUPER_WEIGHTS_SCHEMA: dict[str, Variable] = {
-    "layer": Variable(_SUPER_WEIGHT, "layer; -1 outside the layers", NUMBERS_OF_LAYERS),
-    "stack": Variable(_SUPER_WEIGHT, "stack of the layer", TEXT),
-    "component": Variable(_SUPER_WEIGHT, "weight matrix", TEXT),
-    "expert": Variable(_SUPER_WEIGHT, "expert of a mixture; -1 where it is of none", NUMBERS_OF_LAYERS),
-    "row": Variable(_SUPER_WEIGHT, "row (output) of the element", COUNT),
-    "column": Variable(_SUPER_WEIGHT, "column (input) of the element", COUNT),
-    "value": Variable(_SUPER_WEIGHT, "the element w", FINITE),
-    "magnitude_over_core": Variable(
-        _SUPER_WEIGHT, "|w| over the standard deviation of the normal law fitted to the matrix's core", SPREAD
+    "layer": _super_weight("layer; -1 outside the layers", NUMBERS_OF_LAYERS),
+    "stack": _super_weight("stack of the layer", TEXT),
+    "component": _super_weight("weight matrix", TEXT),
+    "expert": _super_weight("expert of a mixture; -1 where it is of none", NUMBERS_OF_LAYERS),
+    "row": _super_weight("row (output) of the element", COUNT),
+    "column": _super_weight("column (input) of the element", COUNT),
+    "value": _super_weight("the element w", FINITE),
+    "magnitude_over_core": _super_weight("|w| over the standard deviation of the matrix's core normal law", SPREAD),
+    "isolation_p_value": _super_weight(
+        "p-value of the gap below it or below a smaller one, in an exponential or a power's tail", PROBABILITY
     ),
-    "isolation_p_value": Variable(
-        _SUPER_WEIGHT,
-        "p-value of the gap below it or below a smaller one, in an exponential or a power's tail",
-        PROBABILITY,
-    ),
-    "log10_core_tail_probability": Variable(_SUPER_WEIGHT, f"{_of_any}, under the normal law of the core"),
-    "log10_tail_probability": Variable(_SUPER_WEIGHT, f"{_of_any}, under the Weibull law of the body (trim 0.1)"),
-    "pool": Variable(_SUPER_WEIGHT, "what the matrix is pooled with: components of a kind, in all layers", TEXT),
-    "log10_pooled_tail_probability": Variable(
-        _SUPER_WEIGHT,
+    "log10_core_tail_probability": _super_weight(f"{_ANY} normal law of the core"),
+    "log10_tail_probability": _super_weight(f"{_ANY} Weibull law of the body (trim 0.1)"),
+    "pool": _super_weight("what the matrix is pooled with: components of a kind, in all layers", TEXT),
+    "log10_pooled_tail_probability": _super_weight(
         "log10 of the probability that any element of the pool is so large, under the mixture of its matrices' core "
-        "normal laws",
+        "normal laws"
     ),
 }
 """Variables of ``/super_weights``: isolated extremes of the scored matrices, the least probable first."""
 
-_TESTED = ("layer", "head", "test")
-
 WHY_SCHEMA: dict[str, Variable] = {
-    "p_value": Variable(_TESTED, "p-value of all statistics of the test together", PROBABILITY),
-    "q_value": Variable(
-        _TESTED,
+    "p_value": _test("p-value of all statistics of the test together", PROBABILITY),
+    "q_value": _test(
         "Benjamini-Bogomolov q-value in one family of all heads and tests: the expected share of heads with a wrong "
         "cause among those with a named cause; tests that name no cause are a family of the heads without one",
         PROBABILITY,
     ),
-    "yekutieli_q_value": Variable(_TESTED, "the same, whatever heads have in common", PROBABILITY),
-    "holm_p_value": Variable(
-        _TESTED, "Holm's p-value in the family: the chance that any claim is wrong is no larger", PROBABILITY
-    ),
-    "rejected": Variable(_TESTED, "1 if q_value < 0.05, 0 if not; NaN if not testable, or with too few draws"),
-    "named": Variable(_TESTED, "1 if the test names a cause of the head", COUNT),
-    "detectable": Variable(_TESTED, "smallest effect that a test at level 0.05 finds with probability 0.95"),
-    "p_value_floor": Variable(_TESTED, "smallest possible p-value of the test, by the draws of the head", PROBABILITY),
-    "verdict": Variable(_HEAD, "causes named, or unresolved, or not testable", TEXT),
+    "yekutieli_q_value": _test("the same, whatever heads have in common", PROBABILITY),
+    "holm_p_value": _test("Holm's p-value in the family: the chance of any wrong claim is no larger", PROBABILITY),
+    "rejected": _test("1 if q_value < 0.05, 0 if not; NaN if not testable, or with too few draws"),
+    "named": _test("1 if the test names a cause of the head", COUNT),
+    "detectable": _test("smallest effect that a test at level 0.05 finds with probability 0.95"),
+    "p_value_floor": _test("smallest possible p-value of the test, by the draws of the head", PROBABILITY),
+    "verdict": _head("causes named, or unresolved, or not testable", TEXT),
     "meaning": Variable(("test",), "null hypothesis of the test", TEXT),
     "effect": Variable(("test",), "effect that detectable is the size of", TEXT),
 }
 """Variables of ``/why``: tests of the causes of each head's difference from random heads."""
 
-
 SCORES_SCHEMA: dict[str, dict[str, Variable]] = {
     "heads": heads_schema(QK),
-    **_MATRICES,
+    "matrices": matrices_schema(spectra=False),
+    "spectra": _SPECTRA,
     "null": null_schema(QK),
     "own_null": own_null_schema(QK),
     "head_elements": head_elements_schema(),
@@ -379,7 +311,7 @@ SCORES_SCHEMA: dict[str, dict[str, Variable]] = {
 """Variables of each group of a scores file. The groups of heads are those of W_QK in a model with one shape of heads;
 further circuits (``tables.CIRCUITS``) have groups of the same kind, such as ``/circuits/ov/heads``.
 ``spectra`` are further variables of ``/matrices``, present if requested. ``/experts`` is present if experts were
-scored, and has the variables of :func:`experts_schema`. ``own_null`` replaces ``null`` if each head has its own null
+scored, and has the variables of :func:`matrices_schema`. ``own_null`` replaces ``null`` if each head has its own null
 (``null_method`` is ``"resampled"``). ``head_elements`` is ``/heads/elements``, present if requested.
 ``/super_weights`` is present if matrices were scored, and ``/why`` if requested. All others are always present."""
 
@@ -389,6 +321,16 @@ _HEADS = {
     for group, circuit in _CIRCUIT_OF.items()
     for name, schema in (("heads", heads_schema(circuit)), ("null", null_schema(circuit)))
 }
+_OTHERS = {
+    "/matrices": matrices_schema(),
+    "/experts": matrices_schema(experts=True),
+    "/heads/elements": head_elements_schema(),
+    "/super_weights": SUPER_WEIGHTS_SCHEMA,
+    "/why": WHY_SCHEMA,
+}
+RESAMPLINGS = ("signs", "axes")
+"""Nulls made from each head's own matrices."""
+
 OF_HEADS = {
     **dict.fromkeys(("d_model", "d_query", "d_head", "d_key", "d_value", "d_output"), SIZE),
     **dict.fromkeys(("n_heads", "n_key_heads"), SIZE),
@@ -396,9 +338,11 @@ OF_HEADS = {
     **dict.fromkeys(("null", "table"), TEXT),
     "null_draws": COUNT,
     "null_method": Domain("a null", kinds="OUT", choices=("analytic", "simulated", "resampled")),
+    "null_entries": Domain("a law", kinds="OUT", choices=(*INITIALIZATIONS, "kurtosis", *RESAMPLINGS)),
     "circuit": Domain("a circuit", kinds="OUT", choices=tuple(CIRCUITS)),
 }
-"""Attributes of groups of heads."""
+"""Attributes of groups of heads. ``null`` describes the null for people, ``null_method`` is how it is known, and
+``null_entries`` the law of its entries (``"kurtosis"``: each head's own), or how heads are resampled."""
 
 
 def _schema_of(group: str, groups: Mapping[str, Outline]) -> Schema:
@@ -414,18 +358,10 @@ def _schema_of(group: str, groups: Mapping[str, Outline]) -> Schema:
 SCORES = register(
     Kind(
         "scores",
-        {
-            "": {},
-            **_HEADS,
-            "/matrices": SCORES_SCHEMA["matrices"] | SCORES_SCHEMA["spectra"],
-            "/experts": experts_schema(),
-            "/heads/elements": head_elements_schema(),
-            "/super_weights": SUPER_WEIGHTS_SCHEMA,
-            "/why": WHY_SCHEMA,
-        },
+        {"": {}, **_HEADS, **_OTHERS},
         EVERY_FILE
-        | dict.fromkeys(("model", "family", "null", "table"), TEXT)
-        | {"null_method": OF_HEADS["null_method"]},
+        | dict.fromkeys(("model", "family"), TEXT)
+        | {name: OF_HEADS[name] for name in ("null", "table", "null_method", "null_entries")},
         {
             **NORMALIZATION,
             **OF_HEADS,
@@ -434,9 +370,7 @@ SCORES = register(
             "revision": TEXT,
             "initialization": Domain("an initialisation", kinds="OUT", choices=INITIALIZATIONS),
         },
-        frozenset(
-            {"/matrices", "/experts", "/heads/elements", "/super_weights", "/why", *_HEADS} - {"/heads", "/null"}
-        ),
+        frozenset({*_OTHERS, *_HEADS} - {"/heads", "/null"}),
         relations=(circuits_whole, sizes_known, shapes_fit),
         described=frozenset(_CIRCUIT_OF),
         schema_of=_schema_of,

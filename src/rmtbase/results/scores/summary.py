@@ -1,4 +1,4 @@
-"""Summary of the scores, in words."""
+"""Summary of the scores of heads, in words."""
 
 from __future__ import annotations
 
@@ -6,37 +6,45 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
-from jaxtyping import Float
 
 from rmtbase.parameters import require_probability
+from rmtbase.reasons import NOT_RECORDED, NotTestable, Reason
 from rmtbase.results.scores._distance import at_p_value_floor, farthest_distance, layer_p_value_floors
 from rmtbase.results.scores._heads import require_scores
-from rmtbase.results.scores._how_much import HowMuch, Moved, Related, how_much, related_heads, upper_range
-from rmtbase.results.scores._null_words import null_noun
+from rmtbase.results.scores._how_much import (
+    HowMuch,
+    Moved,
+    Related,
+    Towards,
+    how_much,
+    places_of,
+    related_heads,
+    upper_range,
+)
+from rmtbase.results.scores.words import null_noun
 from rmtbase.shown import in_one_line
 from rmtbase.statistics import SPECTRAL_STATISTICS
-from rmtbase.tables import (
-    NotTestable,
-    circuit_of,
-    heads_present,
-    layer_names,
-    layer_numbers,
-    layer_stacks,
-    not_testable_words,
-    plural,
-    recorded,
-)
+from rmtbase.tables import circuit_of, heads_present, layer_names, layer_numbers, layer_stacks
+from rmtbase.words import place_name, plural, untested_words
 
 FALSE_DISCOVERY_RATE = 0.05
 _NAMED = 5  # heads with their own sentence
 _FEW = 5  # heads that do not differ, named in the answer if no more
 
-KINDS = (("trace", +1, "larger ‖{}‖"), ("trace", -1, "smaller ‖{}‖"))
-"""Respects in which heads differ by one statistic: its name, the sign of its z, and words."""
+
+class Respect(StrEnum):
+    """Respect in which heads differ, in words; {} is the symbol of the scored matrix."""
+
+    FEWER = "strength in fewer directions"
+    MORE = "in more directions"
+    BOTH = "in fewer strong and more weak directions"
+    LARGER = "larger ‖{}‖"
+    SMALLER = "smaller ‖{}‖"
 
 
 @in_one_line
@@ -68,16 +76,16 @@ class HeadFinding(NamedTuple):
     @property
     def place(self) -> str:
         """Name of the head, such as ``layer 3 head 2`` or ``decoder layer 3 head 2``."""
-        return f"{self.layer_name} {self.noun} {self.head}"
+        return place_name(self.layer, self.noun, self.head, stack=self.stack)
 
     @property
     def layer_name(self) -> str:
         """Name of the layer, such as ``decoder layer 3``."""
-        return f"{self.stack} layer {self.layer}".lstrip()
+        return place_name(self.layer, stack=self.stack)
 
     def sentence(self) -> str:
         """Write the finding as one sentence."""
-        one = SPECTRAL_STATISTICS[self.statistic]
+        statistic = SPECTRAL_STATISTICS[self.statistic]
         side = "above" if self.z_score > 0 else "below"
         if math.isnan(self.null_std):
             far = (
@@ -86,11 +94,11 @@ class HeadFinding(NamedTuple):
             )
         else:
             far = (
-                f"{self.distance:.1f} standard deviations{' of its ln' if one.on_log_scale else ''} {side} the null's "
-                f"{self.null_mean:.4g} ± {self.null_std:.2g}"
+                f"{self.distance:.1f} standard deviations{' of its ln' if statistic.on_log_scale else ''} {side} the "
+                f"null's {self.null_mean:.4g} ± {self.null_std:.2g}"
             )
         return (
-            f"{self.place[0].upper()}{self.place[1:]}: {one.long_name} {self.observed:.4g}, {far} "
+            f"{self.place[0].upper()}{self.place[1:]}: {statistic.long_name} {self.observed:.4g}, {far} "
             f"(q {'≤' if self.at_floor else '='} {self.omnibus_q_value:.2g}; eigenvalues beyond "
             f"the null's edges: {self.outliers_above} above, {self.outliers_below} below)."
         )
@@ -106,7 +114,7 @@ class Summary:
     findings: tuple[HeadFinding, ...]
     # number of heads with a q-value under ``level``, by statistic; only statistics that tested any head
     flagged: dict[str, int]
-    unscored: dict[str, str]  # reasons why some statistics tested no head, by statistic
+    unscored: dict[str, Reason]  # reasons why some statistics tested no head, by statistic
     level: float  # false discovery rate
     warnings: tuple[str, ...]  # warnings recorded about the checkpoint
     layers: tuple[str, ...] = ()  # names of the layers, in order
@@ -115,21 +123,22 @@ class Summary:
     fewest: int = 1  # number of heads at the smallest p-value of the null's draws that are needed for any to be found
     against: str = "random heads"  # what the heads were compared with
     symbol: str = "W_QK"  # symbol of the matrix that was scored, such as ``W_QK``
-    # respects in which heads differ, in words, and the number of heads
-    kinds: Mapping[str, int] = field(default_factory=dict)
+    kinds: Mapping[Respect, int] = field(default_factory=dict)  # respects in which heads differ, and numbers of heads
     moved: Moved = field(default_factory=Moved)  # moved shares of the heads that differ
     related: Related = field(default_factory=Related)  # heads whose keys read what their queries read
     alike: tuple[str, ...] = ()  # names of the tested heads that do not differ
 
     def answer(self, cause: str = "") -> list[str]:
         """Say how many heads differ, how much, in which respect, by which ``cause``, and what could not be tested."""
+        total = self.n_heads + len(self.not_testable)
+        untested = untested_words(self.not_testable, total, self.noun)
         return [
             self.verdict(),
             *self.moved.sentences(),
             *self.kind(),
             *self.related.sentences(),
-            *filter(None, [cause]),
-            *self.untested(),
+            *([cause] if cause else []),
+            *([f"Not tested: {untested}."] if untested else []),
         ]
 
     def sentences(self) -> list[str]:
@@ -138,8 +147,18 @@ class Summary:
 
     def details(self) -> list[str]:
         """List the heads that differ, how many each statistic flags by itself, and the statistics without a test."""
-        named = [f"Heads that differ, by layer: {self._heads_by_layer()}."] if self.findings else []
-        return [*named, *self.by_statistic(), *self.left_out()]
+        by_reason: dict[str, list[str]] = {}
+        for name, reason in self.unscored.items() if self.n_heads else ():
+            by_reason.setdefault(reason.words, []).append(SPECTRAL_STATISTICS[name].long_name)
+        layers: dict[str, list[int]] = {}
+        for finding in self.findings:
+            layers.setdefault(finding.layer_name, []).append(finding.head)
+        listed = [f"{name}: {_ranges(sorted(layers[name]), self.noun)}" for name in self.layers if name in layers]
+        return [
+            *([f"Heads that differ, by layer: {'; '.join(listed)}."] if listed else []),
+            *self.by_statistic(),
+            *(f"Not tested by {', '.join(names)}: {reason}." for reason, names in by_reason.items()),
+        ]
 
     def reasons(self) -> list[str]:
         """Describe the farthest heads, one sentence for each, and count the others."""
@@ -150,27 +169,22 @@ class Summary:
 
     def verdict(self) -> str:
         """Say how many heads differ from random ones."""
-        noun, many = self.noun, plural(self.n_heads, self.noun)
+        noun, heads = self.noun, plural(self.n_heads, self.noun)
         if not self.n_heads:
             return f"Whether {noun}s differ from {self.against} cannot be told."
         testable = "testable " if self.not_testable else ""
-        at = f"(false discovery rate {self.level:.0%})"
+        rate = f"(false discovery rate {self.level:.0%})"
         if self.findings:
-            differ = f"differ{'s' * (len(self.findings) == 1)}"
+            count = len(self.findings)
             others = f" Not told from them: {', '.join(self.alike)}." if 0 < len(self.alike) <= _FEW else ""
-            return f"{len(self.findings)} of {self.n_heads} {testable}{many} {differ} from {self.against} {at}.{others}"
-        none = (
-            f"The one {testable}{noun} cannot"
-            if self.n_heads == 1
-            else f"None of the {self.n_heads} {testable}{many} can"
-        )
-        few = ""
-        if self.fewest > 1:
-            few = (
-                f" With so few draws of the null none can be found unless {self.fewest} or more "
-                f"{plural(self.fewest, noun)} differ."
-            )
-        return f"{none} be told from {self.against} {at}.{few}"
+            differ = f"differ{'s' * (count == 1)} from {self.against} {rate}"
+            return f"{count} of {self.n_heads} {testable}{heads} {differ}.{others}"
+        none = f"None of the {self.n_heads} {testable}{heads} can"
+        if self.n_heads == 1:
+            none = f"The one {testable}{noun} cannot"
+        least = f"{self.fewest} or more {plural(self.fewest, noun)} differ"
+        few = f" With so few draws of the null none can be found unless {least}." if self.fewest > 1 else ""
+        return f"{none} be told from {self.against} {rate}.{few}"
 
     @property
     def at_floor(self) -> int:
@@ -185,16 +199,10 @@ class Summary:
         """Say in which respects the heads differ, and how many heads."""
         if not self.findings:
             return []
-        parts = [f"{words} ({count})" for words, count in self.kinds.items()]
+        parts = [f"{respect.format(self.symbol)} ({count})" for respect, count in self.kinds.items()]
         if not parts:
             return ["Kind: not told; neither the moved share nor the norm differs by itself."]
         return [f"Kind (number of {self.noun}s, some in several): {', '.join(parts)} than {self.against}."]
-
-    def untested(self) -> list[str]:
-        """Say which heads could not be tested, and why."""
-        total = self.n_heads + len(self.not_testable)
-        words = not_testable_words(self.not_testable, total, self.noun)
-        return [f"Not tested: {words}."] if words else []
 
     def by_statistic(self) -> list[str]:
         """Say how many heads each statistic flags by itself, if it flags any."""
@@ -210,23 +218,6 @@ class Summary:
         )
         return [f"{self.noun.capitalize()}s flagged by single statistics (q < {self.level:g}): {parts}."]
 
-    def left_out(self) -> list[str]:
-        """Name the statistics by which no head was tested, if there are any."""
-        if not self.n_heads:
-            return []
-        by_reason: dict[str, list[str]] = {}
-        for name, reason in self.unscored.items():
-            by_reason.setdefault(reason, []).append(SPECTRAL_STATISTICS[name].long_name)
-        return [f"Not tested by {', '.join(names)}: {reason}." for reason, names in by_reason.items()]
-
-    def _heads_by_layer(self) -> str:
-        layers: dict[str, list[int]] = {}
-        for finding in self.findings:
-            layers.setdefault(finding.layer_name, []).append(finding.head)
-        return "; ".join(
-            f"{layer}: {_ranges(sorted(layers[layer]), self.noun)}" for layer in self.layers if layer in layers
-        )
-
 
 def _ranges(numbers: list[int], noun: str) -> str:
     """List sorted numbers, with runs of three or more abbreviated: 0-3, 5, 7."""
@@ -237,7 +228,39 @@ def _ranges(numbers: list[int], noun: str) -> str:
         else:
             runs.append([number])
     parts = [f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs]
-    return f"{noun}s " + ", ".join(parts) if len(numbers) > 1 else f"{noun} {numbers[0]}"
+    return f"{plural(len(numbers), noun)} {', '.join(parts)}"
+
+
+class _Head(NamedTuple):
+    """Omnibus test of one head, with its place in the arrays and its name."""
+
+    place: tuple[int, int]
+    name: str
+    layer: int
+    stack: str
+    head: int
+    p_value: float
+    q_value: float
+    reason: Reason  # why it cannot be tested
+    amount: HowMuch
+
+
+def _heads(tree: xr.DataTree, level: float) -> list[_Head]:
+    """List every head of a scores tree, in the order of the model."""
+    heads = tree["heads"].to_dataset().transpose("layer", "head", ...)
+    p_value, q_value = (heads[name].values for name in ("omnibus_p_value", "omnibus_q_value"))
+    noun, amounts, (_, floors) = circuit_of(tree.attrs).noun, how_much(tree), layer_p_value_floors(tree)
+    names, numbers, stacks, rows = layer_names(heads), layer_numbers(heads), layer_stacks(heads), []
+    for place in places_of(heads_present(heads)):
+        layer, head = place[0], int(heads["head"].values[place[1]])
+        floor, reason = float(floors[layer]), Reason()
+        if np.isnan(p_value[place]):
+            reason = Reason.read(heads["reason"].values[place]) or NOT_RECORDED
+        elif floor >= level:
+            reason = _too_few_draws(floor, level, 1)
+        where = f"{names[layer]} {noun} {head}", int(numbers[layer]), stacks[layer], head
+        rows.append(_Head(place, *where, float(p_value[place]), float(q_value[place]), reason, amounts[place]))
+    return rows
 
 
 def summarize_scores(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> Summary:
@@ -249,90 +272,84 @@ def summarize_scores(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> 
     """
     require_scores(tree, "tree")
     level = require_probability("level", level)
-    heads = tree["heads"].to_dataset()
-    names = heads["statistic"].values.tolist()
-    omnibus = heads["omnibus_q_value"].values
-    single, floors = (np.broadcast_to(floor[:, None], omnibus.shape) for floor in layer_p_value_floors(tree))
-    at_floor = at_p_value_floor(heads["omnibus_p_value"].values, floors)
-    n_heads = int((np.isfinite(omnibus) & (floors < level)).sum())
-    z, median = heads["z_score"].values, heads["null_quantile"].sel(probability=0.5).values
-    distance = np.abs(farthest_distance(heads))
-    numbers, stacks, circuit = layer_numbers(heads), layer_stacks(heads), circuit_of(tree.attrs)
-    noun, against, amounts = circuit.noun, null_noun(tree.attrs, circuit.noun), how_much(tree)
-    left_out = _not_testable(heads, noun, floors, level)
-    findings, differs = [], omnibus < level
-    names_of = {
-        (layer, head): f"{name} {noun} {heads['head'].values[head]}"
-        for layer, name in enumerate(layer_names(heads))
-        for head in range(heads.sizes["head"])
-    }
-    for layer, head in np.argwhere(differs).tolist():
-        k = names.index(str(heads["farthest_statistic"].values[layer, head]))
-        findings.append(
-            HeadFinding(
-                int(numbers[layer]),
-                int(heads["head"].values[head]),
-                names[k],
-                float(heads["observed"].values[layer, head, k]),
-                float(heads["null_mean"].values[layer, head, k]),
-                float(heads["null_std"].values[layer, head, k]),
-                float(z[layer, head, k]),
-                float(distance[layer, head]),
-                float(omnibus[layer, head]),
-                int(heads["outliers_above"].values[layer, head]),
-                int(heads["outliers_below"].values[layer, head]),
-                bool(at_floor[layer, head]),
-                float(median[layer, head, k]),
-                stacks[layer],
-                noun,
-                amounts[layer, head],
-            )
-        )
-    places = sorted(
-        ((layer, head) for layer, head in np.argwhere(differs).tolist()), key=lambda place: -amounts[place].moved_share
-    )
+    heads = tree["heads"].to_dataset().transpose("layer", "head", "statistic", "probability", "index")
+    rows, statistics, circuit = _heads(tree, level), heads["statistic"].values.tolist(), circuit_of(tree.attrs)
+    noun, against = circuit.noun, null_noun(tree.attrs["null_entries"], circuit.noun)
+    single, floors = layer_p_value_floors(tree)
+    names_of = {row.place: row.name for row in rows}
+    differing, testable = [row for row in rows if row.q_value < level], [row for row in rows if not row.reason]
+    differs = heads["omnibus_q_value"].values < level
+    by_share = sorted(differing, key=lambda row: -row.amount.moved_share)
     moved = Moved(
-        tuple((names_of[place], amounts[place]) for place in places),
-        upper_range(tree, differs),
-        noun,
-        circuit.symbol,
-        against,
+        tuple((row.name, row.amount) for row in by_share), upper_range(tree, differs), circuit.symbol, against
     )
-    kinds = moved.kinds()
-    for name, sign, words in KINDS:
-        if name in names:
-            of_one = heads.sel(statistic=name).transpose("layer", "head", ...)
-            here = (of_one["q_value"].values < level) & (sign * of_one["z_score"].values > 0)
-            kinds |= {words.format(circuit.symbol): count} if (count := int((differs & here).sum())) else {}
-    findings.sort(key=lambda finding: (finding.omnibus_q_value, -finding.distance))
-    q_value = heads["q_value"].transpose("statistic", ...).values.reshape(len(names), -1)
-    known = [np.isfinite(q) for q in q_value]
-    scored = [bool((one & (single.ravel() < level)).any()) for one in known]
+    kinds = {Respect[side.name]: moved.count(side) for side in (Towards.FEWER, Towards.MORE, Towards.BOTH)}
+    if "trace" in statistics:
+        trace = heads.sel(statistic="trace")
+        flagged = differs & (trace["q_value"].values < level)
+        kinds[Respect.LARGER] = int((flagged & (trace["z_score"].values > 0)).sum())
+        kinds[Respect.SMALLER] = int((flagged & (trace["z_score"].values < 0)).sum())
+    q_values = heads["q_value"].values
+    known = np.isfinite(q_values)
+    scored = np.asarray((known & (single < level)[:, None, None]).any(axis=(0, 1)))
+    needed = 1
+    if testable:
+        smallest = min(floors[row.place[0]] for row in testable)
+        needed = int(sum(math.isfinite(row.q_value) for row in rows) * smallest / level * (1 + 1e-9)) + 1
     return Summary(
-        n_heads=n_heads,
-        findings=tuple(findings),
-        flagged={name: int((q < level).sum()) for name, q, made in zip(names, q_value, scored, strict=True) if made},
+        n_heads=len(testable),
+        findings=tuple(_findings(heads, differing, floors, noun)),
+        flagged={name: int((q_values[..., k] < level).sum()) for k, name in enumerate(statistics) if scored[k]},
         unscored={
-            name: _too_few_draws(float(single.max()), level, 2) if one.any() else "no null is known at this shape"
-            for name, one, made in zip(names, known, scored, strict=True)
-            if not made
+            name: _too_few_draws(float(single.max()), level, 2) if known[..., k].any() else Reason("no_null")
+            for k, name in enumerate(statistics)
+            if not scored[k]
         },
         level=level,
         warnings=tuple(json.loads(tree.attrs["warnings"])),
         layers=tuple(layer_names(heads)),
         noun=noun,
-        not_testable=tuple(left_out),
-        fewest=_fewest(omnibus, floors, level),
+        not_testable=tuple(NotTestable(row.name, row.reason) for row in rows if row.reason),
+        fewest=needed,
         against=against,
         symbol=circuit.symbol,
-        kinds=kinds,
+        kinds={respect: count for respect, count in kinds.items() if count},
         moved=moved,
         related=Related(level=level) if "updates" in tree.attrs else related_heads(heads, names_of, level),
-        alike=tuple(
-            names_of[layer, head]
-            for layer, head in np.argwhere(np.isfinite(omnibus) & (floors < level) & ~differs).tolist()
-        ),
+        alike=tuple(row.name for row in testable if not row.q_value < level),
     )
+
+
+def _findings(heads: xr.Dataset, differing: list[_Head], floors: np.ndarray, noun: str) -> list[HeadFinding]:
+    """Describe the heads that differ, by increasing q-value, then by decreasing distance."""
+    statistics, distance = heads["statistic"].values.tolist(), np.abs(farthest_distance(heads))
+    median = heads["null_quantile"].sel(probability=0.5).values
+    at_floor = at_p_value_floor(heads["omnibus_p_value"].values, floors[:, None])
+    findings = []
+    for row in differing:
+        farthest = str(heads["farthest_statistic"].values[row.place])
+        at = (*row.place, statistics.index(farthest))
+        findings.append(
+            HeadFinding(
+                layer=row.layer,
+                head=row.head,
+                statistic=farthest,
+                observed=float(heads["observed"].values[at]),
+                null_mean=float(heads["null_mean"].values[at]),
+                null_std=float(heads["null_std"].values[at]),
+                z_score=float(heads["z_score"].values[at]),
+                distance=float(distance[row.place]),
+                omnibus_q_value=row.q_value,
+                outliers_above=int(heads["outliers_above"].values[row.place]),
+                outliers_below=int(heads["outliers_below"].values[row.place]),
+                at_floor=bool(at_floor[row.place]),
+                null_median=float(median[at]),
+                stack=row.stack,
+                noun=noun,
+                how_much=row.amount,
+            )
+        )
+    return sorted(findings, key=lambda finding: (finding.omnibus_q_value, -finding.distance))
 
 
 def head_records(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> list[dict[str, Any]]:
@@ -343,61 +360,30 @@ def head_records(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> list
     direction ``towards``, ``relation`` with its q-value, and the ``reason`` of a missing test.
     """
     heads = tree["heads"].to_dataset().transpose("layer", "head", ...)
-    numbers, stacks, noun = layer_numbers(heads), layer_stacks(heads), circuit_of(tree.attrs).noun
-    _, floors = layer_p_value_floors(tree)
-    p_value, q_value = (heads[name].values for name in ("omnibus_p_value", "omnibus_q_value"))
-    related = heads["relation_q_value"].values if "relation" in heads else np.full(p_value.shape, np.nan)
-    amounts = how_much(tree)
-    floors = np.broadcast_to(floors[:, None], p_value.shape)
-    left_out = {one.place: one.reason for one in _not_testable(heads, noun, floors, level)}
-    names, records = layer_names(heads), []
-    for layer, head in np.argwhere(heads_present(heads)).tolist():
-        number = int(heads["head"].values[head])
-        reason = left_out.get(f"{names[layer]} {noun} {number}")
-        records.append(
-            ({"stack": stacks[layer]} if stacks[layer] else {})
-            | {
-                "layer": int(numbers[layer]),
-                "head": number,
-                "p_value": float(p_value[layer, head]),
-                "q_value": float(q_value[layer, head]),
-                "differs": None if reason is not None else bool(q_value[layer, head] < level),
-                "moved_share": amounts[layer, head].moved_share,
-                "moved_share_equal_axes": amounts[layer, head].moved_share_equal_axes,
-                "towards": amounts[layer, head].towards.value,
-                "relation": amounts[layer, head].relation,
-                "relation_q_value": float(related[layer, head]),
-                "testable": reason is None,
-                "reason": reason or "",
-            }
-        )
-    return records
+    related = (
+        heads["relation_q_value"].values if "relation" in heads else np.full(heads["omnibus_p_value"].shape, np.nan)
+    )
+    return [
+        ({"stack": row.stack} if row.stack else {})
+        | {
+            "layer": row.layer,
+            "head": row.head,
+            "p_value": row.p_value,
+            "q_value": row.q_value,
+            "differs": None if row.reason else row.q_value < level,
+            "moved_share": row.amount.moved_share,
+            "moved_share_equal_axes": row.amount.moved_share_equal_axes,
+            "towards": row.amount.towards.value,
+            "relation": row.amount.relation,
+            "relation_q_value": float(related[row.place]),
+            "testable": not row.reason,
+            "reason": row.reason.words,
+        }
+        for row in _heads(tree, level)
+    ]
 
 
-def _not_testable(
-    heads: xr.Dataset, noun: str, floors: Float[np.ndarray, "layer head"], level: float
-) -> list[NotTestable]:
-    """List the heads without a p-value, or without one that could be small enough, each with its reason."""
-    names = layer_names(heads)
-    omnibus = heads["omnibus_p_value"].values
-    reasons = heads["reason"].values if "reason" in heads else np.full(omnibus.shape, "")
-    found = []
-    for layer, head in np.argwhere(heads_present(heads) & (np.isnan(omnibus) | (floors >= level))).tolist():
-        untested = np.isnan(omnibus[layer, head])
-        why = recorded(reasons[layer, head]) if untested else _too_few_draws(float(floors[layer, head]), level, 1)
-        found.append(NotTestable(f"{names[layer]} {noun} {heads['head'].values[head]}", why))
-    return found
-
-
-def _too_few_draws(floor: float, level: float, times: int) -> str:
+def _too_few_draws(floor: float, level: float, times: int) -> Reason:
     """Explain why a p-value of at least ``times`` / (draws + 1) cannot be below a level."""
     needed = int(times / level - 1 + 1e-9) + 1
-    return f"{round(times / floor) - 1} draws of the null give no p-value below {floor:.2g} ({needed} needed)"
-
-
-def _fewest(omnibus: Float[np.ndarray, "layer head"], floors: Float[np.ndarray, "layer head"], level: float) -> int:
-    """Return the number of heads at the smallest p-value that the Benjamini–Hochberg correction needs to find any."""
-    tested = np.isfinite(omnibus) & (floors < level)
-    if not tested.any():
-        return 1
-    return int(np.isfinite(omnibus).sum() * floors[tested].min() / level * (1 + 1e-9)) + 1
+    return Reason("too_few_draws", {"draws": round(times / floor) - 1, "floor": floor, "needed": needed})

@@ -32,7 +32,8 @@ from rmtbase.results import open_table
 from rmtbase.results.scores import score
 from rmtbase.results.scores._head_elements import ElementMode
 from rmtbase.results.scores._read_matrices import LAYERS
-from rmtbase.results.scores.measure import MatrixMode, reads_of
+from rmtbase.results.scores._scores_tree import Scope
+from rmtbase.results.scores.measure import MatrixMode
 from rmtbase.results.trajectory._along_steps import COMMIT, StepName, one_step
 from rmtbase.shown import in_one_line, shown
 from rmtbase.tables import LOCK, SCHEMA_VERSION, is_temporary, locked_folder, provenance, sweep, write_table
@@ -83,9 +84,9 @@ class Scoring:
     def reads(
         self, progress: Progress = SILENT
     ) -> Callable[[WeightMatrices], tuple[Iterable[str] | None, Iterable[str]]]:
-        """Judge the options, and return what judges them for an opened model: see :func:`reads_of`."""
+        """Judge the options, and return what judges them for an opened model: see :meth:`Scope.reads`."""
         first = next(iter(self.by_name.values()))
-        return reads_of(first, self.matrices, self.circuits, self.components, self.elements, progress)
+        return Scope(first, self.matrices, self.circuits, self.components, self.elements).reads(progress)
 
     def key(self) -> str:
         """Digest that differs whenever the scores of the same weights could differ."""

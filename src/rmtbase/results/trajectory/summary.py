@@ -13,8 +13,9 @@ import xarray as xr
 from rmtbase.errors import ParameterError
 from rmtbase.reasons import NotTestable, Reason
 from rmtbase.results.scores._distance import farthest_distance
-from rmtbase.results.scores._null_words import RESAMPLINGS, null_noun
+from rmtbase.results.scores.schema import RESAMPLINGS
 from rmtbase.results.scores.summary import summarize_scores
+from rmtbase.results.scores.words import null_noun
 from rmtbase.results.trajectory._alarm import alarm_sentence
 from rmtbase.results.trajectory._along_steps import failures
 from rmtbase.results.trajectory.schema import FOR_GOOD, STEP, scores_at, steps_before
@@ -141,7 +142,7 @@ def between_checkpoints(after: int | None, by: int | None, begin: int) -> str:
 
 def against(null: str) -> str:
     """Say what heads are compared with under a null of that name; unusual random heads are named."""
-    words = null_noun({"null": null, "null_method": "resampled"}, "head")
+    words = null_noun(null)
     return words if null in ("gaussian", *RESAMPLINGS) else f"{words} ({null})"
 
 
@@ -224,7 +225,8 @@ def _departure(of_null: xr.Dataset, heads: xr.Dataset, first_null: str) -> Depar
     names, missing = layer_names(heads), Reason("no_p_value", {"null": null, "step": int(steps[-1])})
     untested = []
     for layer, head in np.argwhere(heads_present(heads) & ~tested).tolist():
-        reason = str(heads["reason"].values[layer, head]) if "reason" in heads and null == first_null else ""
+        of_first = "reason" in heads and null == first_null
+        reason = Reason.read(heads["reason"].values[layer, head]) if of_first else Reason()
         untested.append(NotTestable(f"{names[layer]} head {heads['head'].values[head]}", reason or missing))
     return Departure(
         null=null,

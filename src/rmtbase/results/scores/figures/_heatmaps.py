@@ -15,7 +15,7 @@ from rmtbase.drawing.texts import bound, literal, rounded, text_width
 from rmtbase.drawing.theme import Theme
 from rmtbase.results.scores._distance import signed_distance
 from rmtbase.results.scores._how_much import Towards, how_much, upper_points
-from rmtbase.results.scores._null_words import null_noun
+from rmtbase.results.scores.words import null_noun
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import circuit_of, heads_present, matrices_present
 from rmtbase.words import counted
@@ -60,8 +60,9 @@ def moved_share_heatmap(ax: Axes, theme: Theme, scores: xr.DataTree) -> Around:
         colour = theme.text if coloured[row, column] < _STRONG else theme.surface
         ax.text(column, row, words, ha="center", va="center", color=colour, fontsize=size)
     noun = noun_of(scores)
+    random_heads = null_noun(scores.attrs["null_entries"], noun)
     explained = {
-        f"95 % of {null_noun(scores.attrs, noun)} below {np.nanmax(upper, initial=0.0):.2g}": np.isfinite(upper).any(),
+        f"95 % of {random_heads} below {np.nanmax(upper, initial=0.0):.2g}": np.isfinite(upper).any(),
         f"dot: q < {LEVEL:g}": not numbered and differs.any(),
         f"in brackets: q ≥ {LEVEL:g}": numbered and (known & ~differs).any(),
         "+: towards more directions": numbered and "+" in towards.values(),

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import xarray as xr
 
-from rmtbase.results.scores._null_words import compared_plainly
 from rmtbase.results.scores.summary import Summary
+from rmtbase.results.scores.words import compared_plainly
 from rmtbase.tables import Circuit
 
 
@@ -19,20 +19,60 @@ class Caption(NamedTuple):
     description: str  # alternative text for readers who cannot see it
 
 
+_SHARED = {
+    "random": "random heads",
+    "unlike": "random ones",
+    "far": "random",
+    "grey": "Grey heads could be random, hatched ones could not be tested",
+    "moved": "It says how much the spectrum differs, not why: strong directions and unequal axes both move it. ",
+    "divided": "the median of a random head's eigenvalue of that rank; in the band lie those of random heads",
+    "over": "over the bands of the null",
+    "band": "In the grey band lie 99 % of random heads, and the dark bars are the layers' medians",
+    "against": "the band that holds 99 % of null heads",
+    "explained": "nothing learned shows",
+    "floor": "The number of null draws sets a floor to any p-value: the dashed line to that of one statistic, the "
+    "dotted line, half of it, to that of all together.",
+    "spectrum": "All eigenvalues of a random head at this shape: simulated, and the free-product law that they tend to",
+    "densities": "Monte Carlo, free-product law",
+}
+_BY_METHOD = {
+    "simulated": _SHARED,
+    "analytic": _SHARED
+    | {
+        "floor": "Above 4 they are extrapolations of the right order of magnitude, and they end at 16.",
+        "spectrum": "The free-product law, which all eigenvalues of a random head tend to as shapes grow",
+        "densities": "free-product law",
+    },
+    "resampled": _SHARED
+    | {
+        "random": "its own resampled copies",
+        "unlike": "their own copies",
+        "far": "its own null",
+        "grey": "Grey heads look like their own resampled copies, hatched ones could not be tested",
+        "moved": "",
+        "divided": "the median of the head's resampled eigenvalue of that rank, over the band, in the head's colour, "
+        "in which these lie",
+        "over": "each over the band of its own null",
+        "band": "The bar behind it holds 99 % of the draws of its own null",
+        "against": "bars that hold 99 % of each head's null",
+        "explained": "the null explains the heads",
+    },
+}
+"""What captions say of a null, by how it is known."""
+
 _CAPTIONS = {
     "moved-share-map": Caption(
         "Map of all heads",
         "One cell per head: its moved share, in percent. That is the share of its strength that would have to move "
-        "between its ordered directions to give it the mean spectrum of random heads. It says how much the spectrum "
-        "differs, not why: strong directions and unequal axes both move it. Whether a head differs is tested by its "
-        "whole spectrum. The colours change at the same shares in every report.",
+        "between its ordered directions to give it the mean spectrum of {random}. {moved}Whether a head differs is "
+        "tested by its whole spectrum. The colours change at the same shares in every report.",
         "A map of the moved share, by layer and head.",
     ),
     "omnibus-map": Caption(
-        "Which heads look unlike random ones",
-        "One cell per head, by one test of all its statistics together. Grey heads could be random; the stronger "
-        "its colour, the smaller its q-value; hatched heads could not be tested. A dot marks q < 0.05: of all heads "
-        "with a dot, at most one in twenty is expected to have it by chance.",
+        "Which heads look unlike {unlike}",
+        "One cell per head, by one test of all its statistics together. {grey}; the stronger its colour, the smaller "
+        "its q-value. A dot marks q < 0.05: of all heads with a dot, at most one in twenty is expected to have it by "
+        "chance.",
         "A map of the q-values of all statistics together, by layer and head.",
     ),
     "heads-by-statistic": Caption(
@@ -42,26 +82,23 @@ _CAPTIONS = {
         "Bars: for each statistic, how many heads it flags by itself.",
     ),
     "z-heat-map": Caption(
-        "How far every head is from random",
-        "One cell per head. Grey heads look random, hatched ones could not be tested; blue ones lie below the null's "
-        "mean and orange ones above, the stronger the farther: z is counted in null standard deviations, of the "
-        "logarithm where the title says ln. A dot marks q < 0.05. The colours change at the same z in every report, so "
-        "that two models can be laid side by side.",
+        "How far every head is from {far}",
+        "One cell per head. {grey}; blue ones lie below the null's mean and orange ones above, the stronger the "
+        "farther: z is counted in null standard deviations, of the logarithm where the title says ln. A dot marks "
+        "q < 0.05. The colours change at the same z in every report, so that two models can be laid side by side.",
         "Heat maps of z-scores by layer and head, one for each of four statistics.",
     ),
     "ordered-eigenvalues": Caption(
-        "Where in the spectrum the heads differ from random ones",
-        "Eigenvalues of up to three heads at the head's own scale, each divided by the median of a random head's "
-        "eigenvalue of that rank; in the band lie those of random heads. A curve that starts above the band and ends "
-        "below it has put its weight on few directions.",
-        "Ordered eigenvalues of the farthest, the middle and the nearest head, over the bands of the null.",
+        "Where in the spectrum the heads differ from {unlike}",
+        "Eigenvalues of up to three heads at the head's own scale, each divided by {divided}. A curve that starts "
+        "above the band and ends below it has put its weight on few directions.",
+        "Ordered eigenvalues of the farthest, the middle and the nearest head, {over}.",
     ),
     "statistics-by-layer": Caption(
-        "Where in the model the heads differ from random ones",
-        "Every head as a point, in order within its layer; filled where q < 0.05. In the grey band lie 99 % of random "
-        "heads, and the dark bars are the layers' medians. A statistic that scales with the weights is shown over the "
-        "mean of the head's own null, or, where the axis has a minus, less that mean.",
-        "Four statistics of every head by layer, with layer medians, against the band that holds 99 % of null heads.",
+        "Where in the model the heads differ from {unlike}",
+        "Every head as a point, in order within its layer; filled where q < 0.05. {band}. A statistic that scales with "
+        "the weights is shown over the mean of the head's own null, or, where the axis has a minus, less that mean.",
+        "Four statistics of every head by layer, with layer medians, against {against}.",
     ),
     "elements-by-layer-W_QK": Caption(
         "How the elements of each head's W_QK are distributed",
@@ -73,18 +110,15 @@ _CAPTIONS = {
     ),
     "p-value-qq": Caption(
         "Whether all the p-values together look random",
-        "The heads' p-values, sorted, against what as many random heads would give. Points along the line and inside "
-        "the band: nothing learned shows. Points above it: more small p-values than chance gives. The number of null "
-        "draws sets a floor to any p-value: the dashed line to that of one statistic, the dotted line, half of it, to "
-        "that of all together.",
+        "The heads' p-values, sorted, against what as many heads of the null would give. Points along the line and "
+        "inside the band: {explained}. Points above it: more small p-values than chance gives. {floor}",
         "Sorted p-values of all heads against those expected under the null, with a 95 % band.",
     ),
     "null-spectrum": Caption(
         "The null itself",
-        "All eigenvalues of a random head at this shape: simulated, and the free-product law that they tend to. The "
-        "Marchenko–Pastur law of a single factor, often used in its place, is too narrow: it would call ordinary "
-        "eigenvalues outliers.",
-        "Density of the null's eigenvalues: Monte Carlo, free-product law, and the narrower Marchenko–Pastur law.",
+        "{spectrum}. The Marchenko–Pastur law of a single factor, often used in its place, is too narrow: it would "
+        "call ordinary eigenvalues outliers.",
+        "Density of the null's eigenvalues: {densities}, and the narrower Marchenko–Pastur law.",
     ),
     "matrix-z-heat-map": Caption(
         "How far every weight matrix is from independent Gaussian elements",
@@ -105,69 +139,16 @@ _CAPTIONS = {
     ),
 }
 
-_ANALYTIC_CAPTIONS = _CAPTIONS | {
-    "p-value-qq": _CAPTIONS["p-value-qq"]._replace(
-        reading="The heads' p-values, sorted, against what as many random heads would give. Points along the line and "
-        "inside the band: nothing learned shows. Points above it: more small p-values than chance gives. Above 4 they "
-        "are extrapolations of the right order of magnitude, and they end at 16."
-    ),
-    "null-spectrum": Caption(
-        "The null itself",
-        "The free-product law, which all eigenvalues of a random head tend to as shapes grow. The Marchenko–Pastur law "
-        "of a single factor, often used in its place, is too narrow: it would call ordinary eigenvalues outliers.",
-        "Density of the null's eigenvalues: free-product law, and the narrower Marchenko–Pastur law.",
-    ),
-}
-
-_OWN_NULL_CAPTIONS = _CAPTIONS | {
-    "moved-share-map": Caption(
-        "Map of all heads",
-        "One cell per head: its moved share, in percent. That is the share of its strength that would have to move "
-        "between its ordered directions to give it the mean spectrum of its own resampled copies. Whether a head "
-        "differs is tested by its whole spectrum. The colours change at the same shares in every report.",
-        "A map of the moved share against each head's own copies, by layer and head.",
-    ),
-    "omnibus-map": _CAPTIONS["omnibus-map"]._replace(
-        title="Which heads look unlike their own copies",
-        reading="One cell per head, by one test of all its statistics together. Grey heads could be one of their own "
-        "resampled copies; the stronger its colour, the smaller its q-value. A dot marks q < 0.05: of all heads "
-        "with a dot, at most one in twenty is expected to have it by chance.",
-    ),
-    "z-heat-map": _CAPTIONS["z-heat-map"]._replace(
-        title="How far every head is from its own null",
-        reading="One cell per head. Grey heads look like their own resampled matrices; blue ones lie below their "
-        "null's mean and orange ones above, the stronger the farther. A dot marks q < 0.05. The colours change at the "
-        "same z in every report, so that two models can be laid side by side.",
-    ),
-    "ordered-eigenvalues": Caption(
-        "Where in the spectrum the heads differ from their copies",
-        "Eigenvalues of up to three heads at the head's own scale, each divided by the median of the head's resampled "
-        "eigenvalue of that rank, over the band, in the head's colour, in which these lie. Each head has a null of "
-        "its own.",
-        "Ordered eigenvalues of the farthest, the middle and the nearest head, each over the band of its own null.",
-    ),
-    "statistics-by-layer": Caption(
-        "Where in the model the heads differ from their copies",
-        "Every head as a point, in order within its layer; filled where q < 0.05. The bar behind it holds 99 % of the "
-        "draws of its own null. A statistic that scales with the weights is shown over the mean of that null, or, "
-        "where the axis has a minus, less that mean.",
-        "Four statistics of every head by layer, with layer medians, against bars that hold 99 % of each head's null.",
-    ),
-    "p-value-qq": _CAPTIONS["p-value-qq"]._replace(
-        reading="The heads' p-values, sorted, against what as many heads of the null would give. Points along the "
-        "line and inside the band: the null explains the heads. Points above it: more small p-values than "
-        "chance gives. The number of draws of each head sets a floor to any p-value: the dashed line to that "
-        "of one statistic, the dotted line, half of it, to that of all together."
-    ),
-}
+_SINGLE = {"query": "queries", "key": "keys", "value": "values", "output": "outputs"}
 
 
 def captions(scores: xr.DataTree, by_statistic: str) -> dict[str, Caption]:
     """Return the captions of a scores tree's figures by name."""
-    of = {"analytic": _ANALYTIC_CAPTIONS, "resampled": _OWN_NULL_CAPTIONS}
-    named = of.get(scores.attrs["null_method"], _CAPTIONS)
-    described = named["heads-by-statistic"]
-    return named | {"heads-by-statistic": described._replace(description=by_statistic or described.description)}
+    words = _BY_METHOD[scores.attrs["null_method"]]
+    named = {name: Caption(*(text.format(**words) for text in caption)) for name, caption in _CAPTIONS.items()}
+    if by_statistic:
+        named["heads-by-statistic"] = named["heads-by-statistic"]._replace(description=by_statistic)
+    return named
 
 
 def of_circuit(circuit: Circuit) -> Caption:
@@ -181,21 +162,13 @@ def of_circuit(circuit: Circuit) -> Caption:
     )
 
 
-_CIRCUITS = {
-    "ov": ("What heads write", "what a head writes for what it reads, whatever it attends to"),
-    "query": ("Queries by themselves", "a direction that training gave only to the queries"),
-    "key": ("Keys by themselves", "a direction that training gave only to the keys"),
-    "value": ("Values by themselves", "a direction that training gave only to the values"),
-    "output": ("Outputs by themselves", "a direction that training gave only to the outputs"),
-}
-
-
 def circuit_words(circuit: Circuit) -> tuple[str, str]:
     """Return the title of a further circuit's section, and a sentence about the circuit."""
-    title, says = _CIRCUITS[circuit.name]
-    if len(circuit.factors) > 1:
-        return title, f"says {says}."
-    return title, f"shows {says}, long before it can be seen in a product of two matrices."
+    if circuit.name not in _SINGLE:
+        return "What heads write", "says what a head writes for what it reads, whatever it attends to."
+    sides = _SINGLE[circuit.name]
+    shows = f"shows a direction that training gave only to the {sides}"
+    return f"{sides.capitalize()} by themselves", f"{shows}, long before it can be seen in a product of two matrices."
 
 
 def opening(scores: xr.DataTree, summary: Summary, name: str) -> str:

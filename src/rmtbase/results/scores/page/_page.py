@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import partial
 from importlib.resources import files
 from itertools import groupby
 from numbers import Real
@@ -19,26 +20,28 @@ from rmtbase.drawing.svg import inline_figures
 from rmtbase.errors import ParameterError
 from rmtbase.models import WeightMatrices
 from rmtbase.nulls import ENTRIES_IN_WORDS
+from rmtbase.reasons import reason_words
 from rmtbase.report.page import environment, frame
 from rmtbase.results.attributes import command_about
 from rmtbase.results.scores import figures
 from rmtbase.results.scores._distance import layer_p_value_floors
 from rmtbase.results.scores._element_summary import summarize_elements
 from rmtbase.results.scores._heads import circuit_scores, circuits_of, require_scores
-from rmtbase.results.scores._null_words import RESAMPLINGS, draws_in_words, factor_shapes, null_entries, resampling_of
-from rmtbase.results.scores._why import TESTS, summarize_why
+from rmtbase.results.scores._why import summarize_why
 from rmtbase.results.scores.figures._scores import MAIN_STATISTICS
 from rmtbase.results.scores.page._captions import Caption, captions, circuit_words, of_circuit, opening
 from rmtbase.results.scores.page._numbers import formula, number, z_text
 from rmtbase.results.scores.page._tables import SCORE_COLUMNS, experts_table, heads_table, matrices_table
 from rmtbase.results.scores.page._tokens import leading_tokens
+from rmtbase.results.scores.schema import RESAMPLINGS
 from rmtbase.results.scores.summary import summarize_scores
+from rmtbase.results.scores.words import draws_in_words, factor_shapes
 from rmtbase.shown import shown
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import CIRCUITS, layer_stacks, shapes_of
 from rmtbase.words import counted
 
-_NUMBERS = ("n_layers", "n_heads", "n_key_heads", "d_model", "d_head", "null_draws", "edge_level")
+_NUMBERS = ("n_layers", "n_heads", "n_key_heads", "d_model", "d_head", "null_draws", "edge_level", "p_value_floor")
 _TEXTS = ("model", "revision", "family", "null", "table", "rmtbase_version", "schema_version", "warnings", "provenance")
 _NULL_METHODS = ("analytic", "simulated", "resampled")  # for each a template null_*.html
 _FACTORS = {
@@ -47,11 +50,8 @@ _FACTORS = {
 }
 _NO_LAW = "none is known at this shape, so that no head is scored on it"
 _MOST_RUNS = 8  # most runs of equal layers that are listed one by one
-_UNNAMED = {
-    "": "these arrays",
-    "arrays": "these arrays",
-    "state dict": "this state dict",
-}  # names for models without one
+# names for models without one
+_UNNAMED = {"": "these arrays", "arrays": "these arrays", "state dict": "this state dict"}
 
 
 def render(
@@ -68,49 +68,58 @@ def render(
     """
     require_scores(scores)
     _require_renderable(scores)
-    null = _null(scores)
-    summary, heads = summarize_scores(scores), scores["heads"].to_dataset()
-    moved = list(summary.moved.sentences())
-    why = summarize_why(scores)
-    tokens = None if model is None else leading_tokens(scores, summary, model)
+    null, summary = _null(scores), summarize_scores(scores)
+    answer, *how_much = summary.moved.sentences() if summary.findings else [""]
+    why, tokens = summarize_why(scores), None if model is None else leading_tokens(scores, summary, model)
     caption = captions(scores, " ".join(summary.by_statistic()))
-    said = shown(scores.attrs["model"])
-    name = _UNNAMED.get(said, said)
+    name = _UNNAMED.get(scores.attrs["model"], shown(scores.attrs["model"]))
     svgs = _svgs(scores, caption) if pictures else {}
-    matrices = scores["matrices"].to_dataset() if "matrices" in scores.children else None
-    experts = scores["experts"].to_dataset() if "experts" in scores.children else None
+    groups = {name: scores[name].to_dataset() for name in ("heads", "matrices", "experts") if name in scores.children}
     further = [_circuit(scores, circuit, svgs) for circuit in circuits_of(scores)[1:]]
+    tables = {
+        "matrices": partial(matrices_table, level=summary.level, first="excess_kurtosis"),
+        "experts": partial(experts_table, level=summary.level, first="excess_kurtosis"),
+    }
+    sections = {
+        "finding": "Which heads, and how much",
+        "tokens": tokens and "What the first heads read",
+        "tests": "How sure is it",
+        "figures": pictures and "Heads in pictures",
+        "heads": "All heads",
+        **{circuit["id"]: circuit["title"] for circuit in further},
+        "matrices": "matrices" in groups and "Weight matrices",
+        "experts": "experts" in groups and "Experts",
+        "null": "How the null was made",
+    }
     script = files("rmtbase.results.scores.page").joinpath("templates", "page.js").read_text(encoding="utf-8")
     return (
         _environment()
         .get_template("page.html")
         .render(
             attrs=scores.attrs,
-            sections=_sections(tokens is not None, pictures, matrices is not None, experts is not None, further),
+            sections={name: title for name, title in sections.items() if title},
             shape=_shape(scores),
             circuits=further,
             summary=summary,
             name=name,
             lead=opening(scores, summary, name),
-            answer=" ".join([summary.verdict(), *moved[:1]]),
-            how=[*moved[1:], *summary.kind(), *summary.related.sentences()],
+            answer=f"{summary.verdict()} {answer}".rstrip(),
+            how=[*how_much, *summary.kind(), *summary.related.sentences()],
             sentences=[*summary.details(), *summary.reasons()],
             caveats=_caveats(scores, why is not None, tokens is not None, model),
             notes=json.loads(scores.attrs.get("notes", "[]")),
-            not_testable=[f"{one.place}: {one.reason}" for one in summary.not_testable],
+            not_testable=[f"{head.place}: {reason_words(head.reason)}" for head in summary.not_testable],
             captions=caption,
             svgs=svgs,
             heads=heads_table(scores, summary.level, MAIN_STATISTICS[0]),
             score_columns=SCORE_COLUMNS,
-            matrices=None if matrices is None else matrices_table(matrices, summary.level, "excess_kurtosis"),
-            experts=None if experts is None else experts_table(experts, summary.level, "excess_kurtosis"),
             elements=summarize_elements(scores),
             why=why,
             tokens=tokens,
-            tests=TESTS,
             law=str(scores.attrs.get("initialization", "normal")).replace("_", " "),
-            with_spectra=matrices is not None and "marchenko_pastur_distance" in matrices,
-            statistics=[SPECTRAL_STATISTICS[name] for name in heads["statistic"].values.tolist()],
+            with_spectra="marchenko_pastur_distance" in groups.get("matrices", ()),
+            statistics=[SPECTRAL_STATISTICS[name] for name in groups["heads"]["statistic"].values.tolist()],
+            **{name: table(groups[name]) if name in groups else None for name, table in tables.items()},
             **null,
             **frame(date, script),
         )
@@ -119,20 +128,20 @@ def render(
 
 def _caveats(scores: xr.DataTree, asked: bool, read: bool, model: WeightMatrices | None) -> list[str]:
     """List what the finding does not show, and which command asks further, or which function if there is no file."""
-    if scores.attrs["model"] in _UNNAMED:
-        causes, directions = 'rmtbase.score(…, why="all")', "rmtbase.results.signal.signal(…)"
-    else:
+    causes, directions = 'rmtbase.score(…, why="all")', "rmtbase.results.signal.signal(…)"
+    if scores.attrs["model"] not in _UNNAMED:
         causes = command_about(scores.attrs, "score", "--why", "all", model=model)
         directions = command_about(scores.attrs, "signal", "--directions", "2", model=model)
     what = "what those of further heads read and write," if read else "what they read,"
-    law = ENTRIES_IN_WORDS.get(null_entries(scores.attrs), "independent")
-    named = "" if scores.attrs["null_method"] == "resampled" else f" The null assumes {law} entries before training."
+    law = ENTRIES_IN_WORDS.get(scores.attrs["null_entries"], "independent")
+    assumed = "" if scores.attrs["null_method"] == "resampled" else f" The null assumes {law} entries before training."
+    causes = Markup("Why heads differ was not asked. To ask: <code>{}</code>").format(causes)
     return [
         "A moved share says how much a head's spectrum differs, not how much the model needs the head, nor how many "
         "directions it has learned: a spectrum cannot tell a direction from an unequal axis.",
         "p and q say how sure a difference is, not how large. A head that does not differ may still have learned "
-        f"something: not rejecting is no evidence.{named}",
-        *([] if asked else [Markup("Why heads differ was not asked. To ask: <code>{}</code>").format(causes)]),
+        f"something: not rejecting is no evidence.{assumed}",
+        *([] if asked else [causes]),
         Markup("How many directions a head has learned, and {} is another question. To ask: <code>{}</code>").format(
             what, directions
         ),
@@ -141,21 +150,21 @@ def _caveats(scores: xr.DataTree, asked: bool, read: bool, model: WeightMatrices
 
 def _statistic_option(name: str) -> str:
     """Name a statistic in words, with the scale of its distances if that is logarithmic."""
-    on_log_scale = name in SPECTRAL_STATISTICS and SPECTRAL_STATISTICS[name].on_log_scale
-    return statistic_words(name) + (" (z of its ln)" if on_log_scale else "")
+    statistic = SPECTRAL_STATISTICS.get(name)
+    return statistic_words(name) + (" (z of its ln)" if statistic and statistic.on_log_scale else "")
 
 
 def _environment() -> Environment:
     """Return the templates of this page, with its formats of numbers and formulas."""
-    made = environment("rmtbase.results.scores.page")
-    made.filters |= {
+    templates = environment("rmtbase.results.scores.page")
+    templates.filters |= {
         "formula": formula,
         "number": number,
         "statistic_option": _statistic_option,
         "statistic_words": statistic_words,
         "z_text": z_text,
     }
-    return made
+    return templates
 
 
 def _svgs(scores: xr.DataTree, caption: Mapping[str, Caption]) -> dict[str, Markup]:
@@ -173,7 +182,7 @@ def _circuit(scores: xr.DataTree, name: str, svgs: Mapping[str, Markup]) -> dict
     summary = summarize_scores(tree)
     title, says = circuit_words(circuit)
     matrix = Markup("W<sub>{}</sub>").format(circuit.letters)
-    formula = Markup("<sup>⊤</sup>").join(Markup("W<sub>{}</sub>").format(one.letter) for one in circuit.factors)
+    formula = Markup("<sup>⊤</sup>").join(Markup("W<sub>{}</sub>").format(factor.letter) for factor in circuit.factors)
     return {
         "id": f"circuit-{name}",
         "title": Markup("{}: {}").format(title, matrix),
@@ -204,72 +213,43 @@ def _shape(scores: xr.DataTree) -> list[tuple[str, str]]:
         else [int(attrs[name if name in attrs else "d_model"])] * heads.sizes["layer"]
         for name in names
     }
-    stacks = layer_stacks(heads)
-    runs = [(key, len(list(run))) for key, run in groupby(zip(stacks, *of_layers.values(), strict=True))]
-    if "updates" in attrs:
-        facts = [("scored", "the update ΔW = s B A, without its base")]
-        for (stack, n_heads, _, d_query, rank, d_key), layers in runs[:_MOST_RUNS]:
+    layers = zip(layer_stacks(heads), *of_layers.values(), strict=True)
+    runs = [(*key, counted(len(list(run)), "layer")) for key, run in groupby(layers)]
+    facts = [("scored", "the update ΔW = s B A, without its base")] if "updates" in attrs else []
+    for stack, n_heads, n_key_heads, d_query, d_head, d_key, n_layers in runs[:_MOST_RUNS]:
+        if "updates" in attrs:
             heads_of = f" × {counted(n_heads, 'head')}" if n_heads > 1 else ""
-            facts.append((stack, f"{counted(layers, 'layer')}{heads_of}, {d_query} × {d_key} of rank {rank}"))
-        return facts + _more_runs(len(runs))
-    if len(runs) == 1 and "d_model" in attrs:
-        _, n_heads, n_key_heads, *_ = runs[0][0]
-        layers, all_layers = heads.sizes["layer"], int(attrs["n_layers"])
-        of = "" if layers == all_layers else f" of {all_layers}"
-        shape = f"{counted(layers, 'layer')}{of} × {counted(n_heads, 'head')}"
+            facts.append((stack, f"{n_layers}{heads_of}, {d_query} × {d_key} of rank {d_head}"))
+            continue
         on = f" on {counted(n_key_heads, 'key head')}" if n_key_heads != n_heads else ""
-        return [("shape", shape + on), ("d_model", str(attrs["d_model"])), ("d_head", str(attrs["d_head"]))]
-    facts = []
-    for (stack, n_heads, n_key_heads, d_query, d_head, d_key), layers in runs[:_MOST_RUNS]:
-        shape = f"{counted(layers, 'layer')} × {counted(n_heads, 'head')}"
-        on = f" on {counted(n_key_heads, 'key head')}" if n_key_heads != n_heads else ""
-        widths = f"width {d_query}" if d_query == d_key else f"width {d_query} (queries), {d_key} (keys)"
-        facts.append((stack or "shape", f"{shape}{on}, d_head {d_head}, {widths}"))
-    return facts + _more_runs(len(runs))
-
-
-def _more_runs(count: int) -> list[tuple[str, str]]:
-    return [("and", f"{count - _MOST_RUNS} more runs of layers")] if count > _MOST_RUNS else []
-
-
-def _sections(
-    with_tokens: bool,
-    with_pictures: bool,
-    with_matrices: bool,
-    with_experts: bool,
-    circuits: Sequence[Mapping[str, Any]],
-) -> dict[str, str]:
-    return {
-        "finding": "Which heads, and how much",
-        **({"tokens": "What the first heads read"} if with_tokens else {}),
-        "tests": "How sure is it",
-        **({"figures": "Heads in pictures"} if with_pictures else {}),
-        "heads": "All heads",
-        **{circuit["id"]: circuit["title"] for circuit in circuits},
-        **({"matrices": "Weight matrices"} if with_matrices else {}),
-        **({"experts": "Experts"} if with_experts else {}),
-        "null": "How the null was made",
-    }
+        shape = f" × {counted(n_heads, 'head')}{on}"
+        if len(runs) == 1 and "d_model" in attrs:
+            of_all = "" if heads.sizes["layer"] == int(attrs["n_layers"]) else f" of {attrs['n_layers']}"
+            widths = [(name, str(attrs[name])) for name in ("d_model", "d_head")]
+            return [("shape", f"{n_layers}{of_all}{shape}"), *widths]
+        width = f"width {d_query}" if d_query == d_key else f"width {d_query} (queries), {d_key} (keys)"
+        facts.append((stack or "shape", f"{n_layers}{shape}, d_head {d_head}, {width}"))
+    return facts + ([("and", f"{len(runs) - _MOST_RUNS} more runs of layers")] if len(runs) > _MOST_RUNS else [])
 
 
 def _null(scores: xr.DataTree) -> dict[str, Any]:
     """Return the variables about the null that the templates use."""
     attrs = scores.attrs
-    method, resampling = attrs.get("null_method"), resampling_of(attrs)
-    if method not in _NULL_METHODS or (method == "resampled" and resampling not in RESAMPLINGS):
-        raise ParameterError(
-            "null", attrs["null"], f"one of {', '.join(_NULL_METHODS)}; resampled by {' or '.join(RESAMPLINGS)}"
-        )
-    analytic, entries = method == "analytic", null_entries(attrs)
+    method, entries = attrs.get("null_method"), str(attrs.get("null_entries"))
+    known = entries in RESAMPLINGS if method == "resampled" else entries in {**ENTRIES_IN_WORDS, **_FACTORS}
+    if method not in _NULL_METHODS or not known:
+        expected = f"one of {', '.join(_NULL_METHODS)}; resampled by {' or '.join(RESAMPLINGS)}"
+        raise ParameterError("null", attrs["null"], expected)
+    lower_edge = scores["null"].to_dataset()["edge_quantile_lower"]
     return {
         "null_method": method,
-        "resampling": resampling,
-        "factors": _FACTORS.get(entries) or f"{ENTRIES_IN_WORDS[entries]} factors",
+        "entries": entries,
+        "factors": _FACTORS.get(entries) or f"{ENTRIES_IN_WORDS.get(entries, '')} factors",
         "draws": draws_in_words(scores),
         "floors": sorted(set(layer_p_value_floors(scores)[0].tolist())),
         "shapes": [factor_shapes(dims) for dims in shapes_of(scores)],
-        "lower_edge_known": not analytic or bool((scores["null"].to_dataset()["edge_quantile_lower"] != 0.0).any()),
-        "accuracies": _accuracies(attrs["provenance"]) if analytic else {},
+        "lower_edge_known": method != "analytic" or bool((lower_edge != 0.0).any()),
+        "accuracies": _accuracies(attrs["provenance"]) if method == "analytic" else {},
     }
 
 
@@ -277,12 +257,10 @@ def _accuracies(provenance: str) -> dict[str, list[str]]:
     """Group the statistics by the accuracy of their laws, according to the record that the file keeps."""
     statistics: dict[str, list[str]] = {}
     record = json.loads(provenance).get("null", {})
-    of_shapes = list(record.values()) if all(isinstance(one, dict) for one in record.values()) else [record]
+    of_shapes = record.values() if all(isinstance(entry, dict) for entry in record.values()) else [record]
     for of_shape in of_shapes:
-        for name, accuracy in of_shape.items():
-            if name not in SPECTRAL_STATISTICS:  # other entries of a record
-                continue
-            names = statistics.setdefault(_NO_LAW if accuracy == "none" else accuracy, [])
+        for name in [name for name in of_shape if name in SPECTRAL_STATISTICS]:
+            names = statistics.setdefault(_NO_LAW if of_shape[name] == "none" else of_shape[name], [])
             names += [name] if name not in names else []
     return statistics
 
@@ -296,14 +274,11 @@ def _require_renderable(scores: xr.DataTree) -> None:
     for name in {*heads["statistic"].values.tolist(), *heads["farthest_statistic"].values.ravel().tolist()} - {""}:
         if name not in SPECTRAL_STATISTICS:
             raise ParameterError("scores, statistic of /heads", name, f"some of {', '.join(SPECTRAL_STATISTICS)}")
-    told = {*map(str, heads.coords), *map(str, scores["null"].to_dataset().data_vars)}
-    if "d_query" in {*told, *scores.attrs}:
-        told.add("d_model")
-    for name in (*_NUMBERS, "p_value_floor"):
-        if name in told and name not in scores.attrs:
-            continue
-        if not isinstance(scores.attrs.get(name), Real):
-            raise ParameterError(f"scores, attribute {name}", scores.attrs.get(name), "a number")
-    for name in _TEXTS:
-        if not isinstance(scores.attrs.get(name), str):
-            raise ParameterError(f"scores, attribute {name}", scores.attrs.get(name), "a text")
+    by_layer = {*map(str, heads.coords), *map(str, scores["null"].to_dataset().data_vars)}
+    if "d_query" in {*by_layer, *scores.attrs}:
+        by_layer.add("d_model")
+    numbers = [name for name in _NUMBERS if name in scores.attrs or name not in by_layer]
+    for names, kind, words in ((numbers, Real, "a number"), (_TEXTS, str, "a text")):
+        for name in names:
+            if not isinstance(scores.attrs.get(name), kind):
+                raise ParameterError(f"scores, attribute {name}", scores.attrs.get(name), words)

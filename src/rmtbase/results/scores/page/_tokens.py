@@ -65,10 +65,10 @@ def leading_tokens(scores: xr.DataTree, summary: Summary, model: WeightMatrices)
         return None
     width, findings = source.shape(embedding_of(source))[0], summary.leading()[:_HEADS]
     try:
-        directions = [one for one in _directions(scores, findings, model) if len(one.vector) == width]
+        directions = [direction for direction in _directions(scores, findings, model) if len(direction.vector) == width]
         if not directions:
             return None
-        tokens = direction_tokens(source, np.array([one.vector for one in directions]))
+        tokens = direction_tokens(source, np.array([direction.vector for direction in directions]))
         names, by_chance = token_names(source.path), nearest_by_chance(source)
     except CheckpointError as error:
         sentence = f"What the first heads read could not be found out: {error}"
@@ -80,7 +80,7 @@ def leading_tokens(scores: xr.DataTree, summary: Summary, model: WeightMatrices)
         )
         for k, ((head, number, side, _), p_value) in enumerate(zip(directions, tokens.p_value.tolist(), strict=True))
     ]
-    read = dict.fromkeys(one.head.place for one in directions)
+    read = dict.fromkeys(direction.head.place for direction in directions)
     sentence = (
         f"{readings_headline(readings, summary.level)} They are the strongest of W_QK of {', '.join(read)}, which "
         "queries and keys read from the residual stream."
@@ -91,21 +91,21 @@ def leading_tokens(scores: xr.DataTree, summary: Summary, model: WeightMatrices)
 def _require_model_of(scores: xr.DataTree, model: WeightMatrices) -> None:
     if not isinstance(model, WeightMatrices):
         raise ParameterError("model", type(model).__name__, "an opened model, as rmtbase.open_model returns it")
-    found, expected = (
+    opened, expected = (
         f"{name}, revision {revision}" if revision else name
         for name, revision in (
             (shown(model.name), shown(model.revision or "")),
             (scores.attrs["model"], scores.attrs["revision"]),
         )
     )
-    if found != expected:
-        raise ParameterError("model", found, f"{expected}, whose scores these are")
+    if opened != expected:
+        raise ParameterError("model", opened, f"{expected}, whose scores these are")
 
 
 def _directions(scores: xr.DataTree, findings: Sequence[HeadFinding], model: WeightMatrices) -> Iterator[_Direction]:
     """Yield the leading directions of heads, each first of the queries, then of the keys."""
     heads, sites = scores["heads"].to_dataset(), {site.place: index for index, site in enumerate(model.sites)}
-    rows = [Place(*one) for one in zip(layer_stacks(heads), layer_numbers(heads), strict=True)]
+    rows = list(map(Place, layer_stacks(heads), layer_numbers(heads)))
     largest = heads["eigenvalue"].transpose("layer", "head", "index").values[..., 0]
     for finding in findings:
         place = Place(finding.stack, finding.layer)
@@ -114,10 +114,10 @@ def _directions(scores: xr.DataTree, findings: Sequence[HeadFinding], model: Wei
         if place not in sites or finding.head >= model.sites[sites[place]].n_heads:
             raise ParameterError("model", model.name, f"one with {finding.place}, as the scores have")
         factors = head_factors(model, sites[place], CIRCUITS["qk"], finding.head)
-        left, values, right = product_svd(*(one.astype(np.float64) for one in factors))
-        found, expected = float(values[0]) ** 2, float(largest[rows.index(place), finding.head])
-        if not math.isclose(found, expected, rel_tol=_SAME):
-            words = f"{model.name}, whose {finding.place} has the largest eigenvalue {found:.6g}"
+        left, values, right = product_svd(*(factor.astype(np.float64) for factor in factors))
+        strength, expected = float(values[0]) ** 2, float(largest[rows.index(place), finding.head])
+        if not math.isclose(strength, expected, rel_tol=_SAME):
+            words = f"{model.name}, whose {finding.place} has the largest eigenvalue {strength:.6g}"
             raise ParameterError("model", words, f"the weights and folds that were scored, with {expected:.6g}")
         for k in range(min(_DIRECTIONS, int((without_noise(values) > 0.0).sum()))):
             yield _Direction(finding, k, "left", left[:, k])

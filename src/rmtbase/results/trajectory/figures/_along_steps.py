@@ -29,12 +29,12 @@ from rmtbase.drawing.layout import FigureRecipe, Panels, Single
 from rmtbase.drawing.scales import log_axis, prefer_log, symmetric_log_axis
 from rmtbase.drawing.texts import literal
 from rmtbase.drawing.theme import Theme
-from rmtbase.results.scores._null_words import null_noun
 from rmtbase.results.scores.figures._eigenvalues import null_quantiles, null_scales
 from rmtbase.results.scores.figures._element_histograms import magnitudes_along_steps
 from rmtbase.results.scores.figures._scores import MAIN_STATISTICS
 from rmtbase.results.scores.figures._statistic_by_layer import relative_label, relative_to_null
 from rmtbase.results.scores.figures._weibull_plot import weibull_plane
+from rmtbase.results.scores.words import null_noun
 from rmtbase.results.trajectory.schema import steps_before
 from rmtbase.results.trajectory.summary import against
 from rmtbase.statistics import SPECTRAL_STATISTICS
@@ -58,7 +58,7 @@ def statistic_along_steps(
     table = group_of(trajectory, group)
     steps = table["step"].values
     curves = _curves(table, statistic)
-    band = f"{'random matrices' if group == 'matrices' else null_noun(trajectory.attrs, 'head')}, 95 %"
+    band = f"{'random matrices' if group == 'matrices' else null_noun(trajectory.attrs['null_entries'])}, 95 %"
     if curves.low is not None and curves.high is not None:
         low, high = np.nanmin(curves.low, axis=1), np.nanmax(curves.high, axis=1)
         ax.fill_between(steps, low, high, color=theme.null, alpha=0.28, linewidth=0.8, label=band)
