@@ -33,12 +33,7 @@ _SEQUENTIAL = (
 )  # fmt: skip
 """Colours from pale to dark with decreasing lightness, after ColorBrewer's YlGnBu (Harrower & Brewer 2003)."""
 
-_SIZES = {
-    "axes.titlesize": 1.05,
-    "axes.labelsize": 0.95,
-    "xtick.labelsize": 0.85,
-    "legend.fontsize": 0.85,
-}
+_SIZES = {"axes.titlesize": 1.05, "axes.labelsize": 0.95, "xtick.labelsize": 0.85, "legend.fontsize": 0.85}
 """Text sizes relative to ``font.size``, by the name of Matplotlib's setting."""
 
 _ROLES = {
