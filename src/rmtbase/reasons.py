@@ -6,7 +6,6 @@ The sentences are templates in ``reasons.toml``. Nothing follows from their word
 from __future__ import annotations
 
 import json
-import re
 import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -88,14 +87,6 @@ class Reason:
         return "; ".join(templates()[part.code].format(**part.details) for part in self.parts)
 
 
-def words_of(text: str) -> str:
-    """Return the words of a reason's text in a file; a text of kinds of file that do not store codes yet as it is."""
-    try:
-        return Reason.read(text).words
-    except ValueError:
-        return text
-
-
 NOT_RECORDED = Reason("not_recorded")
 
 
@@ -104,22 +95,17 @@ class NotTestable(NamedTuple):
     """Head, matrix, pair or measure for which there is no test."""
 
     place: str  # its name, such as ``layer 3 head 2``
-    reason: Reason | str  # why there is no test; text of kinds of file that do not store codes yet
+    reason: Reason  # why there is no test
 
 
-def reason_words(reason: Reason | str) -> str:
-    """Return a reason in words."""
-    return reason if isinstance(reason, str) else reason.words
-
-
-def listed_reasons(reasons: Sequence[Reason | str]) -> str:
+def listed_reasons(reasons: Sequence[Reason]) -> str:
     """List reasons, the most frequent first, each with its count if there are several.
 
     Reasons that differ only in their values count as one, with the values of the first.
     """
-    keys = [re.sub(r"\d[\d.e+-]*", "#", item) if isinstance(item, str) else item.codes for item in reasons]
-    counts = Counter(keys).most_common()
-    words = [reason_words(reasons[keys.index(key)]) for key, _ in counts[:_LISTED]]
+    codes = [reason.codes for reason in reasons]
+    counts = Counter(codes).most_common()
+    words = [reasons[codes.index(key)].words for key, _ in counts[:_LISTED]]
     if len(words) == 1:
         return words[0]
     listed = "; ".join(f"{text} ({count})" for text, (_, count) in zip(words, counts, strict=False))
@@ -129,4 +115,4 @@ def listed_reasons(reasons: Sequence[Reason | str]) -> str:
 
 def not_testable_json(untested: Sequence[NotTestable]) -> list[dict[str, str]]:
     """Return the list for ``not_testable`` in JSON."""
-    return [{"place": item.place, "reason": reason_words(item.reason)} for item in untested]
+    return [{"place": item.place, "reason": item.reason.words} for item in untested]

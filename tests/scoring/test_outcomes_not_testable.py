@@ -8,16 +8,17 @@ import pytest
 import rmtbase
 from rmtbase.models import open_model
 from rmtbase.nulls import Table
-from rmtbase.reasons import Reason
+from rmtbase.reasons import NotTestable, Reason
 from rmtbase.results.scores import summarize_scores
 from rmtbase.results.signal import signal, signal_rows
 from rmtbase.results.signal._decisions import Module, decisions_text, left_out_of
 from rmtbase.results.signal.rows import signal_headline, summarize_signal
 from rmtbase.results.trajectory.schema import departure_steps
-from rmtbase.tables import NotTestable, headline, not_testable_words, plural
+from rmtbase.words import of_tested, plural, untested_words
 
-SHORT = [NotTestable(f"layer {k}", f"a spectrum of {k} values is too short") for k in range(1, 4)]
-ZEROS = [NotTestable("layer 9", "all zeros")]
+SHORT = [NotTestable(f"layer {k}", Reason("too_short", {"length": k, "needed": 8})) for k in range(1, 4)]
+ZEROS = [NotTestable("layer 9", Reason("all_zeros"))]
+SHORTEST = "a spectrum of length 1 is too short for any law (8 needed)"
 
 
 @pytest.mark.parametrize(
@@ -31,18 +32,19 @@ def test_nouns_have_their_plurals(noun, many):
 
 
 def test_a_headline_counts_what_was_tested_and_names_the_rest():
-    assert headline(2, 5, [], "head", "differ") == "2 of 5 heads differ"
-    alone = headline(0, 0, SHORT, "spectrum", "have a direction")
-    assert alone == "3 of 3 spectra cannot be tested: a spectrum of 1 values is too short"
-    both = headline(1, 6, SHORT + ZEROS, "spectrum", "have a direction")
+    assert of_tested(2, 5, [], "head", "differ") == "2 of 5 heads differ"
+    alone = of_tested(0, 0, SHORT, "spectrum", "have a direction")
+    assert alone == f"3 of 3 spectra cannot be tested: {SHORTEST}"
+    both = of_tested(1, 6, SHORT + ZEROS, "spectrum", "have a direction")
     assert both.startswith("1 of 6 testable spectra have a direction; 4 of 10 spectra cannot be tested: ")
-    assert both.endswith("a spectrum of 1 values is too short (3); all zeros (1)")
-    assert not_testable_words([], 7, "head") == ""
+    assert both.endswith(f"{SHORTEST} (3); {ZEROS[0].reason.words} (1)")
+    assert untested_words([], 7, "head") == ""
 
 
 def test_many_reasons_are_counted_and_the_commonest_named():
-    several = [NotTestable("a", word) for word in ("one", "two", "three", "four", "five", "six", "one")]
-    assert not_testable_words(several, 9, "head").endswith("one (2); two (1); three (1); four (1); other reasons (2)")
+    codes = ("all_zeros", "not_recorded", "missing_values", "too_few_left", "equal_heads", "unchanged", "all_zeros")
+    words = untested_words([NotTestable("a", Reason(code)) for code in codes], 9, "head")
+    assert words.count("(1)") == 3 and "(2)" in words.partition(";")[0] and words.endswith("; other reasons (2)")
 
 
 @pytest.fixture(scope="module")

@@ -52,6 +52,7 @@ def simulate_gaussian_matrix(n_rows: int, n_columns: int, draws: int, seed: int 
     The draws, in memory: 80 bytes each while they are joined.
     """
     ensemble = gaussian_matrix(n_rows, n_columns)
+    assert isinstance(ensemble, BidiagonalGaussianMatrix)  # the thin method
     draws = require_positive_integer("draws", draws)
     require_bytes(ensemble.name, (n_rows, n_columns), _NUMBERS * 8 * ensemble.rank, host_memory())
     require_results_fit(draws, 16 * len(GaussianMatrixSample._fields), "ask for fewer")

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rmtbase.errors import ParameterError
-from rmtbase.reasons import words_of
+from rmtbase.reasons import Reason
 from rmtbase.shown import as_latex, last_place, to_place
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def latex_table(
     contents = ", ".join(part for part in (str(attributes.get("kind", "table")), group) if part)
     lines = [f"% rmtbase {_comment(attributes.get('rmtbase_version', ''))}: {_comment(contents)}"]
     lines += [f"% {_comment(', '.join(f'{name} {value}' for name, value in facts.items()))}"] if facts else []
-    reasons = Counter(words_of(text) for text in cells_of.get("reason", ()) if text)
+    reasons = Counter(Reason.read(text).words for text in cells_of.get("reason", ()) if text)
     lines += [f"% {count} of {len(rows)} rows lack numbers: {_comment(why)}" for why, count in reasons.items()]
     if len(rows) >= _LONG:
         lines += [r"% \usepackage{booktabs,longtable}", rf"\begin{{longtable}}{{{sides}}}", r"\toprule", head]

@@ -128,7 +128,7 @@ def divergence(parent: Parent, n: int, of_core: bool) -> CountedEstimate:
         bias,
         lambda direction: float(probability @ direction**2) + fitted.curvature(direction),
     )
-    return CountedEstimate(statistic, of_counts, n, law, cells, value)
+    return CountedEstimate(statistic, of_counts.tolist(), n, law, cells, value)
 
 
 def ends_with_a_jump(parent: Parent, n: int) -> bool:
@@ -145,6 +145,6 @@ def entropy_residual(parent: Parent, n: int) -> CountedEstimate:
     return replace(
         matched,
         statistic=(-matched.statistic).drifting(0.5),  # ``matched`` is the divergence plus 1/n
-        noise=np.asarray(matched.noise) * [1.0, -1.0],
+        noise=[matched.noise[0], -matched.noise[1]],
         value=-matched.value,
     )

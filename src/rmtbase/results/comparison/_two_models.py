@@ -135,8 +135,8 @@ def same_places(first: xr.DataTree, second: xr.DataTree) -> bool:
     heads = [scores["heads"].to_dataset().transpose("layer", "head", ...) for scores in (first, second)]
     return (
         shapes_of(first) == shapes_of(second)
-        and np.array_equal(*map(heads_present, heads))
-        and np.array_equal(*(group["key_head"].values for group in heads))
+        and np.array_equal(heads_present(heads[0]), heads_present(heads[1]))
+        and np.array_equal(heads[0]["key_head"].values, heads[1]["key_head"].values)
     )
 
 
@@ -258,7 +258,7 @@ def common_origin(
         ways *= factorial(len(sizes)) * prod(map(factorial, sizes))  # those that keep heads of one key head together
         null += matches[np.arange(len(matches)), _places(key_heads[mask], permutations, rng)].sum(axis=1)
     p_value = float((null >= observed - 1e-9).sum() + 1) / (permutations + 1)
-    reordered = not duplicate and _reordered(*(group["eigenvalue"].values for group in heads), present)
+    reordered = not duplicate and _reordered(heads[0]["eigenvalue"].values, heads[1]["eigenvalue"].values, present)
     return CommonOrigin(duplicate, observed, p_value, reordered, too_few_ways(ways, permutations))
 
 

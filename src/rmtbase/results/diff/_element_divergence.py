@@ -108,7 +108,7 @@ def element_divergence(
                 if null is None:
                     progress.note(f"{site.place}, {circuit.symbol}: no null of its elements is known")
                 if sigma0 is None:
-                    rows = [_from_sample(*sketches, null) for sketches in heads]
+                    rows = [_from_sample(sketch, reference, null) for sketch, reference in heads]
                 else:
                     sigma = sigma0 if len(circuit.factors) == 1 else math.sqrt(site.d_head) * sigma0**2
                     rows = [_from_normal(sketch, sigma, null) for (sketch,) in heads]
