@@ -159,9 +159,8 @@ def _findings(models: Sequence[ComparedModel], table: xr.Dataset, seed: int, war
     scales = np.array([[model.mean("scale", name) for model in models] for name in ("attention_output", "mlp_out")])
     complete, initial = np.isfinite(scales).all(axis=0), table["untrained"].values.astype(bool)
     if complete.sum() > 2 and (complete & ~initial).sum() > 1:
-        findings["paired_growth"] = paired_growth(
-            scales[0, complete], scales[1, complete], initial[complete], seed=seed
-        )
+        attention, mlp = scales[:, complete]
+        findings["paired_growth"] = paired_growth(attention, mlp, initial[complete], seed=seed)
     values = {f"{part}_{name}": value for part, finding in findings.items() for name, value in vars(finding).items()}
     return xr.Dataset({name: values[name] for name in COMPARISON_SCHEMA["/findings"] if name in values})
 

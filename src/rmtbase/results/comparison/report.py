@@ -212,7 +212,7 @@ def _group_items(between: xr.Dataset, groups: xr.Dataset) -> Iterator[Item]:
     names, two = between["group"].values.tolist(), between.sizes["group"] == 2
     means = between["mean"].transpose("measure", "group").values.tolist()
     measures = rows_of(between, COMPARISON_SCHEMA["/between"], "measure")
-    rows = [row | dict(zip(names, mean, strict=True)) for row, mean in zip(measures, means, strict=True)]
+    rows: list[Row] = [row | dict(zip(names, mean, strict=True)) for row, mean in zip(measures, means, strict=True)]
     if two:
         contrasts = rows_of(groups.isel(contrast=[0]), COMPARISON_SCHEMA["/groups"], "contrast", "measure")
         rows = [
