@@ -12,14 +12,12 @@ from rmtbase.drawing.theme import Theme
 def largest_row_shares(ax: Axes, theme: Theme, table: xr.Dataset) -> Around:
     """Draw the largest share of a row of each head; heads with q < 0.05 are filled."""
     for color, component in zip(theme.series, table["component"].values.tolist(), strict=False):
-        here = table.sel(component=component)
-        for layer in range(table.sizes["layer"]):
-            one = here.isel(layer=layer)
-            for found, fill in ((one["q_value"] < 0.05, color), (one["q_value"] >= 0.05, "none")):
-                y = one["largest_share"].values[found.values]
-                ax.scatter([layer] * len(y), y, s=22, facecolors=fill, edgecolors=color)
+        share, q_value = (table[name].sel(component=component).values for name in ("largest_share", "q_value"))
+        for layer, (heads, q) in enumerate(zip(share, q_value, strict=True)):
+            for mask, fill in ((q < 0.05, color), (q >= 0.05, "none")):
+                ax.scatter([layer] * int(mask.sum()), heads[mask], s=22, facecolors=fill, edgecolors=color)
         ax.scatter([], [], s=22, color=color, label=component.replace("_", " "))
-    return Around(x="layer", y="largest share of a row in ‖W‖²")
+    return Around(y="largest share of a row in ‖W‖²", layers=table)
 
 
 def figure_recipes(table: xr.Dataset) -> dict[str, FigureRecipe]:

@@ -9,6 +9,7 @@ from scipy.stats import beta
 
 from rmtbase.models import require_model
 from rmtbase.results.attributes import file_attributes
+from rmtbase.results.filled import filled
 from rmtbase.results.scores import layer_coordinates
 from rmtbase.statistics import benjamini_hochberg
 from rmtbase.tables import describe
@@ -28,29 +29,20 @@ def row_norms(model: Any) -> xr.Dataset:
     Returns:
         Dims layer, component, head; NaN beyond the heads of a layer, and for matrices of zeros.
     """
-    model = require_model(model)
-    size = len(model.sites), len(FACTORS), max(site.n_heads for site in model.sites)
-    share, p_value = np.full(size, np.nan), np.full(size, np.nan)
+    model, entries = require_model(model), {}
     for row, site in enumerate(model.sites):
-        layer = model.layers.index(site.place)
         for column, (component, factor) in enumerate(FACTORS.items()):
-            heads = np.asarray(model.by_head(row, factor, model.matrix(layer, component)), dtype=np.float64)
-            squares = (heads**2).sum(axis=2)
-            _, h, d = heads.shape
+            matrix = model.matrix(model.layers.index(site.place), component)
+            squares = (np.asarray(model.by_head(row, factor, matrix), dtype=np.float64) ** 2).sum(axis=2)
+            (n_heads, h), d = squares.shape, matrix.shape[-1]
             with np.errstate(invalid="ignore"):
-                largest = squares.max(axis=1) / squares.sum(axis=1)
-            share[row, column, : len(heads)] = largest
-            p_value[row, column, : len(heads)] = np.minimum(1.0, h * beta.sf(largest, d / 2, (h - 1) * d / 2))
-    dims = ("layer", "component", "head")
-    values = {"largest_share": share, "p_value": p_value, "q_value": benjamini_hochberg(p_value)}
-    table = xr.Dataset(
-        {name: (dims, value) for name, value in values.items()},
-        {
-            **layer_coordinates([site.place for site in model.sites]),
-            "component": list(FACTORS),
-            "head": np.arange(size[2]),
-        },
-    )
+                share = squares.max(axis=1) / squares.sum(axis=1)
+            p_value = np.minimum(1.0, h * beta.sf(share, d / 2, (h - 1) * d / 2))
+            for head in range(n_heads):
+                entries[row, column, head] = {"largest_share": share[head], "p_value": p_value[head], "q_value": np.nan}
+    heads = {"component": list(FACTORS), "head": np.arange(max(site.n_heads for site in model.sites))}
+    table = filled(ROW_NORMS_SCHEMA, layer_coordinates([site.place for site in model.sites]) | heads, entries)
+    table["q_value"].values[:] = benjamini_hochberg(table["p_value"].values)
     call = {"function": "rmtbase.results.row_norms.row_norms"}
     attributes = file_attributes("row_norms", model, {}, model.notes, model.warnings, call)
     return describe(table, ROW_NORMS_SCHEMA).assign_attrs(attributes)
