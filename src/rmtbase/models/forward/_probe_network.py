@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import torch
@@ -119,21 +119,27 @@ def _require_countable(config: Mapping[str, Any], path: Path) -> None:
 
 def _class(config: Mapping[str, Any], made: Any) -> type | None:
     """Return the class that the checkpoint was saved from or one of its type, or None if AutoModel can choose."""
-    module = import_module(type(made).__module__.replace("configuration_", "modeling_"))
+    named = config.get("architectures") or ()
+    try:
+        module = import_module(type(made).__module__.replace("configuration_", "modeling_"))
+    except ModuleNotFoundError:  # EXAONE's networks are those of Llama
+        classes = [getattr(transformers, str(name), None) for name in named]
+        return next((class_ for class_ in classes if _is_network(class_)), None)
     of_type = [
         class_
         for class_ in vars(module).values()
-        if isinstance(class_, type)
-        and issubclass(class_, transformers.PreTrainedModel)
-        and getattr(class_, "config_class", None) is type(made)
+        if _is_network(class_) and getattr(class_, "config_class", None) is type(made)
     ]
-    named = config.get("architectures") or ()
     saved = [class_ for class_ in of_type if class_.__name__ in named]
     automatic = type(made) in transformers.AutoModel._model_mapping
     return next(
         iter(saved or ([] if automatic else [class_ for class_ in of_type if "PreTrained" not in class_.__name__])),
         None,
     )
+
+
+def _is_network(class_: Any) -> TypeGuard[type[transformers.PreTrainedModel]]:
+    return isinstance(class_, type) and issubclass(class_, transformers.PreTrainedModel)
 
 
 def _with_buffers(network: transformers.PreTrainedModel) -> None:
