@@ -422,6 +422,7 @@ def _others(folder: Path) -> dict[str, Any]:
         "montecarlo.element_baseline": {"cases": [(6, 4)], "draws": 4},
         "montecarlo.make_plan": {"ensemble": "gaussian_matrix", "cases": [{"n_rows": 6, "n_columns": 4}], "draws": 4},
         "montecarlo.read_plan": {"path": folder / "plan.toml"},
+        "montecarlo.LocalProcesses": {"count": 2}, "montecarlo.Scheduler": {"address": "tcp://localhost:8786"},
         "montecarlo.run_plan": {"plan": plan, "output": folder / "run.nc"},
         "nulls.Table": {"table": opened("baseline")},
         "nulls.find_null": {"null": "gaussian"},

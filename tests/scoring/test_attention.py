@@ -48,7 +48,7 @@ def test_attention_of_layers_that_differ_is_a_coordinate_of_the_heads(tmp_path):
 
 def test_matrices_that_are_of_no_kind_that_is_scored_are_named(neox):
     (line,) = neox.part_notes("layers")
-    assert line.startswith("not scored, because outside the attention, MLPs and embeddings that are read: ")
+    assert line.startswith("not scored, because outside attention, MLPs and embeddings that are read: ")
     assert "2 'gpt_neox.layers.{}.mixer.{}.weight' (3, 4)" in line
     assert "'gpt_neox.pooler.kernel' (4, 3, 2, 2)" in line
     assert "mask" not in line

@@ -148,7 +148,7 @@ def test_signal_of_latent_heads_is_looked_for_in_their_own_chain(d_rope):
     assert of["ov"][3].numbers["rest_p_value"] == pytest.approx(float(alone.rest_p_value), rel=1e-6)
     assert of["ov"][3].numbers["noise_scale"] == pytest.approx(float(alone.noise_scale), rel=1e-9)
     assert {row.reason.code for row in of["attention_query"]} == {"stored_product"}
-    rotated = [one for what in ("qk", "key") for one in of[what] if one.reason.code == "rotated_keys"]
-    assert len(rotated) == (2 * 2 * HEADS if d_rope else 0)
+    for what, code in {"qk": "rotated_keys", "key": "several_sources"}.items():
+        assert sum(row.reason.code == code for row in of[what]) == (2 * HEADS if d_rope else 0)
     # 48 heads that share down-projections: fewer than 10 at 5 % but in 1e-3 of seeds, were they independent.
     assert sum(bool(row.directions) for row in of["ov"]) < 10

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from rmtbase.models import head_shape, known_models
-from rmtbase.montecarlo import read_plan
+from rmtbase.montecarlo import Inline, read_plan
 from rmtbase.tables import open_atlas_file
 
 SIMS = Path(__file__).parents[2] / "sims"
@@ -117,7 +117,7 @@ def test_a_shape_of_another_plan_is_made_again(make_atlas, tmp_path):
     plan = tmp_path / "plan.toml"
     plan.write_text(PLAN)
     (_, _, one) = make_atlas.single_shapes(read_plan(plan))
-    make_atlas.compact_null(one, tmp_path, None)
+    make_atlas.compact_null(one, tmp_path, Inline())
     piece = tmp_path / "atlas-8x2.nc"
     assert make_atlas.finished(piece, one) is not None
     plan.write_text(PLAN.replace("draws = 60", "draws = 70"))

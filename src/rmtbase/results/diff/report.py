@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rmtbase.reasons import NotTestable, Reason, reason_words
+from rmtbase.reasons import NotTestable, Reason
 from rmtbase.report import DETAILS, UNTESTED, Column, Heading, Item, Rows
 from rmtbase.results.diff.schema import PRODUCTS
 from rmtbase.tables import layer_names
@@ -45,7 +45,7 @@ Untested = dict[str, list[NotTestable]]
 def as_json(tree: xr.DataTree, level: float = 0.05) -> dict[str, Any]:
     """Return the summary of each component, and what could not be tested, as plain data."""
     untested = [
-        {"test": _TESTS[test][0], "place": item.place, "reason": reason_words(item.reason)}
+        {"test": _TESTS[test][0], "place": item.place, "reason": item.reason.words}
         for group in _groups(tree).values()
         for test, items in _untested(group).items()
         for item in items

@@ -20,7 +20,6 @@ from rmtbase.drawing.svg import inline_figures
 from rmtbase.errors import ParameterError
 from rmtbase.models import WeightMatrices
 from rmtbase.nulls import ENTRIES_IN_WORDS
-from rmtbase.reasons import reason_words
 from rmtbase.report.page import environment, frame
 from rmtbase.results.attributes import command_about
 from rmtbase.results.scores import figures
@@ -108,7 +107,7 @@ def render(
             sentences=[*summary.details(), *summary.reasons()],
             caveats=_caveats(scores, why is not None, tokens is not None, model),
             notes=json.loads(scores.attrs.get("notes", "[]")),
-            not_testable=[f"{head.place}: {reason_words(head.reason)}" for head in summary.not_testable],
+            not_testable=[f"{head.place}: {head.reason.words}" for head in summary.not_testable],
             captions=caption,
             svgs=svgs,
             heads=heads_table(scores, summary.level, MAIN_STATISTICS[0]),
