@@ -10,8 +10,8 @@ from typing import Any
 # Requirements of rmtbase and of its extras; a source tree that is not installed has no list of them.
 PACKAGES = (
     *("jax", "jaxlib", "numpy", "scipy", "mpmath", "xarray", "netCDF4", "h5py", "matplotlib", "lazy_loader"),
-    *("safetensors", "typer", "rich", "ml_dtypes", "huggingface-hub", "jaxtyping", "threadpoolctl", "filelock", "pyyaml"),
-    *("jinja2", "platformdirs", "torch", "transformers", "gguf", "distributed"),
+    *("safetensors", "typer", "rich", "ml_dtypes", "huggingface-hub", "jaxtyping", "threadpoolctl", "filelock"),
+    *("jinja2", "platformdirs", "pyyaml", "torch", "transformers", "gguf", "distributed"),
 )
 _SHAPES = ((768, 64), (64, 64))  # (d_model, d_head): well conditioned, as most heads are, and as badly as possible
 
