@@ -57,18 +57,19 @@ def _parquet(path):
     pq.write_table(pa.table({"head": [1, 2]}), path)
 
 
-KINDS = ("table comparison,baseline", "line head,z_score", "parquet scores", "latex",
-         "html", "pdf", "svg", "png", "gif", "mp4")  # fmt: skip
+FORMS = {"table": ("comparison", "baseline"), "csv": ("head,z_score",), "parquet": ("scores",)} | dict.fromkeys(
+    ("latex", "html", "pdf", "svg", "png", "gif", "mp4"), ()
+)
 
 
 @pytest.mark.parametrize("other", OTHERS)
 def test_what_rmtbase_did_not_write_as_that_kind_stays(other, tmp_path):
     path = tmp_path / "there"
     OTHERS[other](path)
-    for kind in KINDS:
+    for form, variants in FORMS.items():
         with pytest.raises(OutputError, match=r"a file that is no .* is there; remove it, or name another"):
-            require_replaceable(path, kind)
-        require_replaceable(path, kind, overwrite=True)
+            require_replaceable(path, form, variants=variants)
+        require_replaceable(path, form, overwrite=True, variants=variants)
 
 
 EXPORTS = (("a.csv",), ("a.tex",), ("a.parquet",), ("a.csv", "--columns", "head,z_score"))
@@ -129,11 +130,13 @@ def test_of_a_folder_that_is_read_an_earlier_output_may_be_replaced_and_nothing_
     folder = tmp_path / "model"
     (folder / "deeper").mkdir(parents=True)
     shutil.copy(DATA / "scores.nc", folder / "scores.nc")
-    require_replaceable(folder / "scores.nc", "table scores", inputs=[folder])
-    require_replaceable(folder / "new.nc", "table scores", inputs=[folder])
+    require_replaceable(folder / "scores.nc", "table", inputs=[folder], variants=["scores"])
+    require_replaceable(folder / "new.nc", "table", inputs=[folder], variants=["scores"])
     (folder / "deeper" / "weights").write_text(NOTES)
     with pytest.raises(OutputError, match="in a folder that is read, and no earlier output"):
-        require_replaceable(folder / "deeper" / "weights", "table scores", overwrite=True, inputs=[folder])
+        require_replaceable(
+            folder / "deeper" / "weights", "table", overwrite=True, inputs=[folder], variants=["scores"]
+        )
 
 
 @pytest.mark.parametrize("command", [("baseline", "--d-model", 8, "--d-head", 2, "--draws", 5), ("compare", "read.nc")])

@@ -74,8 +74,8 @@ def export(
         write_to_standard_output(content)
     else:
         titles = content.partition(b"\n")[0].decode(errors="replace")
-        description = {"csv": f"line {titles}", "parquet": f"parquet {table.attrs['kind']}"}
-        require_replaceable(named, description.get(kind, kind), inputs=[file])
+        variants = {"csv": [titles], "parquet": [table.attrs["kind"]]}.get(kind, ())
+        require_replaceable(named, kind, inputs=[file], variants=variants)
         say_written(write_bytes(content, named))
         if JSON.get():
             print_json([str(named)])

@@ -34,7 +34,7 @@ class Outputs:
 
     Args:
         paths: files to write. A name that ends in ``.html`` is the page, any other name the table.
-        kind: kind of the table, or several kinds separated by commas, which may replace each other.
+        kind: kind of the table, or several kinds, which may replace each other.
         default: path of the table if ``paths`` has none.
 
     Attributes:
@@ -45,7 +45,9 @@ class Outputs:
         OutputError: a file cannot be written, is stdout, or there are two files for the same thing.
     """
 
-    def __init__(self, paths: Path | Sequence[Path] | None, kind: str, default: Path | None = None) -> None:
+    def __init__(
+        self, paths: Path | Sequence[Path] | None, kind: str | Sequence[str], default: Path | None = None
+    ) -> None:
         files = [paths] if isinstance(paths, Path) else list(paths or ())
         pages = [path for path in files if path.suffix.lower() in _PAGES]
         tables = [path for path in files if path not in pages] or ([] if default is None else [default])
@@ -55,20 +57,19 @@ class Outputs:
             if path == Path("-"):
                 raise OutputError("-", "this file cannot be written to stdout; name a file")
             require_writable(path)
-        self._kind, self._gate = kind, ("", None)
+        self._kinds, self._gate = [kind] if isinstance(kind, str) else kind, ("", None)
         self.table, self.page = (next(iter(paths_of), None) for paths_of in (tables, pages))
         self._before = _version(self.table)
 
     def require_replaceable(self, *read: WeightMatrices | Path) -> None:
         """Raise :class:`~rmtbase.errors.OutputError` if a file is there that must not be replaced, or that is read."""
-        outputs = {f"table {self._kind}": self.table, "html": self.page}
-        paths = {form: path for form, path in outputs.items() if path is not None}
+        paths = {form: path for form, path in {"table": self.table, "html": self.page}.items() if path is not None}
         inputs = [source for source in read if isinstance(source, Path)]
         for model in (source for source in read if not isinstance(source, Path)):
             require_other_files(paths.values(), model)
             inputs += [source.path for source in opened_from(model)]
         for form, path in paths.items():
-            require_replaceable(path, form, inputs=inputs)
+            require_replaceable(path, form, inputs=inputs, variants=self._kinds)
 
     def gate(self, command: str, condition: str | None, heads: Sequence[Mapping[str, Any]]) -> None:
         """Judge the condition of ``--fail-if`` before long work, and have :meth:`finish` apply it."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from rmtbase.errors import OutputError
@@ -19,9 +19,16 @@ _LOOKED_AT = 1 << 16  # bytes at the start (for PDF and MP4 also at the end) tha
 
 
 def require_replaceable(
-    path: Path | str, kind: str, overwrite: bool = False, inputs: Iterable[Path | str] = ()
+    path: Path | str,
+    form: str,
+    overwrite: bool = False,
+    inputs: Iterable[Path | str] = (),
+    variants: Sequence[str] = (),
 ) -> None:
-    """Raise :class:`~rmtbase.errors.OutputError` if the path is a file that must not be replaced."""
+    """Raise :class:`~rmtbase.errors.OutputError` if the path is a file that must not be replaced.
+
+    ``variants`` are the kinds of table that may be replaced, the first line of a CSV, or the kind of a Parquet file.
+    """
     path = Path(path)
     present = identity(path)
     if present is None:
@@ -31,17 +38,16 @@ def require_replaceable(
     within = any(_is_within(path, Path(source)) for source in inputs)
     if overwrite and not within:
         return
-    form, _, variant = kind.partition(" ")
     try:
         with open_regular(path) as stream:
             start = stream.read(_LOOKED_AT)
     except OSError as error:
         raise OutputError(path, error.strerror or str(error)) from error
-    if not start or _KINDS[form](path, start, variant):
+    if not start or _FORMS[form](path, start, variants):
         return
     if within:
         raise OutputError(path, "it is in a folder that is read, and no earlier output; expected another name")
-    noun = _SAID[form].format(variant.replace(",", " or "))
+    noun = _NOUNS[form].format(" or ".join(variants))
     raise OutputError(path, f"a file that is no {noun} is there; remove it, or name another")
 
 
@@ -49,7 +55,7 @@ def _is_within(path: Path, folder: Path) -> bool:
     return folder.is_dir() and path.resolve().is_relative_to(folder.resolve())
 
 
-def _is_table(path: Path, start: bytes, kinds: str) -> bool:
+def _is_table(path: Path, start: bytes, kinds: Sequence[str]) -> bool:
     import h5py
 
     if not start.startswith(b"\x89HDF"):
@@ -62,20 +68,20 @@ def _is_table(path: Path, start: bytes, kinds: str) -> bool:
     kind, digest = (
         value.decode(errors="replace") if isinstance(value, bytes) else value for value in list(attributes.values())[:2]
     )
-    return kind in kinds.split(",") and isinstance(digest, str) and re.fullmatch("[0-9a-f]{64}", digest) is not None
+    return kind in kinds and isinstance(digest, str) and re.fullmatch("[0-9a-f]{64}", digest) is not None
 
 
-def _has_line(path: Path, start: bytes, line: str) -> bool:
-    return start.startswith(line.encode() + b"\n")
+def _has_line(path: Path, start: bytes, lines: Sequence[str]) -> bool:
+    return any(start.startswith(line.encode() + b"\n") for line in lines)
 
 
-def _is_parquet(path: Path, start: bytes, kind: str) -> bool:
+def _is_parquet(path: Path, start: bytes, kinds: Sequence[str]) -> bool:
     if not start.startswith(b"PAR1"):
         return False
     try:
         import pyarrow.parquet as pq  # type: ignore[import-not-found]
 
-        return (pq.read_schema(path).metadata or {}).get(b"rmtbase.kind") == kind.encode()
+        return (pq.read_schema(path).metadata or {}).get(b"rmtbase.kind", b"").decode() in kinds
     except Exception:  # pyarrow raises its own errors for other files
         return False
 
@@ -86,9 +92,9 @@ def _with_end(path: Path, start: bytes) -> bytes:
         return start + stream.read(_LOOKED_AT)
 
 
-_KINDS: dict[str, Callable[[Path, bytes, str], bool]] = {
+_FORMS: dict[str, Callable[[Path, bytes, Sequence[str]], bool]] = {
     "table": _is_table,
-    "line": _has_line,
+    "csv": _has_line,
     "parquet": _is_parquet,
     "latex": lambda path, start, _: start.startswith(b"% rmtbase "),
     "html": lambda path, start, _: (
@@ -100,11 +106,11 @@ _KINDS: dict[str, Callable[[Path, bytes, str], bool]] = {
     "gif": lambda path, start, _: start.startswith(b"GIF8") and b"rmtbase" in start,
     "mp4": lambda path, start, _: start[4:8] == b"ftyp" and b"rmtbase" in _with_end(path, start),
 }
-_SAID = {
+_NOUNS = {
     "table": "{} file of rmtbase",
-    "line": "CSV of these columns",
+    "csv": "CSV of these columns",
     "parquet": "Parquet file of {} by rmtbase",
     "latex": "LaTeX table of rmtbase",
     "html": "HTML page of rmtbase",
-    **{one: f"{one.upper()} of rmtbase" for one in ("pdf", "svg", "png", "gif", "mp4")},
+    **{form: f"{form.upper()} of rmtbase" for form in ("pdf", "svg", "png", "gif", "mp4")},
 }

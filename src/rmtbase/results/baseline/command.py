@@ -90,7 +90,7 @@ def baseline(
         "normalization": normalization,
     }
     plan = _plan(source, {name: value for name, value in options.items() if value is not None})
-    files = Outputs(output, "baseline,spectra", Path(f"{plan.name}.nc"))
+    files = Outputs(output, ("baseline", "spectra"), Path(f"{plan.name}.nc"))
     path = cast("Path", files.table)
     files.require_replaceable(*([] if source is None else [Path(source)]))
     with bars() as progress:
