@@ -80,7 +80,7 @@ def commands(folder: Path) -> dict[str, list[str]]:
         "depth": ["depth", "demo", *to("depth")],
         "changes": ["diff", "demo@step-200", "demo", *to("changes")],
         "trajectory": ["trajectory", "demo", "--revisions", "step-0,final", *heads, *to("trajectory")],
-        "comparison": ["compare", f"first={first}", f"last={last}", *to("comparison")],
+        "comparison": ["compare", first, last, *to("comparison")],
         "baseline": ["baseline", "--d-model", "48", "--d-head", "8", "--draws", "64", *to("baseline")],
         "law": ["law", "--d-model", "768", "--d-head", "64"],
         "constants": ["constants"],
@@ -95,8 +95,12 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     elif isinstance(value, list):
         for place, item in enumerate(value):
             yield from leaves(item, f"{path}/{place}")
-    elif not isinstance(value, str) or (value.isidentifier() and value != "x"):
+    elif not isinstance(value, str) or _is_code(value):
         yield path, value
+
+
+def _is_code(text: str) -> bool:
+    return text.isidentifier() and not text.startswith("x")
 
 
 def digest(array: Any) -> str:
@@ -113,7 +117,7 @@ def contents(path: Path) -> dict[str, str]:
         for name, variable in dataset.variables.items():
             values = variable.values
             if values.dtype.kind in "OUT":
-                values = np.array([text if text.isidentifier() else "" for text in values.astype(str).ravel()])
+                values = np.array([text if _is_code(text) else "" for text in values.astype(str).ravel()])
             found[f"{group}/{name}"] = digest(values)
     return found
 
@@ -180,7 +184,9 @@ if __name__ == "__main__":
     from matplotlib.patches import Patch
 
     from rmtbase.cli import main
+    from rmtbase.report._glossary import Glossary
     from rmtbase.results import open_table
     from rmtbase.results.figures import figure_names, figures
 
+    Glossary.explained = lambda *_: []  # it goes from words to words
     print(json.dumps(results(Path(sys.argv[2]), *sys.argv[3:])))

@@ -41,13 +41,13 @@ SCALES = np.array([model.mean_scale for model in PYTHIA])
 @pytest.mark.parametrize(
     ("shape", "name"),
     [
-        (0.5, "below deep selection"),
-        (0.76, "deep selection"),
-        (1.0, "between deep selection and mild selection"),
-        (1.16, "mild selection"),
-        (1.17, "between mild selection and transmission"),
+        (0.5, "below_deep_selection"),
+        (0.76, "deep_selection"),
+        (1.0, "between_deep_selection_and_mild_selection"),
+        (1.16, "mild_selection"),
+        (1.17, "between_mild_selection_and_transmission"),
         (1.195, "transmission"),
-        (1.2054, "above transmission"),
+        (1.2054, "above_transmission"),
     ],
 )
 def test_published_classes_are_the_ranges_that_were_published(shape, name):
@@ -56,7 +56,7 @@ def test_published_classes_are_the_ranges_that_were_published(shape, name):
 
 def test_a_fused_projection_has_a_range_of_its_own():
     assert published_class(1.1, fused=True) == "transitional"
-    assert published_class(0.9, fused=True) == "deep selection"
+    assert published_class(0.9, fused=True) == "deep_selection"
     with pytest.raises(ParameterError):
         published_class(float("nan"))
 

@@ -35,16 +35,16 @@ SELECTION = ("attention_query", "attention_key", "attention_query_key_value", "a
 neither class in section 2.2, and in the Transmission Class in Fig. 4; here they are in neither."""
 
 
-_PUBLISHED = ((0.76, 0.99, "deep selection"), (1.10, 1.16, "mild selection"), (1.186, 1.204, "transmission"))
+_PUBLISHED = ((0.76, 0.99, "deep_selection"), (1.10, 1.16, "mild_selection"), (1.186, 1.204, "transmission"))
 _FUSED = (1.05, 1.18, "transitional")
 
 
 def published_class(shape: float, fused: bool = False) -> str:
     """Classify a Weibull shape k by the published ranges for medians of trained models.
 
-    k in [0.76, 0.99] is "deep selection", in [1.10, 1.16] "mild selection", in [1.186, 1.204] "transmission"; a fused
+    k in [0.76, 0.99] is "deep_selection", in [1.10, 1.16] "mild_selection", in [1.186, 1.204] "transmission"; a fused
     projection with k in [1.05, 1.18] is "transitional". Any other k has no published class; the result then names its
-    neighbours, as in "below deep selection".
+    neighbours, as in "below_deep_selection".
 
     Source: T. Ding, arXiv:2605.18898 (2026), 3.1 and 4.3.
     """
@@ -53,11 +53,11 @@ def published_class(shape: float, fused: bool = False) -> str:
     below = ""
     for low, high, name in (_FUSED,) if fused and _FUSED[0] <= shape <= _FUSED[1] else _PUBLISHED:
         if shape < low:
-            return f"between {below} and {name}" if below else f"below {name}"
+            return f"between_{below}_and_{name}" if below else f"below_{name}"
         if shape <= high:
             return name
         below = name
-    return f"above {below}"
+    return f"above_{below}"
 
 
 def attention_classes(scores: xr.DataTree) -> dict[str, str]:

@@ -147,7 +147,7 @@ def _component_items(components: Sequence[Row], groups: dict[str, xr.Dataset]) -
         _number("differ from anchor", "departed"),
         _number("median k", "shape", ".4g"),
         _number("untrained k", "untrained_shape"),
-        _text("published class of k", "published_class"),
+        Column("published class of k", "left", cell=lambda row: row["published_class"].replace("_", " ")),
         _number("R²", "r_squared", ".4g"),
         *([_number("median λ", "median_scale", ".4g")] if "median_scale" in groups["components"] else []),
         _number("closure", "closure", ".2g"),
