@@ -50,7 +50,7 @@ def test_files_tables_and_pictures_hold_them(tree, tmp_path):
     assert open_table(write_table(tree, tmp_path / "tails.nc"), "signal").identical(tree)
     assert "tail verdict" in export(tree, "latex", group="qk").decode()
     assert figure_names(tree) == {"directions-qk": True, "tails-qk": True}
-    ax = tail_exponents(tree)
+    ax = tail_exponents(tree, "qk")
     exponent = tree["circuits/qk/heads/power_law_exponent"].values
     drawn = np.concatenate(
         [

@@ -42,4 +42,4 @@ def some_verdicts(tmp_path_factory: pytest.TempPathFactory) -> list[dict]:
 def other_verdicts(tmp_path_factory: pytest.TempPathFactory) -> list[dict]:
     """The same of the other kinds, of a command interrupted in every way, and of what was wrong once."""
     others = [name for name in KINDS if name not in SOME]
-    return _verdicts(tmp_path_factory, "other-verdicts", others, *INTERRUPTED, "6", "--seeds")
+    return _verdicts(tmp_path_factory, "other-verdicts", others, *INTERRUPTED, "10", "--seeds")

@@ -78,7 +78,7 @@ def _of_fit(row: dict[str, Any], text: str) -> str:
 
 def _p_value(row: dict[str, Any], floor: float) -> str:
     at_floor = row["p_value"] <= floor * (1 + 1e-9)  # then it is only a bound
-    return _of_fit(row, f"{'≤ ' * at_floor}{row['p_value']:.2g}")
+    return _of_fit(row, f"{'≤ ' * bool(at_floor)}{row['p_value']:.2g}")
 
 
 def _interval(row: dict[str, Any]) -> str:
