@@ -8,6 +8,7 @@ from mutations import BYTES, PLACES, UNTOUCHED, Mutator
 from mutations_chunk import CHUNK
 from mutations_hdf5 import HDF5
 from mutations_json import JSON
+from mutations_tables import impossible
 from mutations_tensors import BIN, INDEX, SAFETENSORS
 from mutations_toml import TOML
 from readers import (
@@ -62,7 +63,7 @@ class Kind:
 
     def fixed(self, folder: Path) -> tuple[Mutator, ...]:
         """Mutations without chance: each is made once."""
-        return (UNTOUCHED, *PLACES)
+        return (UNTOUCHED, *PLACES, *(impossible(self.path(folder)) if self.structure is HDF5 else ()))
 
     @property
     def random(self) -> tuple[Mutator, ...]:

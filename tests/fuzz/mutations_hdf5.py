@@ -88,6 +88,43 @@ def _change_values(rng: Random, file: h5py.File) -> None:
     one[...] = _other_values(rng, one[...])
 
 
+def _change_sample(rng: Random, file: h5py.File) -> None:
+    """Doubled, all draws equal, a draw changed: of what the scores are made."""
+    one = file.get("sample", file.get("heads/observed", file.get("order_statistic_upper", _numbers(rng, file))))
+    one[...] = _other_values(rng, one[...])
+
+
+def _exchange_names(rng: Random, file: h5py.File) -> None:
+    """Two labels of a coordinate of words (``statistic``, ``component``) exchanged, or one of them anew."""
+    labels = [one for one in _datasets(file) if one.dtype.kind == "S" and one.ndim == 2 and len(one) > 1]
+    if not labels:
+        _change_values(rng, file)
+        return
+    one = rng.choice(labels)
+    words = one[...]  # of a letter each
+    first, second = rng.sample(range(len(words)), 2)
+    if rng.random() < 0.6:
+        words[[first, second]] = words[[second, first]]
+    else:
+        width = words.shape[1]
+        anew = rng.choice(
+            (words[second].tobytes(), b"", b"unknown", b"\x1b[31mred", b"x" * width, b"\xff\xfe", b"a\x00b")
+        )
+        words[first] = np.frombuffer(anew[:width].ljust(width, b"\0"), "S1")
+    one[...] = words
+
+
+def _exchange_variables(rng: Random, file: h5py.File) -> None:
+    one = _numbers(rng, file)
+    alike = [other for other in _datasets(file) if other.shape == one.shape and other.dtype.kind in "fiu"]
+    other = rng.choice([other for other in alike if other.name != one.name] or [_numbers(rng, file)])
+    first, second = one.name, other.name
+    if first != second:
+        file.move(first, "kept")
+        file.move(second, first)
+        file.move("kept", second)
+
+
 def _rename(rng: Random, file: h5py.File) -> None:
     name = _any(rng, file).name
     file.move(name, rng.choice(("unknown", name[1:] + "_", name[1:-1], "x" * 60_000, "\x1b[31m\u202e", "a\nb", " ")))
@@ -95,6 +132,14 @@ def _rename(rng: Random, file: h5py.File) -> None:
 
 def _remove(rng: Random, file: h5py.File) -> None:
     del file[_any(rng, file).name]
+
+
+def _unwritten(rng: Random, file: h5py.File) -> None:
+    """The dataset is there, its numbers never were."""
+    one = file["sample"] if "sample" in file and rng.random() < 0.5 else _numbers(rng, file)
+    _replace(
+        one, shape=one.shape, dtype=one.dtype, fillvalue=rng.choice((None, 1, np.nan if one.dtype.kind == "f" else 2))
+    )
 
 
 def _other_shape(rng: Random, file: h5py.File) -> None:
@@ -127,6 +172,17 @@ def _huge(rng: Random, file: h5py.File) -> None:
         _replace(one, shape=(10**8,), dtype="f8", chunks=(1024,))
 
 
+def _huge_everywhere(rng: Random, file: h5py.File) -> None:
+    """One dimension is huge, in all variables alike."""
+    names = [one.name for one in _datasets(file) if one.ndim and one.dtype.kind in "fiu"]
+    size, length = rng.choice([(file[name].shape[-1], 10 ** rng.choice((6, 7, 8))) for name in names])
+    for name in names:
+        one = file[name]
+        if one.shape[-1] == size:
+            shape = (*one.shape[:-1], length)
+            _replace(one, shape=shape, dtype=one.dtype, chunks=tuple(min(1024, n) for n in shape), compression="gzip")
+
+
 @cache
 def _zeros(length: int) -> bytes:
     return zlib.compress(bytes(length), 9)
@@ -157,12 +213,31 @@ def _attribute(rng: Random, file: h5py.File) -> None:
     names = [name for name in place.attrs if name not in _HIDDEN]
     name = rng.choice(names or ["unknown"])
     strange = (
-        np.arange(3), np.arange(5000), "", "text", "\x1b[31m[red]\u202e", "{" * 5000, '{"call": NaN}', -1, 0, 1.5,
-        2**63 - 1, float("nan"), np.array(["a", "b"], dtype=h5py.string_dtype()), h5py.Empty("f8"),
-        np.bytes_(b"\xff\xfe"), np.zeros((), dtype=[("a", "i4"), ("b", "f8")]), np.void(b"\x00\x01"),
-        np.complex128(1j), np.bool_(True), file.ref, np.array(1, dtype=h5py.enum_dtype({"a": 1})), np.float16(1),
-        "<script>alert(1)</script>", "=1+1"
-    )  # fmt: skip
+        np.arange(3),
+        np.arange(5000),
+        "",
+        "text",
+        "\x1b[31m[red]\u202e",
+        "{" * 5000,
+        '{"call": NaN}',
+        -1,
+        0,
+        1.5,
+        2**63 - 1,
+        float("nan"),
+        np.array(["a", "b"], dtype=h5py.string_dtype()),
+        h5py.Empty("f8"),
+        np.bytes_(b"\xff\xfe"),
+        np.zeros((), dtype=[("a", "i4"), ("b", "f8")]),
+        np.void(b"\x00\x01"),
+        np.complex128(1j),
+        np.bool_(True),
+        file.ref,
+        np.array(1, dtype=h5py.enum_dtype({"a": 1})),
+        np.float16(1),
+        "<script>alert(1)</script>",
+        "=1+1",
+    )
     match rng.randrange(3):
         case 0 if names:
             del place.attrs[name]
@@ -170,6 +245,37 @@ def _attribute(rng: Random, file: h5py.File) -> None:
             place.attrs[rng.choice(("unknown", "é", "\u202e", "a b"))] = rng.choice(strange)
         case _:
             place.attrs[name] = rng.choice(strange)
+
+
+def _decoding(rng: Random, file: h5py.File) -> None:
+    """Attributes by which xarray takes numbers for others: scales, offsets, fill values, times."""
+    one = file["sample"] if "sample" in file and rng.random() < 0.3 else _any(rng, file)
+    number = one[...].reshape(-1)[0] if one.dtype.kind in "fiu" and one.size else 0
+    name, value = rng.choice(
+        [
+            ("scale_factor", 2.0),
+            ("add_offset", 1.0),
+            ("missing_value", number),
+            ("_Unsigned", "true"),
+            ("units", "days since 2000-01-01"),
+            ("dtype", "bool"),
+            ("dtype", "datetime64[ns]"),
+            ("_Encoding", "utf-16"),
+            ("coordinates", "a " * 100_000),
+            ("scale_factor", np.nan),
+            ("scale_factor", "two"),
+            ("missing_value", "text"),
+            ("calendar", "none"),
+        ]
+    )
+    one.attrs[name] = value
+
+
+def _filled(rng: Random, file: h5py.File) -> None:
+    """``_FillValue``: a number that counts as none."""
+    one = _numbers(rng, file)
+    values = one[...].reshape(-1)
+    one.attrs["_FillValue"] = np.array([rng.choice(values.tolist())], dtype=one.dtype)
 
 
 def _links(rng: Random, file: h5py.File) -> None:
@@ -270,13 +376,20 @@ def _mutator(name: str, change: Change, refused: bool = False) -> Mutator:
 
 HDF5 = (
     _mutator("values changed", _change_values),
+    _mutator("a sample changed", _change_sample),
+    _mutator("names exchanged", _exchange_names),
+    _mutator("variables exchanged", _exchange_variables),
     _mutator("a variable renamed", _rename),
     _mutator("a variable removed", _remove),
+    _mutator("an unwritten variable", _unwritten),
     _mutator("another shape", _other_shape),
     _mutator("a huge variable", _huge),
+    _mutator("a huge dimension", _huge_everywhere),
     _mutator("a bomb", _bomb),
     _mutator("a wrong chunk", _wrong_chunk),
     _mutator("a strange attribute", _attribute),
+    _mutator("an attribute that decodes", _decoding),
+    _mutator("a fill value", _filled),
     _mutator("links", _links),
     _mutator("a cycle", _cycle),
     _mutator("deep groups", _deep),
