@@ -10,9 +10,10 @@ import pytest
 
 SCRIPT = Path(__file__).with_name("words_replaced.py")
 TOGETHER = [
-    ("scores", "first", "comparison"), ("composition", "changes", "depth", "law", "constants"),
-    ("signal", "signs", "trajectory", "baseline"),
-]  # fmt: skip
+    ("scores", "first", "comparison"),
+    pytest.param(("composition", "changes", "depth", "law", "constants"), marks=pytest.mark.weekly),
+    pytest.param(("signal", "signs", "trajectory", "baseline"), marks=pytest.mark.weekly),
+]
 """Commands of one process each; a comparison is of the scores before it."""
 
 
