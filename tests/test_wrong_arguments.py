@@ -34,6 +34,8 @@ from valid_calls import Call, scored, valid_calls, wrong_values
 OF_MODEL = dict.fromkeys(("model", "before", "after", "initial", "minus"), ("model", "family", "adapter")) | {
     "shape": ("dims", "d_model", "d_head", "the pair by position"),
     "table": ("scores",),
+    "nulls": ("null",),
+    "cases": ("d_model", "d_head"),
 }
 """Names by which an argument is known to the function that reads it."""
 
