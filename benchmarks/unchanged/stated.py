@@ -14,6 +14,10 @@ REPORTERS: frozenset[str] = frozenset()
 """Parameters that say how a call reports and not what it computes: signatures are compared without them."""
 
 MEANT: dict[str, str] = {
+    "laws/*/given": "a field with a name of its own",
+    "laws/linear_statistics*_response": "it has no caller",
+    "scores/*.description": "described(factors) makes the sentence",
+    "scores/summarize_scores/moved/noun": "a code of the null's entries",
     "draws/*/checksum": "a digest of the table, its words included",
     "laws/*.entropy*": "of laws of elements alone",
     "names/laws.*.entropy": "of laws of elements alone",
@@ -38,6 +42,8 @@ MEANT: dict[str, str] = {
 REWORDED: tuple[str, ...] = (
     "laws/*.accuracy",
     "laws/*.method",
+    "scores/*@long_name",
+    "draws/*@long_name",
     "scores/*@notes",
     "scores/*@provenance",
     "scores/model/notes/*",
