@@ -31,6 +31,7 @@ from rmtbase.models.forward._torch_route import Network
 from rmtbase.models.layouts._expressions import Expression, Rows, Scaled, Tensor, Turned
 from rmtbase.models.layouts._sites import Place, Site
 from rmtbase.shown import quoted
+from rmtbase.words import listing
 
 WAYS = ("delta", "merged", "base")
 """Ways to open an adapter: only its updates, its base with the updates, its base without them."""
@@ -271,11 +272,8 @@ class Adapter:
         if unread := [*self.unread, *renamed]:
             notes.append(f"not read, so left as in the base: updates of experts or routers, {_some(unread)}")
         if self.beside:
-            listed = ", ".join(quoted(name) for name in self.beside[:_SHOWN])
-            rest_of_them = f" and {len(self.beside) - _SHOWN} more" if len(self.beside) > _SHOWN else ""
-            notes.append(
-                f"not read: other adapters within the folder, each opened by its own path: {listed}{rest_of_them}"
-            )
+            adapters = listing([*map(quoted, self.beside)], _SHOWN)
+            notes.append(f"not read: other adapters within the folder, each opened by its own path: {adapters}")
         return notes
 
     def _changed(
