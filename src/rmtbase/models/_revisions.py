@@ -18,6 +18,7 @@ from rmtbase.models.files._hub import HUB_ID, fetch_refs, hub_id
 from rmtbase.models.files._paths import existing_folder
 from rmtbase.models.layouts._folding import require_folds
 from rmtbase.shown import in_one_line
+from rmtbase.words import listing
 
 ALL = "all"
 _STEP = re.compile(
@@ -167,8 +168,9 @@ def _chosen(names: Sequence[str], steps_by_name: Mapping[str, int], noun: str) -
 
 def _some(steps_by_name: Mapping[str, int]) -> str:
     names = sorted(steps_by_name, key=lambda name: steps_by_name[name])
-    shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
-    return f"'{ALL}', or some of {shown}" if names else "names that state a number of steps, such as step512"
+    if not names:
+        return "names that state a number of steps, such as step512"
+    return f"'{ALL}', or some of {listing(names, _SHOWN)}"
 
 
 def _steps_in(folder: Path) -> dict[str, int]:

@@ -32,6 +32,7 @@ from rmtbase.progress import SILENT, Progress
 from rmtbase.regular_files import open_regular
 from rmtbase.shown import one_line, shown
 from rmtbase.tables import LOCK, is_temporary, locked_folder, sweep, write_bytes
+from rmtbase.words import listing
 
 MANIFEST = "store.json"
 
@@ -214,7 +215,7 @@ def _require_store(folder: Path, plan: Plan) -> None:
     elif foreign := sorted(file.name for file in folder.iterdir() if file.name != LOCK and not is_temporary(file.name)):
         raise StoreError(
             folder,
-            f"no {MANIFEST}, but {shown(foreign[0])}" + (f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""),
+            f"no {MANIFEST}, but {listing([*map(shown, foreign)], 1)}",
             "the store of a plan, or nothing; choose another output name, or move what is there away",
         )
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rmtbase.shown import quoted, shown
+from rmtbase.words import listing
 
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
@@ -151,6 +152,4 @@ def which_adapter(folder: Path) -> str | None:
 
 
 def listed(names: Sequence[str]) -> str:
-    n_more = len(names) - _LISTED
-    first = ", ".join(shown(name, _LONGEST_NAME) for name in names[:_LISTED])
-    return first + (f" and {n_more} more" if n_more > 0 else "")
+    return listing([shown(name, _LONGEST_NAME) for name in names], _LISTED)

@@ -24,6 +24,7 @@ from rmtbase.models.files._checkpoint import Checkpoint
 from rmtbase.models.layouts._expressions import Expression, Rows, Tensor
 from rmtbase.models.layouts._sites import MatrixName, Part, Place, Site
 from rmtbase.shown import quoted
+from rmtbase.words import listing
 
 _NAMING_SCHEMES: tuple[tuple[str | None, str, str], ...] = (  # gate, in, out
     ("gate_proj", "up_proj", "down_proj"),
@@ -340,4 +341,4 @@ def _expert_counts(config: Mapping[str, Any]) -> Iterator[int]:
 def told_by_place(left: Mapping[str, Sequence[Place]]) -> Iterator[str]:
     """Yield notes, each with the layers that it concerns."""
     for words, places in left.items():
-        yield f"{words} ({places[0]}" + (f" and {len(places) - 1} more)" if len(places) > 1 else ")")
+        yield f"{words} ({listing(places, 1)})"

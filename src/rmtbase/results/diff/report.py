@@ -39,7 +39,7 @@ _TESTS = {
 
 Row = dict[str, Any]
 Untested = dict[str, list[NotTestable]]
-"""What could not be tested, by the variable of its reasons."""
+"""Objects without a test, by the variable of their reasons."""
 
 
 def as_json(tree: xr.DataTree, level: float = 0.05) -> dict[str, Any]:

@@ -58,7 +58,7 @@ _BY_METHOD = {
         "explained": "the null explains the heads",
     },
 }
-"""What captions say of a null, by how it is known."""
+"""Words of captions about a null, by how it is known."""
 
 _CAPTIONS = {
     "moved-share-map": Caption(
