@@ -121,3 +121,24 @@ sys.meta_path.insert(0, Finder())
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert ran.stdout.splitlines() == ["jax False", "jaxlib False", "jax.numpy False"]
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="this system has no SIGHUP")
+def test_a_closed_terminal_does_not_end_the_process_that_tracks_semaphores():
+    """A second tracker would not know what the first one tracked, and print a traceback for each."""
+    code = """
+import os, signal, time
+from multiprocessing import resource_tracker
+from rmtbase.interrupts import undisturbed
+with undisturbed():
+    assert signal.SIGHUP not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+resource_tracker.register("/rmtbase-nothing", "semaphore")
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+os.killpg(0, signal.SIGHUP)
+time.sleep(0.5)
+assert os.waitpid(resource_tracker._resource_tracker._pid, os.WNOHANG) == (0, 0)
+resource_tracker.unregister("/rmtbase-nothing", "semaphore")
+"""
+    command = [sys.executable, "-c", code]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, start_new_session=True)
+    assert (ran.returncode, ran.stderr) == (0, "")

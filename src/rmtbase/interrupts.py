@@ -72,8 +72,11 @@ def undisturbed() -> Iterator[None]:
         if masked:
             from multiprocessing import resource_tracker
 
-            # The thread that starts the tracker unblocks the signals again, so it must be started before the block.
+            # The thread that starts the tracker unblocks the signals again, so it must be started before the block. It
+            # inherits the mask: a terminal that hangs up must not end it before the processes that it tracks.
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
             resource_tracker.ensure_running()
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if masked else set()
         try:
             yield
