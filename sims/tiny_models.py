@@ -257,7 +257,11 @@ def merged(values: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, A
 
 def key_head_options(model_type: str, profile: Profile) -> list[dict[str, int]]:
     """Options with fewer key heads than heads first, then with as many."""
-    held = [key for key in ("num_key_value_heads", "num_kv_heads") if key in default_config(model_type)]
+    try:
+        defaults = default_config(model_type)
+    except Exception:  # the defaults of the class do not pass its own checks
+        return [{}]
+    held = [key for key in ("num_key_value_heads", "num_kv_heads") if key in defaults]
     return [{}, dict.fromkeys(held, profile.n_heads)] if held else [{}]
 
 
