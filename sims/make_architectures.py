@@ -20,6 +20,7 @@ import re
 import resource
 import tempfile
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
@@ -33,7 +34,15 @@ from attention_trace import Refused
 from infer_types import infer_type
 from observe_biases import biases_of, with_biases
 from observe_norms import norms_of, with_norms
-from prove_architectures import Disproved, contradictions, either_way, prove_norms, prove_scales, prove_type
+from prove_architectures import (
+    Disproved,
+    UnsavedError,
+    contradictions,
+    either_way,
+    prove_norms,
+    prove_scales,
+    prove_type,
+)
 from tiny_models import PROFILES, key_head_options, make_model, model_classes, saved_classes
 from work_files import kept
 
@@ -277,8 +286,9 @@ def differences(model_type: str) -> str:
                 model = make_model(model_type, PROFILES[0], of=of, **more)
             except Exception:
                 continue  # it cannot be built with these sizes
-            found += [f"{of.__name__}: {one}" for one in either_way(model)]
-            break
+            with suppress(UnsavedError):
+                found += [f"{of.__name__}: {difference}" for difference in either_way(model)]
+                break
     return "; ".join(found)
 
 

@@ -159,13 +159,23 @@ def prove_scales(model: torch.nn.Module) -> None:
             raise Disproved(f"{site.module}: logits are {seen} times q·k, not {site.logit_scale}")
 
 
+class UnsavedError(Exception):
+    """A model that transformers cannot save."""
+
+
 def either_way(model: torch.nn.Module) -> list[str]:
     """List what is read of the model itself otherwise than of its folder: sites, their sizes, names and bits.
 
     Where one is refused, so must be the other, by the same kind of error and for the same reason.
+
+    Raises:
+        UnsavedError: transformers itself cannot write the folder.
     """
     with TemporaryDirectory() as folder:
-        model.save_pretrained(folder)
+        try:
+            model.save_pretrained(folder)
+        except Exception as error:
+            raise UnsavedError from error
         from_folder, from_memory = _content(folder), _content(model)
     if isinstance(from_folder, str) or isinstance(from_memory, str) or [*from_folder] != [*from_memory]:
         same = from_folder == from_memory

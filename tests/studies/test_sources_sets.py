@@ -111,7 +111,10 @@ def test_an_estimate_is_marked_where_the_hub_says_no_size(hub, tmp_path):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("name", ["post1", "post2", "weibull", "pythia", "training"])
+@pytest.mark.parametrize(
+    "name",
+    ["training", "pythia", *(pytest.param(name, marks=pytest.mark.weekly) for name in ("post1", "post2", "weibull"))],
+)
 def test_a_set_that_is_killed_goes_on_and_closes_its_places_and_again_fetches_nothing(hub, tmp_path, name):
     planned = manifests.sets()[name]
     write_models(hub, dict.fromkeys(model for one in planned for model in one.models))
