@@ -296,7 +296,10 @@ def model_classes(model_type: str) -> list[type]:
     if found:
         return found
     config_class = CONFIG_MAPPING[model_type]
-    module = importlib.import_module(config_class.__module__.replace("configuration_", "modeling_"))
+    try:
+        module = importlib.import_module(config_class.__module__.replace("configuration_", "modeling_"))
+    except ModuleNotFoundError:  # its models are those of another type
+        return []
     for _, one in inspect.getmembers(module, inspect.isclass):
         base = issubclass(one, transformers.PreTrainedModel) and one.__module__ == module.__name__
         if base and one.config_class is config_class and "PreTrainedModel" not in one.__name__ and one not in found:
