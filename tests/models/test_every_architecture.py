@@ -81,6 +81,7 @@ EITHER_WAY = [
     ("bamba", {"attn_layer_indices": None}),
     ("bert", {"add_cross_attention": True}),
     ("exaone", {}),
+    ("mimi", {}),
     ("granitemoehybrid", {"layer_types": [LINEAR, FULL, FULL, LINEAR]}),
     ("kimi_linear", {"layer_types": [LINEAR] * 4}),
     ("lfm2", {"layer_types": ["conv", FULL, FULL, "conv"]}),

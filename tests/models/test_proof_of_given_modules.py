@@ -284,3 +284,27 @@ def test_what_was_given_with_its_sites_is_run_too():
     sites = open_model(module).sites
     assert proof_of(module, sites=sites).startswith("proved by running the LlamaModel that was given")
     assert proof_of(module.state_dict(), sites=sites).startswith("not proved: its sites were given with tensors")
+
+
+class OfPatches(nn.Module):
+    """Convolution with a bias before the attention, and rounding to single precision, as in code for images."""
+
+    def __init__(self):
+        super().__init__()
+        self.patches = nn.Conv2d(3, D_MODEL, 4, 4)
+        self.scale = nn.Buffer(torch.full((D_MODEL,), 0.5))
+        self.attention = nn.MultiheadAttention(D_MODEL, HEADS, batch_first=True)
+
+    def forward(self, image):
+        tokens = self.patches(image).flatten(2).transpose(1, 2).float()
+        tokens = tokens - torch.cdist(tokens, self.scale.float()[None, None].expand(2, 1, -1))
+        return self.attention(tokens, tokens, tokens)[0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_inputs_and_buffers_of_any_precision_meet_the_same_arithmetic(dtype):
+    torch.manual_seed(4)
+    module, image = OfPatches().to(dtype), torch.randn(2, 3, 16, 16, dtype=dtype)
+    assert proof_of(module, inputs={"image": image})
+    (site,) = open_model(module, inputs={"image": image}).sites
+    assert (site.module, site.n_heads, site.d_head) == ("attention", HEADS, D_MODEL // HEADS)

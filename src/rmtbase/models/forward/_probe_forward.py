@@ -96,7 +96,7 @@ class ForwardPass(TorchDispatchMode):
         if isinstance(kwargs.get("device"), torch.device):
             kwargs["device"] = torch.device("cpu")
         if isinstance(dtype := kwargs.get("dtype"), torch.dtype):
-            kwargs["dtype"] = _widened(dtype)
+            kwargs["dtype"] = widened(dtype)
         name = func._schema.name.removeprefix("aten::")
         arguments = events.tensors_in((args, kwargs))
         if name in _ROTATION:  # angles may be learned
@@ -350,7 +350,7 @@ def _storage(tensor: Tensor) -> int:
     return tensor.untyped_storage()._cdata
 
 
-def _widened(dtype: torch.dtype) -> torch.dtype:
+def widened(dtype: torch.dtype) -> torch.dtype:
     if dtype in _COMPLEX:
         return torch.complex128
     return torch.float64 if dtype.is_floating_point else dtype
@@ -359,4 +359,4 @@ def _widened(dtype: torch.dtype) -> torch.dtype:
 def _to_meta(leaf: Any) -> Any:
     if not isinstance(leaf, Tensor):
         return leaf
-    return torch.empty_strided(leaf.shape, leaf.stride(), dtype=_widened(leaf.dtype), device="meta")
+    return torch.empty_strided(leaf.shape, leaf.stride(), dtype=widened(leaf.dtype), device="meta")

@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from rmtbase.models.forward._probe_events import Mark, Numbers, Origin, PassKind, contiguous
-from rmtbase.models.forward._probe_forward import ForwardPass
+from rmtbase.models.forward._probe_forward import ForwardPass, widened
 
 _PLAIN = PassKind()
 
@@ -108,7 +108,7 @@ def run(
 ) -> ForwardPass:
     """Run one pass with meta tensors in place of the parameters; the module is restored afterwards in any case."""
     stand_ins: dict[str, Tensor] = {
-        name: buffer.detach().clone() if buffer.is_meta else buffer.detach().to("cpu", copy=True)
+        name: buffer.detach().to("meta" if buffer.is_meta else "cpu", widened(buffer.dtype), copy=True)
         for name, buffer in module.named_buffers()
     }
     names: dict[int, str] = {}
@@ -118,7 +118,7 @@ def run(
         names[stand_ins[name].untyped_storage()._cdata] = prefix + name
     taken = ForwardPass(names, numbers, kind)
     real_inputs = {
-        name: value.detach().to("cpu", copy=True) if isinstance(value, Tensor) else value
+        name: value.detach().to("cpu", widened(value.dtype), copy=True) if isinstance(value, Tensor) else value
         for name, value in inputs.items()
     }
     for tensor in real_inputs.values():
