@@ -14,7 +14,7 @@ from oracles import partitions
 from exhaustive import mostly_exhaustive
 from rmtbase.errors import ParameterError
 from rmtbase.laws import trace_cumulant, trace_cumulants, trace_moment, trace_moment_polynomial
-from rmtbase.laws._scale import own_variance_moment
+from rmtbase.laws._parameters import own_variance_moment
 
 
 @pytest.mark.parametrize(

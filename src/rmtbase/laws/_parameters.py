@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from fractions import Fraction
 from functools import wraps
+from itertools import pairwise
 from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack
+
+from scipy.special import digamma, polygamma
 
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import (
@@ -21,6 +24,36 @@ from rmtbase.parameters import (
     require_sigmas,
 )
 from rmtbase.shown import quoted
+
+
+def as_float(value: Fraction) -> float:
+    """Return the nearest double, or ±∞ where the value is too large."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def own_variance_moment(power: int, dims: tuple[int, ...]) -> Fraction:
+    """Return E Π_l (σ̂_l²)^power exactly at σ = 1, where σ̂_l² = |X_l|_F² / N_l and N_l = n_{l-1} n_l.
+
+    σ̂_l² is independent of the direction of X_l and N_l σ̂_l² is χ² of N_l, so for a statistic of degree p in Π σ_l²
+
+        E T_own^k = E T^k / E Π_l (σ̂_l²)^(p k),    E (χ²_N / N)^k = N (N + 2) ... (N + 2k - 2) / N^k.
+    """
+    entries = [n * m for n, m in pairwise(dims)]
+    return Fraction(math.prod(n + 2 * i for n in entries for i in range(power)), math.prod(entries) ** power)
+
+
+def own_variance_log_cumulants(dims: tuple[int, ...]) -> tuple[float, float, float]:
+    """Return the exact first three cumulants of ln Π_l σ̂_l² at σ_l = 1."""
+    halves = [0.5 * m * n for m, n in pairwise(dims)]
+    return (
+        math.fsum(float(digamma(x)) - math.log(x) for x in halves),
+        math.fsum(float(polygamma(1, x)) for x in halves),
+        math.fsum(float(polygamma(2, x)) for x in halves),
+    )
+
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -104,10 +137,7 @@ def variance_factor(dims: Sequence[int], sigmas: Sequence[float], normalization:
 
 
 def takes(keywords: type) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Decorate a function so that its signature and help list the keywords behind ``**name: Unpack[keywords]``.
-
-    An unknown keyword raises a TypeError that suggests the nearest known one.
-    """
+    """Decorate a function to list the keywords behind ``**name: Unpack[keywords]``; others raise a TypeError."""
 
     def spelt_out(function: Callable[P, T]) -> Callable[P, T]:
         signature = _with_keywords(inspect.signature(function), keywords)

@@ -19,8 +19,7 @@ from rmtbase.laws._chain._chain_profile import ChainProfile, Position, chain_pro
 from rmtbase.laws._cut import CutLaw
 from rmtbase.laws._distribution import FloatArray
 from rmtbase.laws._exact._cumulants import classical_cumulants, free_cumulants
-from rmtbase.laws._parameters import ChainKeywords, ChainParameters, takes
-from rmtbase.laws._scale import as_float
+from rmtbase.laws._parameters import ChainKeywords, ChainParameters, as_float, takes
 from rmtbase.parameters import require_order, require_positive_integer, require_positive_number, require_real_numbers
 
 
@@ -112,7 +111,11 @@ class GaussianChain(ChainParameters, CutLaw):
         density[positive] = 2.0 * values[positive] * self.pdf(values[positive] ** 2)
         if self.has_hard_edge:
             # s pdf(s²) ~ s^(2/k - 1), with k the number of minimal n_l, is finite and nonzero only for k = 2.
-            density[values == 0.0] = self._density_at_zero_singular_value()
+            at_zero = math.inf
+            if self._map.minimal_count == 2:  # 1 + ψ = i ρ with ρ² = x / Π (1 - c): the density of λ is ρ / (π λ)
+                gaps = math.prod(gap**multiplicity for _, gap, multiplicity in self._map.wide)
+                at_zero = self._mass * 2.0 / (math.pi * math.sqrt(self._scale * gaps))
+            density[values == 0.0] = at_zero
         return density
 
     def cdf(self, x: ArrayLike) -> FloatArray:
@@ -243,9 +246,15 @@ class GaussianChain(ChainParameters, CutLaw):
 
     def _rational_moments(self, order: int) -> list[Fraction]:
         """m_1, ..., m_order, exactly."""
-        mass = Fraction(self.rank, self.dims[-1]) if self.atom else 1
-        factor = self._variance_factor
-        return [mass * factor**k * _rational_moment(self.dims, k) for k in range(1, order + 1)]
+        mass = Fraction(self.rank, self.dims[-1]) if self.atom else Fraction(1)
+        unit, moments = self._variance_factor * Fraction(math.prod(self.dims), self.rank), []
+        for k in range(1, order + 1):  # (C^k / k) [ψ^(k-1)] Π_l (1 + c_l ψ)^k
+            series = [Fraction(1)] + [Fraction(0)] * (k - 1)
+            for n in self.dims:
+                binomial = [math.comb(k, j) * Fraction(self.rank, n) ** j for j in range(k)]
+                series = [sum((series[i] * binomial[j - i] for i in range(j + 1)), Fraction(0)) for j in range(k)]
+            moments.append(mass * unit**k * series[k - 1] / k)
+        return moments
 
     @property
     def _last_angle(self) -> float:
@@ -256,24 +265,6 @@ class GaussianChain(ChainParameters, CutLaw):
     def _at_angle(self, chi: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         at = self._profile.position(chi)
         return self._eigenvalue(at), self._profile.imag_psi(at) / np.pi, self._map.log_x_slope_at_angle(chi)
-
-    def _density_at_zero_singular_value(self) -> float:
-        if self._map.minimal_count > 2:
-            return math.inf
-        # 1 + ψ = i ρ with ρ² = x / prod(1 - c): the density of λ is ρ / (π λ).
-        gaps = math.prod(gap**multiplicity for _, gap, multiplicity in self._map.wide)
-        return self._mass * 2.0 / (math.pi * math.sqrt(self._scale * gaps))
-
-
-def _rational_moment(dims: tuple[int, ...], k: int) -> Fraction:
-    """(C^k / k) [ψ^(k-1)] Π_l (1 + c_l ψ)^k for σ = 1."""
-    rank = min(dims)
-    series = [Fraction(1)] + [Fraction(0)] * (k - 1)
-    for n in dims:
-        ratio = Fraction(rank, n)
-        binomial = [math.comb(k, j) * ratio**j for j in range(k)]
-        series = [sum(series[i] * binomial[j - i] for i in range(j + 1)) for j in range(k)]  # type: ignore[misc]
-    return Fraction(math.prod(dims), rank) ** k * series[k - 1] / k
 
 
 def low_rank_product(

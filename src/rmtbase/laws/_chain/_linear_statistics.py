@@ -158,12 +158,9 @@ def linear_statistics_of_map(
 def eigenvalue_response_of_map(
     chain: ChainMap, functions: Callable[[FloatArray], FloatArray], log_x: float
 ) -> Float[np.ndarray, " function"]:
-    """Return Cov(ln λ, S_i) for the eigenvalue that lies at ln x inside the support, to leading order.
+    """Return Cov(ln λ, S_i) for the eigenvalue at ln x inside the support: it moves with the number of those above it.
 
-    The eigenvalue moves with the number of eigenvalues above it, which correlates with the sums. With p the value of ψ
-    there, on the upper lip of the cut,
-
-        Cov = 2 Im J(p) / (r Im p),    J(p) = (1/2 π i) ∮ (f(ψ) - f(p)) d ψ / (ψ - p).
+    To leading order Cov = 2 Im J(p) / (r Im p), J(p) = (1/2 π i) ∮ (f(ψ) - f(p)) d ψ / (ψ - p), p the upper lip's ψ.
     """
     cut = _Cut.of(chain, _EIGENVALUE_NODES)
     place = np.array([log_x])
@@ -240,10 +237,7 @@ class _Cut:
         return values @ (self.step * (self.chain.rank * density - turning)) + 0.25 * (at_upper + at_lower)
 
     def covariance(self, values: FloatArray) -> FloatArray:
-        """Cov, (i, j), with both contours on the cut: products of differences of f cancel the singularity.
-
-        The even and the odd nodes of the whole contour make two rules that share no point of the diagonal.
-        """
+        """Cov, (i, j), from differences of f at even and odd nodes of the whole contour, which share no point."""
         psi = np.concatenate([self.psi[::-1].conj(), self.psi])
         first = np.concatenate([-self.first[::-1].conj(), self.first])
         both = np.concatenate([values[:, ::-1], values], axis=1)

@@ -20,8 +20,7 @@ from rmtbase.laws._edge._edge_coordinate import EdgeCoordinate, Side, edge_coord
 from rmtbase.laws._edge._extreme_law import ExtremeLaw, HardEdgeLaw
 from rmtbase.laws._edge._hard_edge_coordinate import LARGEST_CROWD, hard_edge_coordinate
 from rmtbase.laws._edge._tracy_widom import TracyWidom
-from rmtbase.laws._parameters import ChainKeywords, ChainParameters, takes, variance_factor
-from rmtbase.laws._scale import own_variance_log_cumulants
+from rmtbase.laws._parameters import ChainKeywords, ChainParameters, own_variance_log_cumulants, takes, variance_factor
 from rmtbase.parameters import require_moderate_sigmas
 
 _NEARLY_HARD = 16  # the lower edge is treated as hard if the second smallest dimension is nearer to the smallest

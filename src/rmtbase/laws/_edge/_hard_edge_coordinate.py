@@ -184,10 +184,7 @@ class HardEdgeCoordinate:
         return np.pad(shift, before, "edge"), np.pad(noise, before, "edge")
 
     def _log_ratio(self, upper: NDArray[Any], lower: NDArray[Any], inside: NDArray[np.bool_]) -> FloatArray:
-        """ln(-G_+/G_-), divided by i inside the support.
-
-        Up to a function of λ, G is ψ λ'/λ times the product of 1 + c ψ over all n_l except the two smallest.
-        """
+        """ln(-G_+/G_-), over i inside; G is ψ λ'/λ times the 1 + c ψ of all n_l but the two smallest."""
         chain = self._chain
         first, second = ((delta - 1.0) * chain.log_slope(delta) for delta in (upper, lower))
         ratio = -first / second

@@ -14,8 +14,7 @@ from rmtbase.laws._chain._chain_map import ChainMap, chain_map, chain_scale
 from rmtbase.laws._chain._gaussian_chain import GaussianChain
 from rmtbase.laws._distribution import ComplexArray, FloatArray
 from rmtbase.laws._edge._extreme_eigenvalues import largest_eigenvalue, smallest_eigenvalue
-from rmtbase.laws._parameters import ChainKeywords, takes, variance_factor
-from rmtbase.laws._scale import own_variance_log_cumulants
+from rmtbase.laws._parameters import ChainKeywords, own_variance_log_cumulants, takes, variance_factor
 from rmtbase.shown import in_one_line
 
 # Constant in the number variance of the sine process of β = 1. In an interval of mean number x, which has two ends, it

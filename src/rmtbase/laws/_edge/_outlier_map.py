@@ -89,21 +89,14 @@ class OutlierMap:
         return both * left, both * right
 
     def relative_std(self, psi: FloatArray) -> FloatArray:
-        """Return the standard deviation of ln λ_out to leading order: Var = (2/r) Q [(S - S_in)/ψ - (c_a + c_b) Q].
-
-        Q = (1 - S)/(1 - S_in). Var is the sum of the independent fluctuations of uᵀ Aᵀ R A u, vᵀ B R Bᵀ v and the cross
-        term, with u and v uniform on their spheres.
-        """
+        """Return the std of ln λ_out to leading order: Var = (2/r) Q [(S - S_in)/ψ - (c_a + c_b) Q], Q the overlap."""
         both = self.overlap(psi)
         free = (_slope(self.ratios, psi) - _slope(self.inner, psi)) / psi
         ends = self.ratios[self.first] + self.ratios[self.last]
         return np.sqrt(np.maximum(2.0 / self.chain.rank * both * (free - ends * both), 0.0))
 
     def _solve(self, ratios: FloatArray, target: FloatArray, low: float, high: float) -> FloatArray:
-        """Find ψ in [low, high] with sum ln(1 + c ψ) - ln ψ = target; the left side falls with ψ there.
-
-        It is convex in ln ψ, so Newton steps from the left end never pass the root.
-        """
+        """Find ψ in [low, high] with Σ ln(1 + c ψ) - ln ψ = target, convex in ln ψ: Newton steps do not pass it."""
         least = np.maximum(-target, math.log(low) if low else -np.inf)
         if not ratios.size:
             return np.exp(least)

@@ -50,11 +50,9 @@ def spiked_tracy_widom_cdf(x: ArrayLike, w: ArrayLike, beta: int = 1) -> FloatAr
 
 
 def spiked_tracy_widom_score(q: float, w: FloatArray) -> FloatArray:
-    """Return the q-quantile of F(x; w), β = 1, as z = (x - m²)/(2 √(1 + m)), m = max(-w, 0).
+    """Return the q-quantile of F(x; w), β = 1, as z = (x - m²)/(2 √(1 + m)), m = max(-w, 0), from a table in w.
 
-    Far above the threshold z is the normal quantile. The values come from a table in w, made once per q. Beyond its
-    ends the table is constant: at w = -60 z is within 0.01 of the normal quantile, and at w = 40 the law is the
-    Tracy–Widom law.
+    It is constant beyond w = -60, where z is within 0.01 of the normal quantile, and w = 40 (the Tracy–Widom law).
     """
     table = _score_table(float(q))
     return table(np.clip(np.arcsinh(w), table.x[0], table.x[-1]))
@@ -98,11 +96,13 @@ def _table(beta: int) -> tuple[CubicSpline, FloatArray, FloatArray]:
 def collocated(beta: int) -> FloatArray:
     """F at the Chebyshev angles, shape (x, angle), with x descending.
 
-    With w = cot(φ) the equation is dF/dx + (2/β) sin⁴ F'' + (cos² - x sin² + (4/β) sin³ cos) F' = 0 on (0, π). F = 0 at
-    π; at 0, where the diffusion enters, no boundary condition is needed besides the equation.
+    With w = cot(φ): dF/dx + (2/β) sin⁴ F'' + (cos² - x sin² + (4/β) sin³ cos) F' = 0 on (0, π), F = 0 at π.
     """
     angles, weights = _chebyshev()
-    derivative = _differentiation(angles, weights)
+    gap = angles[:, None] - angles + np.eye(angles.size)
+    derivative = weights / weights[:, None] / gap  # differentiates the polynomial through values at the angles
+    np.fill_diagonal(derivative, 0.0)
+    np.fill_diagonal(derivative, -derivative.sum(axis=1))
     inner = slice(0, _ANGLES)
     sine, cosine = np.sin(angles[inner, None]), np.cos(angles[inner, None])
     first, second = derivative[inner, inner], (derivative @ derivative)[inner, inner]
@@ -126,15 +126,6 @@ def _chebyshev() -> tuple[FloatArray, FloatArray]:
     weights = np.where(index % 2, -1.0, 1.0)
     weights[[0, -1]] *= 0.5
     return 0.5 * np.pi * (1.0 - np.cos(np.pi * index / _ANGLES)), weights
-
-
-def _differentiation(nodes: FloatArray, weights: FloatArray) -> FloatArray:
-    """Return the matrix that differentiates the polynomial through values at ``nodes``."""
-    gap = nodes[:, None] - nodes + np.eye(nodes.size)
-    matrix = weights / weights[:, None] / gap
-    np.fill_diagonal(matrix, 0.0)
-    np.fill_diagonal(matrix, -matrix.sum(axis=1))
-    return matrix
 
 
 def _radau(stages: int) -> tuple[FloatArray, FloatArray]:

@@ -24,7 +24,7 @@ _ROUNDS = 4
 
 
 class DependentCumulants(NamedTuple):
-    """Cumulants of a statistic T of N elements: N times the bias, N Var T and N² κ₃(T); they depend on N as well."""
+    """Cumulants of a statistic T of N elements: N times the bias, N Var T and N² κ₃(T)."""
 
     drift: float
     second: float
@@ -59,18 +59,14 @@ class DependentStatistic:
 
 @dataclass(frozen=True)
 class SharedNorms:
-    """Elements w_ij = q_i · k_j of a d_query × d_key W_QK. Given q_i, the elements of row i are independent.
+    """Elements w_ij = q_i · k_j of a d_query × d_key W_QK; given q_i, row i is independent (:class:`RowLaw`).
 
-    For normal factors they are then normal with variance |q_i|²; for other factors :class:`RowLaw` describes them to
-    the next order in 1/d_head. Elements in the same row or column share its norm; other elements share nothing. Let
-    a = E(IF | |q|²) for an influence function IF, b the same function for columns, IF = a + b + c, and φ_g the relative
-    change from the law of an element to the law in a row of norm g. A statistic has
+    Elements in one row or column share its norm, others nothing. Let a = E(IF | |q|²) for an influence function IF, b
+    the same for columns, IF = a + b + c, φ_g the relative change of the law in a row of norm g, M = d_key + d_query:
 
-        N × bias = drift + (d_key + d_query − 2) E curvature(φ_g)/2,
-        N Var = E IF² + (d_key + d_query − 2) E a²,
-        N² κ₃ = E c³ + 3 (d_key + d_query) E ac² + 6 N E abc + (d_key² + d_query²) E a³ + 3 curvature(C),
+        N × bias = drift + (M − 2) E curvature(φ_g)/2,    N Var = E IF² + (M − 2) E a²,
+        N² κ₃ = E c³ + 3 M E ac² + 6 N E abc + (d_key² + d_query²) E a³ + 3 curvature(IF + (M − 2) E a φ_g)
 
-    where C = IF + (d_key + d_query − 2) E a φ_g is N times the covariance of the empirical law with the linear part
     (Hoeffding 1948). Neglected: terms of relative order 1/d_head in the drift and the third cumulant.
     """
 
@@ -141,9 +137,7 @@ class SharedNorms:
     def noise(self, statistic: Expansion, d_query: int, d_key: int) -> tuple[float, float]:
         """Return the contributions of the dependence to N² κ₂ and N³ κ₃ of the quadratic term with curvature K.
 
-        The empirical law of the elements has the covariance (1 + (d_key + d_query − 2) Σ)/N, Σ = E φ_g φ_g, so zᵀK z/2
-        has the cumulants of the form K (1 + …). The quadratic term is the whole law where the influence function
-        vanishes.
+        The covariance of the empirical law is (1 + (M − 2) Σ)/N, Σ = E φ_g φ_g: the cumulants are those of K (1 + …).
         """
         directions = even_directions(self.grid)
         form = curvature_form(statistic.curvature, directions)

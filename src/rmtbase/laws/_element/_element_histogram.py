@@ -90,21 +90,14 @@ def histogram_kl(
 
 
 class _Cells:
-    """Fractions of the elements of one matrix in the bins, and their mean square: means and exact covariances.
-
-    Attributes:
-        kept: True for bins that can be occupied; the other attributes are for these bins.
-        share: P(w in bin).
-        independent, dependent: covariance matrices of (fractions of the N elements, mean square over the variance of
-            the law): the part for independent elements, and the part that the dependence adds.
-        third: contribution of the dependence to the third central moments of the fractions, of order 1/d_model².
-    """
+    """Fractions of the elements of one matrix in the bins, and their mean square: means and exact covariances."""
 
     def __init__(self, law: ProductElement, d_model: int, edges: FloatArray) -> None:
         v, weights = chi_square_rule(law.d_head)
         u = edges / (law.std() * np.exp(0.5 * v[:, None]))
         given_row = _normal_mass(u[:, :-1], u[:, 1:])
         square_given_row = np.exp(v[:, None]) * (given_row - np.diff(u * _normal_density(u)))
+        # Bins that can be occupied; the other attributes are for these. ``share`` is P(w in bin).
         self.kept = d_model**2 * (weights @ given_row) > _NEVER
         if not self.kept.any():
             raise ParameterError("range", (edges[0], edges[-1]), "an interval that holds elements of the matrix")
@@ -116,6 +109,8 @@ class _Cells:
         covariance[:-1, :-1] = np.diag(self.share) - np.outer(self.share, self.share)
         covariance[:-1, -1] = covariance[-1, :-1] = weights @ square_given_row - self.share
         covariance[-1, -1] = 2.0 + 6.0 / law.d_head
+        # Covariance of (fractions of the N elements, mean square over the variance) for independent elements, the part
+        # that the dependence adds, and its part of the third central moments of the fractions, of order 1/d_model².
         self.independent = covariance / self.count
         self.dependent = 2.0 * (d_model - 1) * (weighted.T @ conditional) / self.count
         self.third = 2.0 * (weights @ conditional[:, :-1] ** 3) / self.count
@@ -149,9 +144,7 @@ class _Cells:
 def _beyond_second_order(count: int, share: FloatArray, slope: FloatArray) -> tuple[float, float]:
     """Return the parts of mean and variance of Σ_b g_b(n/count) beyond second order, for binomial n of ``share`` p.
 
-    g_b(c) = c ln c + a c, with a such that g_b'(p) is ``slope``. To second order, with q = 1 - p, the mean is
-    g_b(p) + q/(2 count) and the variance slope² p q/count + q²/(2 count²). Bins with small expected counts are summed
-    exactly; the mean of the others is expanded to the sixth order in n/count - p.
+    g_b(c) = c ln c + a c with g_b'(p) = ``slope``. Bins with few counts are summed exactly, others to sixth order.
     """
     p, q = share, 1.0 - share
     third = -q * (1.0 - 2.0 * p) / (6.0 * p * count**2)

@@ -28,29 +28,21 @@ class Expansion:
 
         T(F_n) = T(F) + Σ IF(w_i)/n + curvature(F_n/F − 1)/2 + …
 
-    (von Mises 1947; Fernholz 1983). F is symmetric and T is the same for w and −w. Therefore first-order changes depend
-    only on the law of |w|, and the sign of w enters only to second order. For independent numbers
+    (von Mises 1947; Fernholz 1983). F is symmetric and T is the same for w and −w, so first-order changes depend only
+    on the law of |w|, and the sign of w enters only to second order. For independent numbers, to a relative 1/n,
 
         n E(T − T(F)) → drift,    n Var T → E IF²,    n² κ₃(T) → E IF³ + 3 curvature(IF).
 
-    Sums, products, quotients and smooth functions of expansions are expansions, by the chain rule. Neglected: terms of
-    relative order 1/n.
-
-    Attributes:
-        grid: quadrature over the law of the parent.
-        value: T(F).
-        influence: IF at the nodes of the grid, of mean zero.
-        drift: n times the bias.
-        curvature: φ ↦ d²/dε² T((1 + εφ)F) at ε = 0, for φ at the nodes, even in w and of mean zero under F.
-        odd_curvature: the same for a φ that is odd in w, given for w > 0.
+    Sums, products, quotients and smooth functions of expansions are expansions, by the chain rule.
     """
 
-    grid: Panels
-    value: float
-    influence: FloatArray
-    drift: float
+    grid: Panels  # quadrature over the law of the parent
+    value: float  # T(F)
+    influence: FloatArray  # IF at the nodes of the grid, of mean zero
+    drift: float  # n times the bias
+    # φ ↦ d²/dε² T((1 + εφ)F) at ε = 0, for φ at the nodes, even in w and of mean zero under F
     curvature: Quadratic
-    odd_curvature: Quadratic = _flat
+    odd_curvature: Quadratic = _flat  # the same for a φ that is odd in w, given for w > 0
 
     def along(self, direction: FloatArray) -> float:
         """Return the first derivative along φ."""
@@ -169,19 +161,10 @@ def ordered_average(
 ) -> Expansion:
     """∫ h(x(p)) J(p) dp: the average of h over the order statistics, with weight J((i − 1/2)/n) for the i-th.
 
-    A change δF of the law changes it to first order by −∫ J δF dh, and to second order by −∫ J'(F) δF² dh/2. The mean
-    of the latter is the drift, since n E δF² = F(1 − F) (Serfling 1980, section 8.1.1). The numbers are ordered by
-    magnitude. If ``signed``, they are ordered by w, h is odd, and the weight at p is J(2p − 1) with an odd J; for even
-    changes the result is the same.
-
-    Args:
-        grid: quadrature over the law of the parent.
-        values: h at the nodes.
-        slope: dh/d ln x at the nodes.
-        weight: J at the nodes.
-        weight_slope: dJ/dp at the nodes.
-        jumps: (x, ΔJ dh/dp) where J jumps by ΔJ, at ends of panels.
-        signed: True to order by w instead of |w|.
+    A change δF of the law changes it to first order by −∫ J δF dh, and to second by −∫ J'(F) δF² dh/2, whose mean is
+    the drift: n E δF² = F(1 − F) (Serfling 1980, section 8.1.1). At the nodes, h, dh/d ln x, J and dJ/dp are given,
+    and in ``jumps`` (x, ΔJ dh/dp) where J jumps, at ends of panels. If ``signed``, numbers are ordered by w instead of |w|, h
+    is odd, and the weight at p is J(2p − 1) with an odd J.
     """
     raised = grid.running_integral(weight * slope)
     bend = grid.width * weight_slope * slope
@@ -241,11 +224,7 @@ def _differences(function: Callable[[float], Expansion], at: float) -> tuple[Exp
 
 
 def quadratic_noise(statistic: Expansion) -> tuple[float, float]:
-    """Return tr K²/2 and tr K³, with K the curvature in orthonormal directions: n² κ₂ and n³ κ₃ of the quadratic term.
-
-    The quadratic term adds these cumulants to the law of a statistic of independent numbers. They are the whole law
-    where the influence function vanishes.
-    """
+    """Return tr K²/2 and tr K³, K the curvature in orthonormal directions: n² κ₂ and n³ κ₃ of the quadratic term."""
     forms = (
         curvature_form(statistic.curvature, even_directions(statistic.grid)),
         curvature_form(statistic.odd_curvature, _odd_directions(statistic.grid)),

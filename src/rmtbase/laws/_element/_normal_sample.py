@@ -70,13 +70,12 @@ def _positive(name: str, value: ArrayLike) -> FloatArray:
 class SampleStatisticLaw(KnownSpread):
     """Law of one statistic of n i.i.d. normal numbers.
 
-    The law of the mean is exact (Student's t). Those of skewness and kurtosis are the transforms to normality of
-    D'Agostino and of Anscombe and Glynn, asymptotic with errors that vanish as 1/n. The transform of the kurtosis
-    understates the probability of low values: at n = 100 they are 1.7 times as frequent as stated at 0.01 and 3 times
-    at 0.001, at n = 1000 1.2 and 1.6 times. :func:`rmtbase.laws.element_null` corrects this. For the largest magnitude,
-    each standardised deviation has Thompson's exact law, and the n deviations are treated as independent. This neglects
-    terms of order (ln n)²/n in the lower tail, where the test is conservative: its true size at 0.05 is 0.035 at
-    n = 200, 0.045 at 1000 and 0.05 from 8000 on. The upper tail is right at every n.
+    The law of the mean is exact (Student's t). Skewness and kurtosis have D'Agostino's and Anscombe and Glynn's
+    transforms to normality, with errors of 1/n. That of the kurtosis understates low values: at n = 100 they are 1.7
+    times as frequent as stated at 0.01 and 3 times at 0.001, at n = 1000 1.2 and 1.6 times, which
+    :func:`rmtbase.laws.element_null` corrects. For the largest magnitude, each deviation has Thompson's exact law and
+    the n deviations are treated as independent: in the lower tail the true size at 0.05 is 0.035 at n = 200, 0.045 at
+    1000 and 0.05 from 8000 on.
 
     Source: R. B. D'Agostino, Biometrika 57, 679 (1970); F. J. Anscombe and W. J. Glynn, Biometrika 70, 227 (1983);
         W. R. Thompson, Ann. Math. Stat. 6, 214 (1935).

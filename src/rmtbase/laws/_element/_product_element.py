@@ -15,8 +15,7 @@ from scipy.interpolate import CubicHermiteSpline
 from scipy.special import erf, erfcx, gammaln, k0e
 
 from rmtbase.laws._distribution import Distribution, FloatArray
-from rmtbase.laws._parameters import ChainParameters, ProductKeywords, takes
-from rmtbase.laws._scale import as_float
+from rmtbase.laws._parameters import ChainParameters, ProductKeywords, as_float, takes
 from rmtbase.parameters import require_order, require_positive_integer, require_positive_number
 
 _NEAREST = 2.0**-66  # in units of scale: for d_head > 1 no function changes by 1e-16 between here and zero
@@ -194,12 +193,10 @@ def _log_sf(d_head: int, x: FloatArray) -> FloatArray:
 
 
 def _mixture(d_head: int, x: FloatArray, tilt: float) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, float]:
-    """Return the density of ln s times exp(-x²/(2s)) about its maximum, at s = saddle e^v.
+    """Return ln of the peak, saddle, v (node), terms (x, node) relative to the peak, and step of the density of ln s.
 
-    With P = saddle/2 and X = x²/(2 saddle), P - X = h/2, it is exp(log_peak - P(e^v - 1 - v) - X(e^-v - 1 + v)). The
-    points v extend to where this times e^(-tilt v) is negligible.
-
-    log_peak and saddle of the shape of x, v (node), the terms (x, node) relative to the peak, and the step.
+    It is weighted with exp(-x²/(2s)), s = saddle e^v: exp(log_peak - P(e^v - 1 - v) - X(e^-v - 1 + v)) with
+    P = saddle/2, X = x²/(2 saddle), P - X = h/2. The points v extend to where this times e^(-tilt v) is negligible.
     """
     half = 0.5 * d_head
     upper = 0.5 * (half + np.hypot(half, x))
@@ -300,8 +297,7 @@ def _kl_to_normal(d_head: int) -> float:
 def _density_excess(d_head: int, y: FloatArray) -> FloatArray:
     """p/φ - 1 at y = w/√h, accurate relative to its average size.
 
-    The mixture at variance 1 + ε, E ε = 0, is φ(y) exp(L), L = -ln(1 + ε)/2 + y² ε/(2(1 + ε)) = ε(y² - 1)/2 + O(ε²).
-    The linear term averages to zero and is subtracted before averaging, so no digits cancel.
+    The mixture at variance 1 + ε is φ(y) exp(L), L = ε(y² - 1)/2 + O(ε²); the linear term, of mean 0, is subtracted.
     """
     v, weights = chi_square_rule(d_head)
     epsilon = np.expm1(v)
@@ -326,8 +322,7 @@ def _exponential_remainder(v: FloatArray) -> FloatArray:
 def _trapezoidal_step(curvature: float) -> float:
     """Return the step of the trapezoidal rule for ∫ exp(-P(e^v - 1 - v) - X(e^-v - 1 + v)) dv, P + X = ``curvature``.
 
-    The error of a step Δ is e^(-2πθ/Δ) times the growth of the integrand on the line Im v = θ < π/2, which is at most
-    (cos θ)^-(P + X). With the best θ it is below e^-40 of the integral (Trefethen & Weideman 2014).
+    The error of a step Δ is e^(-2πθ/Δ) (cos θ)^-(P + X) at most, 0 < θ < π/2 (Trefethen & Weideman 2014).
     """
     angles = _FRACTIONS * min(1.5, math.sqrt(2.0 * _NEGLIGIBLE / curvature))
     growth = -0.5 * curvature * np.log1p(-(np.sin(angles) ** 2))
@@ -335,10 +330,7 @@ def _trapezoidal_step(curvature: float) -> float:
 
 
 def _trapezoidal_points(curvature: float, left_slope: float, step: float) -> FloatArray:
-    """Return the multiples of ``step`` beyond which exp(-P(e^v - 1 - v)) is negligible, P = ``curvature``.
-
-    On the left, P = ``left_slope`` is used instead, for integrands that fall more slowly there.
-    """
+    """Return the multiples of ``step`` up to where exp(-P(e^v - 1 - v)) is negligible, P = left_slope on the left."""
     # e^v - 1 - v is at least v²/2 for v > 0, and at least v²/(2 - v) for v < 0.
     right = math.sqrt(2.0 * _NEGLIGIBLE / curvature)
     ratio = _NEGLIGIBLE / left_slope
@@ -350,8 +342,7 @@ def _trapezoidal_points(curvature: float, left_slope: float, step: float) -> Flo
 def chi_square_rule(d_head: float) -> tuple[FloatArray, FloatArray]:
     """Return v and weights w of sum 1 with E f(S) = Σ w f(d_head e^v) for S ~ χ² with ``d_head`` degrees of freedom.
 
-    Numerical: to rounding (1e-15) for f analytic in ln S in the strip of width π about the real line, such as the
-    normal density and distribution function of variance S.
+    It is right to 1e-15 for f analytic in ln S in the strip of width π, as a normal law of variance S is.
     """
     half = 0.5 * d_head
     v = _trapezoidal_points(half, half, _trapezoidal_step(half))

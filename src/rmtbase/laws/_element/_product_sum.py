@@ -45,14 +45,9 @@ class RowLaw:
 class ProductSum(Parent):
     """w = h^(-1/2) Σ_{i≤h} aᵢbᵢ with independent entries of one law at σ = 1: :class:`VarianceGamma` for any entries.
 
-    With K(s) = ln E e^(s w) the density is ∫ e^(K(s) − s w) ds/(2πi) along the line through the saddle point K' = w, by
-    the trapezoidal rule. The tail is the same integral with 1/s. E is the mean over a Gauss rule of the law of ab. The
-    results are tabulated as splines down to a tail of 1e-20; beyond, the tail falls as an exponential. Only double
-    precision is available: relative errors are 1e-11 for bounded entries, and 1e-6 in the far tail of others.
-
-    Raises:
-        ParameterError: for fewer terms, or for entries with heavier tails than a normal law, for which E e^(s a b) does
-            not exist.
+    With K(s) = ln E e^(s w), E over a Gauss rule of ab, the density is ∫ e^(K(s) − s w) ds/(2πi) along the line through
+    the saddle point K' = w, by the trapezoidal rule; the tail is the same with 1/s. They are tabulated down to a tail
+    of 1e-20, beyond which it falls as an exponential. Errors: 1e-11 for bounded entries, 1e-6 in the tail of others.
     """
 
     entry: Parent  # the law of an entry, at any σ
@@ -133,7 +128,6 @@ def _table(entry: Parent, h: int) -> _Table:
     y = y / math.sqrt(h)
 
     def cumulants(c: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return K and its first two derivatives at real c."""
         exponent = np.abs(np.multiply.outer(c, y))
         even, odd = (0.5 * weight * (1.0 + sign * np.exp(-2.0 * exponent)) for sign in (1.0, -1.0))
         top = exponent.max(axis=-1)

@@ -284,12 +284,10 @@ class VarianceGamma(_ScaledParent):
 
 @lru_cache(maxsize=8)
 def _chi_square_nodes(h: int, digits: int) -> tuple[list[Number], list[Number]]:
-    """Return nodes √(g/h) and weights for a mean over g ~ χ²_h, to ``digits`` digits.
+    """Return nodes √(g/h) and weights for a mean over g ~ χ²_h, to ``digits`` digits, as in ``chi_square_rule``.
 
-    This is :func:`~rmtbase.laws._element._product_element.chi_square_rule` at mpmath's precision: the trapezoidal rule
-    in u = ln(g/h). The integrand is analytic in |Im u| < π/2 and grows there as cos(θ)^(-h/2), so a step of
-    2πθ / (D + (h/2) ln sec θ) has the error e^-D = 10^-digits. The nodes extend to where the mass is e^-2D, and on the
-    left as far as magnitudes of e^-2D depend on them.
+    The trapezoidal rule in u = ln(g/h): the integrand grows in |Im u| < π/2 as cos(θ)^(-h/2), so a step of
+    2πθ / (D + (h/2) ln sec θ) has the error e^-D. Nodes extend to a mass of e^-2D, and as far on the left.
     """
     from mpmath import mp
 

@@ -37,11 +37,10 @@ def free_cumulants(moments: Sequence[Fraction]) -> list[Fraction]:
 
 
 def joint_cumulant(variables: Powers, moment: Callable[[Powers], Ring], cumulant: Callable[[Powers], Ring]) -> Ring:
-    """Return the joint cumulant of one or more variables, which are named by integers and may repeat; in any ring.
+    """Return the joint cumulant of one or more variables, named by integers that may repeat; in any ring (Speed 1983).
 
-    It uses E Π_{i in S} x_i = Σ_B κ(B) E Π_{i not in B} x_i, summed over the blocks B of S that hold its first element
-    (Speed 1983). ``moment`` maps variables to the expectation of their product; ``cumulant`` is this function for fewer
-    variables, which the caller caches.
+    E Π_{i in S} x_i = Σ_B κ(B) E Π_{i not in B} x_i, over the blocks B of S that hold its first element. ``moment``
+    maps variables to E of their product; ``cumulant`` is this function for fewer variables, cached by the caller.
     """
     first, rest = variables[0], variables[1:]
     total = moment(variables)

@@ -133,9 +133,7 @@ class _WeightedChiSquares:
     def score(self, x: FloatArray) -> FloatArray:
         """Return the normal score of x by Lugannani and Rice, r + ln(u/r)/r, with cdf(x) = Φ(score).
 
-        With θ = (1 - 1/s) / 2w, w the largest weight and ρ = w_k / w, K'(θ) is a sum of terms s / ((1-ρ) s + ρ). It is
-        increasing and concave in s, and nearly linear where one weight dominates. Newton steps that start below the
-        root stay below it.
+        With θ = (1 - 1/s) / 2w and ρ = w_k / w, K'(θ) is increasing and concave in s: Newton steps stay below the root.
         """
         goal = x / self.largest + (self.degrees * self.ratio).sum(axis=1)
         goal = np.maximum(goal, 1e-9 * self.degrees.sum(axis=1))  # stay above the lower end of the law
@@ -197,10 +195,8 @@ def _central_moment(k: int, first: FloatArray, second: FloatArray, d: int) -> Fl
 
 @cache
 def _zonal_table(k: int) -> tuple[Sequence[Partition], Float[np.ndarray, "mu kappa"], Sequence[float]]:
-    """Return the partitions μ without a part 1, the coefficients of J_κ on their p_μ, and C_κ / J_κ.
-
-    Power sums with a part 1 vanish for traceless matrices. C_κ / J_κ = 2^k k! / <J_κ, J_κ>.
-    """
+    """Return the partitions μ without a part 1, the coefficients of J_κ on p_μ, and C_κ / J_κ = 2^k k! / <J_κ, J_κ>."""
+    # Power sums with a part 1 vanish for traceless matrices.
     mus = [mu for mu in partitions(k) if 1 not in mu]
     columns = [zonal_in_power_sums(kappa) for kappa in partitions(k)]
     table = np.array([[float(column.get(mu, 0)) for column in columns] for mu in mus])

@@ -12,8 +12,14 @@ from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import Moments
 from rmtbase.laws._exact._cumulants import Powers, joint_cumulant
 from rmtbase.laws._exact._zonal import Partition, partitions, power_sum_in_zonals, sorted_partition
-from rmtbase.laws._parameters import ChainKeywords, ChainParameters, takes, variance_factor
-from rmtbase.laws._scale import as_float, own_variance_moment
+from rmtbase.laws._parameters import (
+    ChainKeywords,
+    ChainParameters,
+    as_float,
+    own_variance_moment,
+    takes,
+    variance_factor,
+)
 from rmtbase.parameters import require_positive_integer
 
 

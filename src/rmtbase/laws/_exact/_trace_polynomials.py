@@ -61,7 +61,6 @@ class DimensionPolynomial:
             return "0"
 
         def product(powers: Exponents, coefficient: Fraction) -> str:
-            """Print a positive coefficient times a monomial; empty where that is 1."""
             numbers = [] if coefficient == 1 else [str(coefficient.numerator)]
             if coefficient.denominator > 1:
                 numbers = [fraction.format(*coefficient.as_integer_ratio())]

@@ -44,8 +44,7 @@ def sorted_partition(parts: list[int]) -> Partition:
 def power_sum_in_zonals(mu: Partition) -> dict[Partition, Fraction]:
     """Return the coefficients of p_mu on the J_kappa, by multiplying its power sums from the largest on.
 
-    The first is p_k = 2 k Σ_kappa J_kappa / j_kappa Π over boxes except the first of (2j - i), where j_kappa is the
-    product of both hook products (Macdonald, VI.10, example 1).
+    p_k = 2 k Σ_kappa J_kappa / j_kappa Π_{boxes but the first} (2j - i), j_kappa both hook products (Macdonald, VI.10).
     """
     if not mu:
         return {(): Fraction(1)}
@@ -59,10 +58,9 @@ def power_sum_in_zonals(mu: Partition) -> dict[Partition, Fraction]:
 
 
 def _times_power_sum(k: int, terms: Terms) -> Terms:
-    """Multiply a symmetric polynomial by p_k: for k = 1 by adding boxes, for larger k by a commutator.
+    """Multiply a symmetric polynomial by p_k: for k = 1 by adding boxes, else by [[D, p_1], p_k] = 2 k p_{k+1}.
 
-    With D the Laplace-Beltrami operator, [D, p_1] is 2 Σ x_i² d/dx_i plus a multiple of p_1, so that
-    [[D, p_1], p_k] = 2 k p_{k+1}.
+    D is the Laplace-Beltrami operator, and [D, p_1] is 2 Σ x_i² d/dx_i plus a multiple of p_1.
     """
     if k == 1:
         return _with_a_box(terms, weighted=False)
@@ -84,11 +82,7 @@ def _with_a_box(terms: Terms, weighted: bool) -> Terms:
 
 @cache
 def _one_more_box(kappa: Partition) -> tuple[tuple[Partition, Fraction], ...]:
-    """Return the coefficients of p_1 J_kappa.
-
-    p_1 C_kappa = Σ_i binom(κ^(i), κ) C_{κ^(i)} / (|κ| + 1), from the expansion of e^tr to first order, and
-    C_kappa = 2^k k! J_kappa / j_kappa.
-    """
+    """Return the coefficients of p_1 J_kappa, from p_1 C_kappa = Σ_i binom(κ^(i), κ) C_{κ^(i)} / (|κ| + 1)."""
     norm = zonal_norm(kappa)
     return tuple(
         (above, _one_box(above, row) * Fraction(2 * norm, zonal_norm(above))) for row, above in _boxes_added(kappa)
@@ -155,10 +149,9 @@ def zonal_at_identity_polynomial(kappa: Partition, power: int) -> tuple[int, ...
 
 @cache
 def zonal_binomials(kappa: Partition) -> dict[Partition, Fraction]:
-    """Return binom(κ, σ) for every σ inside κ.
+    """Return binom(κ, σ) for every σ inside κ, removing one box at a time (Kaneko 1993).
 
-    The recursion removes one box at a time, (|κ| - |σ|) binom(κ, σ) = Σ_i binom(κ, σ^(i)) binom(σ^(i), σ), where σ^(i)
-    is σ with one more box in row i (Kaneko 1993).
+    (|κ| - |σ|) binom(κ, σ) = Σ_i binom(κ, σ^(i)) binom(σ^(i), σ), where σ^(i) is σ with one more box in row i.
     """
     size = sum(kappa)
     result = {kappa: Fraction(1)}

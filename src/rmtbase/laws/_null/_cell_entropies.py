@@ -15,9 +15,8 @@ from rmtbase.laws._distribution import Distribution, FloatArray
 from rmtbase.laws._element._element_histogram import log_normal_mass
 from rmtbase.laws._element._expansion import Expansion, mean_square
 from rmtbase.laws._element.parents import Parent
-from rmtbase.laws._null._drawn_entropies import Estimate
+from rmtbase.laws._null._drawn_entropies import Estimate, corrected, noise
 from rmtbase.laws._null._pearson import Pearson3, Pearson3Mixture
-from rmtbase.laws._null._poisson_noise import corrected, noise
 from rmtbase.laws._null._reference_law import ReferenceLaw, reference_law
 
 _SCOTT, _NARROWEST = 3.49, 1.0 / 16.0  # widths of the cells, in spreads, as in :mod:`rmtbase.statistics`
@@ -31,11 +30,9 @@ _FIXED = np.array([-1.5, -3.0])  # n² κ₂ and n³ κ₃ of the three degrees 
 
 
 class _Cells:
-    """Cells of the estimates at one n, in units of σ; arrays are (node, cell).
+    """Cells of the estimates at one n, in units of σ, centred on w̄ with a width set by the spread; arrays (node, cell).
 
-    The cells are centred on w̄, and the spread of the sample sets their width. If the density of the parent ends with a
-    jump, the position of the jump in its cell matters. The nodes then average over w̄ and ln spread, both normal;
-    otherwise there is one node. ``score`` is ln spread in standard deviations.
+    Where the density of the parent ends with a jump, the nodes average over w̄ and ln spread, both normal.
     """
 
     def __init__(self, law: ReferenceLaw, n: int) -> None:
@@ -46,6 +43,7 @@ class _Cells:
         ends = math.isfinite(law.upper)
         across, first = _normal_rule(_ACROSS if ends else 1)
         along, second = _normal_rule(_ALONG if ends else 1)
+        # ``score`` is ln spread in standard deviations.
         centre, self.score = (nodes.ravel() for nodes in np.meshgrid(across / math.sqrt(n), along))
         self.weight = np.outer(second, first).ravel()  # of the nodes, of sum 1
         self.middle = int(np.argmax(self.weight))
@@ -137,10 +135,7 @@ def ends_with_a_jump(parent: Parent, n: int) -> bool:
 
 
 def entropy_residual(parent: Parent, n: int) -> CountedEstimate:
-    """Return the estimate of S − ½ ln(2πe s²), with S the entropy.
-
-    S is the cross-entropy with N(w̄, s²), ½ ln(2π s²) + (n − 1)/(2n), minus the divergence.
-    """
+    """Return the estimate of S − ½ ln(2πe s²): S is the cross-entropy with N(w̄, s²) minus the divergence."""
     matched = divergence(parent, n, of_core=False)
     return replace(
         matched,

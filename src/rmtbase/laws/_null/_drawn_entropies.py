@@ -1,25 +1,83 @@
-"""Laws of the usual histogram and kernel estimates of entropy, from n independent weights."""
+"""Laws of the usual histogram and kernel estimates of entropy, from n independent weights, and the noise of counts."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import cache
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from scipy import special
+from scipy.interpolate import CubicSpline
 
 from rmtbase.laws._distribution import Distribution, FloatArray
 from rmtbase.laws._element._expansion import Expansion
 from rmtbase.laws._element.parents import Parent
 from rmtbase.laws._null._pearson import ShiftedLogNormal, ThreeMoments
-from rmtbase.laws._null._poisson_noise import noise, plain
 from rmtbase.laws._null._reference_law import LOG_TWO_PI, ReferenceLaw, reference_law
 
 _TINY = 1e-300
 _PER_BANDWIDTH = 8  # grid points per bandwidth
 _BINS = 100  # of the histogram
+_FEW = 16  # from this count on Grassberger's G(N) is taken as ψ(N)
+_RANGE = (math.log(1e-6), math.log(400.0))
+
+
+class CountNoise(NamedTuple):
+    """Moments of f(N) for a Poisson count N of mean μ, as functions of μ."""
+
+    bias: FloatArray  # E f(N) − μ ln μ
+    slope: FloatArray  # Cov(f, N)/μ, which is ln μ + 1 for large μ
+    # variance, third: second and third cumulant of f minus its linear regression on N
+    variance: FloatArray
+    third: FloatArray
+
+
+def plain(count: FloatArray) -> FloatArray:
+    """Return N ln N."""
+    return special.xlogy(count, count)
+
+
+def corrected(count: FloatArray) -> FloatArray:
+    """N G(N), whose mean is μ ln μ; G(N) = ψ(N) + (−1)^N (ψ((N + 1)/2) − ψ(N/2))/2 for N < 16 (Grassberger 2003)."""
+    at = np.maximum(count, 1.0)
+    few = np.minimum(at, _FEW)
+    parity = np.where(at < _FEW, 0.5 - few % 2, 0.0)
+    g = special.digamma(at) + parity * (special.digamma((few + 1) / 2) - special.digamma(few / 2))
+    return count * g
+
+
+_LIMITS = {plain: (0.5, 0.0, 0.5, 1.0), corrected: (0.0, 0.0, 0.5, 1.0)}
+"""Bias, slope minus (ln μ + 1), variance and third cumulant for large counts, where the nonlinear part of f is Z²/2."""
+
+
+def noise(function: Callable[..., FloatArray], mean: FloatArray) -> CountNoise:
+    log_mean = np.log(np.maximum(mean, 1e-300))
+    low, high = log_mean < _RANGE[0], log_mean > _RANGE[1]
+    columns = zip(_LIMITS[function], _table(function)(np.clip(log_mean, *_RANGE)).T, strict=True)
+    bias, slope, variance, third = (np.where(high, limit, column) for limit, column in columns)
+    share = np.where(low, np.exp(np.minimum(log_mean - _RANGE[0], 0.0)), 1.0)  # below, all but the slope are ~ μ
+    return CountNoise(bias * share, slope + log_mean + 1.0, variance * share, third * share)
+
+
+@cache
+def _table(function: Callable[..., FloatArray]) -> CubicSpline:
+    """Return bias, slope minus (ln μ + 1), variance and third cumulant as functions of ln μ."""
+    log_means, rows = np.linspace(*_RANGE, 140), []
+    for mean in map(math.exp, log_means):
+        reach = 9.0 * math.sqrt(mean)
+        count = np.arange(math.floor(max(mean - reach, 0.0)), math.ceil(mean + reach) + 12.0)
+        mass = np.exp(special.xlogy(count, mean) - mean - special.gammaln(count + 1.0))
+        value = function(count)
+        first_moment = float(np.sum(mass * value))
+        slope = float(np.sum(mass * (value - first_moment) * (count - mean))) / mean
+        residual = value - first_moment - slope * (count - mean)
+        residual -= float(np.sum(mass * residual))
+        bias = first_moment - float(special.xlogy(mean, mean))
+        rows.append((bias, slope - math.log(mean) - 1.0, np.sum(mass * residual**2), np.sum(mass * residual**3)))
+    return CubicSpline(log_means, np.array(rows))
 
 
 @dataclass(frozen=True)
@@ -44,8 +102,7 @@ class Estimate:
 def kernel_residual(parent: Parent, n: int) -> Estimate:
     """Return S − ½ ln(2πe s²), with S the entropy of a Gaussian kernel estimate of bandwidth b = s n^(−1/5).
 
-    To second order the noise is −∫ δp²/(2 p_K) dx, with p_K = K ∗ p the convolved density. At each point it is the
-    noise of a count of mean ν = n p_K²/(K² ∗ p); for small ν the noise of a Poisson count is used.
+    To second order the noise is −∫ δp²/(2 p_K) dx, p_K = K ∗ p: that of a Poisson count of mean n p_K²/(K² ∗ p).
     """
     law, bandwidth = reference_law(parent), n**-0.2
     smoothed = _Smoothed(law, bandwidth)
@@ -127,8 +184,7 @@ class _Smoothed:
 def histogram_residual(parent: Parent, n: int) -> Estimate:
     """Return −Σ p ln(p/width) − ½ ln(2πe s²) with 100 equal bins from the smallest to the largest weight.
 
-    Given the largest and the smallest weight, the others are independent with the parent's law between them. Both ends
-    are placed at the same distance, which has the law of half the range.
+    Given both, the others are independent with the parent's law between them. The ends are placed at half the range.
     """
     law = reference_law(parent)
     nodes, gauss = np.polynomial.legendre.leggauss(24)

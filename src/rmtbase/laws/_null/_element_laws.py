@@ -21,10 +21,9 @@ from rmtbase.laws._element._product_sum import Element
 from rmtbase.laws._element.parents import Normal, Parent
 from rmtbase.laws._null._cell_entropies import ends_with_a_jump
 from rmtbase.laws._null._drawn_entropies import Estimate
-from rmtbase.laws._null._largest_magnitude import LargestMagnitude
+from rmtbase.laws._null._largest_magnitude import LargestMagnitude, NormalMaximum, ProductMaximum
 from rmtbase.laws._null._on_scale import IDENTITY, LogPearson3, OnScale, SmoothScale
 from rmtbase.laws._null._pearson import Pearson3
-from rmtbase.laws._null._self_normalised_maximum import NormalMaximum, ProductMaximum
 from rmtbase.laws._null._simulated_law import mended, simulated_quantiles
 
 _FLAT = 1e-3  # E IF² below which the noise of the curvature is added
@@ -79,10 +78,7 @@ class Smooth(ElementLaw):
 
 @dataclass(frozen=True)
 class NearlyFlat(ElementLaw):
-    """Laws of a smooth statistic whose influence is small beside its curvature, near an end that it cannot exceed.
-
-    The curvature adds noise; where the influence is not small, terms of third order cancel it again.
-    """
+    """Laws of a smooth statistic whose influence is small beside its curvature, which adds noise, near an end."""
 
     expand: Callable[[Parent], Expansion]  # its expansion about the law of a parent
     end: Callable[[int], float]  # n ↦ its largest value
@@ -111,11 +107,7 @@ class NearlyFlat(ElementLaw):
 
 @dataclass(frozen=True)
 class Odd(ElementLaw):
-    """Laws of a statistic that changes sign with w, normal about zero.
-
-    The elements of W_QK in one row have either sign equally often, whatever its norm, so their dependence does not
-    matter.
-    """
+    """Laws of a statistic that changes sign with w, normal about zero; the elements' dependence does not matter."""
 
     influence: Callable[[Panels], FloatArray]  # the influence function at positive w
 

@@ -37,10 +37,7 @@ def excess_kurtosis(grid: Panels) -> Expansion:
 
 
 def l_moment(grid: Panels, order: int) -> Expansion:
-    """λ₂ = E w P₁(2F − 1) or λ₄ = E w P₃(2F − 1) of the signed w, P Legendre polynomials; unbiased in a sample.
-
-    Source: J. R. M. Hosking, J. R. Stat. Soc. B 52, 105 (1990).
-    """
+    """λ₂ or λ₄ = E w P₍₁,₃₎(2F − 1) of the signed w, unbiased (Hosking, J. R. Stat. Soc. B 52, 105 (1990))."""
     legendre = np.polynomial.Legendre.basis(order - 1)
     x = np.exp(grid.log_x)
     moment = ordered_average(grid, x, x, legendre(grid.cdf), legendre.deriv()(grid.cdf), signed=True)
@@ -79,9 +76,9 @@ def core_sigma(grid: Panels, trim: float, end: float) -> Expansion:
 def log_quantile(grid: Panels, p: float, x: float, offset: float) -> Expansion:
     """Ln of the p-quantile x of |w|, which is an end of a panel, by order statistics whose mean F is p + offset/n.
 
-    With g = dF/d ln x, δ ln x = −δF/g to first order, and (2 δF δg − δF² g′/g)/g² to second order. At the jump of an
-    influence, which is at the quantile itself, δg is the mean of both sides.
+    With g = dF/d ln x, δ ln x = −δF/g to first order, and (2 δF δg − δF² g′/g)/g² to second order.
     """
+    # At the jump of an influence, which is at the quantile itself, δg is the mean of both sides.
     node = int(np.searchsorted(grid.log_x, math.log(x)))
     around = x * np.exp(_STEP * np.arange(-1, 2))
     below, density, above = grid.parent.law(around, FLOAT)[0] * around

@@ -135,10 +135,7 @@ def _at_own_sigma(parent: Parent, simulated: Parent) -> Parent:
 def mended(
     quantiles: Quantiles, at: Callable[[int], Distribution], n: int, exact_moments: bool = False
 ) -> Distribution:
-    """Return the law at n weights, corrected by the quantiles at the nearest n of the table; uncorrected beyond it.
-
-    If ``exact_moments``, the mean and standard deviation of the uncorrected law are exact and are kept.
-    """
+    """Return the law at n weights, corrected by quantiles at the nearest n; exact moments of the law are kept."""
     sizes = np.array(list(quantiles))
     if n > sizes[-1]:
         return at(n)

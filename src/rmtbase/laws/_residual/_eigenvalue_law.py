@@ -93,9 +93,8 @@ class CutMap(Cut):
     def curve(self) -> tuple[FloatArray, ComplexArray]:
         """(χ, w) at nodes along the curve, from the upper edge down; the nodes are the last axis of w.
 
-        Each node is predicted from the derivatives dw/dχ at the two nodes before it, exactly for a parabola, and
-        corrected by Newton's method. If the prediction is off by more than a small part of Im w, the step is repeated
-        at half its length, so that the correction cannot reach another branch.
+        Each is predicted from dw/dχ at the two before it and corrected by Newton's method. A prediction that is off by
+        more than a small part of Im w is repeated at half the step, so that it cannot reach another branch.
         """
         nodes, points = [0.0], [self.upper]
         w = self.start()
@@ -165,10 +164,7 @@ class CutMap(Cut):
 
 @dataclass(frozen=True)
 class LogEigenvalue(CutLaw):
-    """Law of y = ln λ, for eigenvalues that span more orders of magnitude than a double holds.
-
-    Numerical, with a backward error of a few units of rounding in y; masses below 1e-100 may count as 0.
-    """
+    """Law of y = ln λ, right to a few units of rounding in y; masses below 1e-100 may count as 0."""
 
     cut: CutMap  # the map that defines the law; see the corresponding law of λ
 
@@ -228,11 +224,7 @@ class LogEigenvalue(CutLaw):
 
 
 class EigenvalueLaw(Distribution):
-    """Law of eigenvalues λ > 0, derived from the law of ln λ.
-
-    Values that are too large for a double are inf, and values that are too small are 0; :attr:`log_eigenvalue` does not
-    have these limits.
-    """
+    """Law of eigenvalues λ > 0, from that of ln λ; inf and 0 beyond the doubles, unlike in :attr:`log_eigenvalue`."""
 
     @property
     @abstractmethod

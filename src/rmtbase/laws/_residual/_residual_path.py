@@ -191,7 +191,6 @@ class ResidualMap(CutMap):
         """ln(1 + p_-) for σ < 1, where p_- is in (-1, -σ²)."""
 
         def fraction(t: float) -> float:
-            """(-σ² - p) / (1 - σ²) as a function of its logit t."""
             return 1.0 / (1.0 + math.exp(-t))
 
         def critical(t: float) -> float:
@@ -236,14 +235,14 @@ class ResidualMap(CutMap):
     def cdf(self, w: ComplexArray) -> FloatArray:
         """Return the mass below λ, with a small relative error at a hard edge.
 
-        π cdf = π - arg p + (L-1) arg(p + 1 + σ²) + L Im(p²/σ² + p), from :meth:`sf` and the equation of the curve. Let
-        δ = 1 + p and R(x) = ln(1 + x) - x. Then the terms linear in δ, which cancel at σ = 1, are
-        (L+1) (1 - 1/σ²) Im δ, and the rest is Im(L δ²/σ² - R(-δ) + (L-1) R(δ/σ²)).
+        π cdf = π - arg p + (L-1) arg(p + 1 + σ²) + L Im(p²/σ² + p), from :meth:`sf` and the equation of the curve.
         """
         p, shifted = self._shifted(w)
         if self.variance < 0.25:
             total = np.arctan2(p.imag, -p.real) + (self.depth - 1) * np.angle(1.0 + shifted) + self._bilinear(p)
         else:
+            # With δ = 1 + p and R(x) = ln(1 + x) - x, the terms linear in δ, which cancel at σ = 1, are
+            # (L+1) (1 - 1/σ²) Im δ, and the rest is Im(L δ²/σ² - R(-δ) + (L-1) R(δ/σ²)).
             delta = np.asarray(np.exp(w[0]), dtype=np.complex128)
             inner = delta / self.variance
             rest = (
@@ -255,11 +254,7 @@ class ResidualMap(CutMap):
         return np.clip(total / np.pi, 0.0, 1.0)
 
     def sf(self, w: ComplexArray) -> FloatArray:
-        """Return the mass above λ.
-
-        π sf = (L+1) arg(1 + p) + arg(p + σ²) - L Im(p²/σ² + p), because ψ d ln λ has the primitive
-        L (p²/σ² + p) - (L+1) ln(1 + p) - ln(p + σ²).
-        """
+        """Return the mass above λ: ψ d ln λ has the primitive L (p²/σ² + p) - (L+1) ln(1 + p) - ln(p + σ²)."""
         p, shifted = self._shifted(w)
         total = (self.depth + 1) * w[0].imag + np.angle(shifted) - self._bilinear(p)
         return np.clip(total / np.pi, 0.0, 1.0)

@@ -37,9 +37,9 @@ from scipy.special import expm1, log1p
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import ComplexArray, FloatArray
+from rmtbase.laws._parameters import as_float
 from rmtbase.laws._residual._eigenvalue_law import CutMap, EigenvalueLaw
 from rmtbase.laws._residual._residual_path import ResidualParameters, ResidualPath
-from rmtbase.laws._scale import as_float
 from rmtbase.parameters import require_order
 
 _LARGEST_LOG = 16.0  # beyond about 20 the equations lose their digits near zero
@@ -209,7 +209,6 @@ class ResidualUpdateMap(CutMap):
         a = complex(0.5 * math.log1p(self.variance))
 
         def slope(u: float) -> float:
-            """-d ln z / de along the solution, at e = -exp(u)."""
             nonlocal a
             a = self._solved_for_a(-math.exp(u), a)
             return -float(self._direction(self._at(-math.exp(u), a))[1].real)

@@ -124,11 +124,10 @@ Integrand = Callable[[Number, Number, Number], tuple[Number, ...]]
 
 
 def _integrate(parent: Parent, low: Number, high: Number, integrand: Integrand, digits: int) -> NDArray[np.object_]:
-    """∫ integrand dF over low < x < high to ``digits`` decimal digits, at mpmath's working precision.
+    """∫ integrand dF over low < x < high to ``digits`` decimal digits, at mpmath's working precision, between kinks.
 
     The rule is tanh–sinh on a bounded interval and x = low + u·exp((π/2) sinh t) on an unbounded one (Takahasi and Mori
-    1974). It can integrate the logarithmic singularities of ln x at 0 and of ln(−ln S) at the upper end. Intervals end
-    at the kinks of the parent. Numerical: the step is halved until the values agree to ``digits`` + 3 digits.
+    1974), which integrates logarithmic singularities; the step is halved until values agree to ``digits`` + 3 digits.
     """
     inner = [kink for kink in parent.kinks(multiprecision()) if low < kink < high]
     ends = pairwise([low, *inner, high])
@@ -144,7 +143,6 @@ def _integrate_smooth(
     negligible, tolerance = mp.eps, mp.mpf(10) ** -(digits + 3)
 
     def abscissa(t: Number) -> tuple[Number, Number]:
-        """Return x and dx/dt."""
         if mp.isinf(high):
             step = unit * mp.exp(mp.pi / 2 * mp.sinh(t))
             return low + step, step * mp.pi / 2 * mp.cosh(t)

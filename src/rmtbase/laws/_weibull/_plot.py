@@ -25,10 +25,7 @@ _SHAPES = (1e-3, 1e3)  # of the Weibull law of maximum likelihood
 
 @dataclass(frozen=True)
 class WeibullPlot:
-    """Y = ln(−ln(1−F)) against X = ln x(F) over F uniform on [t, 1−t], and its least-squares line Y = k (X − ln λ).
-
-    The expansions are those of a sample with plotting positions (i − 1/2)/N; at t = 0 their drift is nan.
-    """
+    """Y = ln(−ln(1−F)) against X = ln x(F) over F uniform on [t, 1−t], and its least-squares line Y = k (X − ln λ)."""
 
     grid: Panels  # panels over the whole law, with ends at both trims
     trim: float  # t
@@ -119,6 +116,8 @@ class WeibullPlot:
         """dF/dX at the ends."""
         x = np.array(self.ends)
         return self.grid.parent.law(x, FLOAT)[0] * x
+
+    # The expansions are those of a sample with plotting positions (i − 1/2)/N; at t = 0 their drift is nan.
 
     @cached_property
     def _sample_mean(self) -> Expansion:
@@ -230,7 +229,6 @@ def weibull_maximum_likelihood(distribution: str | Parent = "normal") -> Weibull
     log_mean = float(probability @ log_x)
 
     def weights(shape: float) -> tuple[np.ndarray, float]:
-        """Return the contributions of the nodes to E[|w|^k], as fractions of it, and ln E[|w|^k]."""
         powers = shape * log_x
         with np.errstate(divide="ignore"):
             logs = powers + np.log(probability)
