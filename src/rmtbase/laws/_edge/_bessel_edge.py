@@ -61,7 +61,7 @@ class BesselEdge(Tabulated):
         return np.append(left, np.linspace(math.sqrt(middle), math.sqrt(high), _NODES) ** 2)
 
     def _tails(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        far = self._ends[0]
+        far = self._ends[0][0]
         log_sf = np.array([self._log_determinant(s) if s < far else self._far_out(s) for s in x])
         return -np.expm1(log_sf), np.exp(log_sf)
 
@@ -80,17 +80,15 @@ class BesselEdge(Tabulated):
 
     def _far_out(self, s: float) -> float:
         """ln P(S > s) by the expansion, with τ and c fixed by two values of the determinant."""
-        (low, high), (at_low, at_high) = self._ends, self._rests
+        (low, at_low), (high, at_high) = self._ends
         share = (s**-0.5 - low**-0.5) / (high**-0.5 - low**-0.5)
         return self._expansion(s) + at_low + share * (at_high - at_low)
 
     @cached_property
-    def _ends(self) -> tuple[float, float]:
-        return self._where(self._log_determinant, -_FAR), self._where(self._log_determinant, -_FARTHER)
-
-    @cached_property
-    def _rests(self) -> list[float]:
-        return [self._log_determinant(s) - self._expansion(s) for s in self._ends]
+    def _ends(self) -> list[tuple[float, float]]:
+        """Two s far out, and the difference of ln P(S > s) there to the leading terms of the expansion."""
+        ends = [self._where(self._log_determinant, level) for level in (-_FAR, -_FARTHER)]
+        return [(s, self._log_determinant(s) - self._expansion(s)) for s in ends]
 
     def _where(self, log_sf: Callable[[float], float], level: float) -> float:
         """Find s at which ln of the upper tail is ``level``."""

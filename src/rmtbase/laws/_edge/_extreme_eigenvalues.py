@@ -63,7 +63,6 @@ class EdgeLaw(ExtremeLaw, TransformedLaw):
 
     @property
     def side(self) -> Side:
-        """``"upper"`` for the largest, ``"lower"`` for the smallest eigenvalue."""
         return self.coordinate.side
 
     def expect_power(self, power: float) -> float:
@@ -82,14 +81,14 @@ class EdgeLaw(ExtremeLaw, TransformedLaw):
         return float(weights @ np.exp(power * log_values))
 
     def own_quadrature(self) -> tuple[FloatArray, FloatArray]:
-        """Return nodes ln λ and weights of total mass 1 for expectations over the law of λ itself."""
-        return self._log_eigenvalues, _tracy_widom_quadrature(_RIGHT)[1]
+        return self.log_unit + _log_x_at_nodes(self.coordinate), _tracy_widom_quadrature(_RIGHT)[1]
 
     def quadrature(self, right: float = _RIGHT) -> tuple[FloatArray, FloatArray]:
         """Return nodes ln value and weights of total mass 1 for expectations over the law, up to TW_1 = ``right``."""
+        if right == _RIGHT:
+            return super().quadrature()
         nodes, weights = _tracy_widom_quadrature(right)
-        log_eigenvalues = self._log_eigenvalues if right == _RIGHT else self._own_log_eigenvalue(nodes)
-        return self._derived(log_eigenvalues), weights
+        return self._derived(self._own_log_eigenvalue(nodes)), weights
 
     def _pdf(self, x: FloatArray) -> FloatArray:
         log_x, steepness = self._own(x)
@@ -100,10 +99,6 @@ class EdgeLaw(ExtremeLaw, TransformedLaw):
         slope = steepness[inside] * self.coordinate.zeta_slope(at) / self._s(t)[1]
         density[inside] = _TRACY_WIDOM.pdf(t) * slope / x[inside]
         return density
-
-    @property
-    def _log_eigenvalues(self) -> FloatArray:
-        return self.log_unit + _log_x_at_nodes(self.coordinate)
 
     def _own_log_eigenvalue(self, t: FloatArray) -> FloatArray:
         """ln λ at finite values t of TW_1."""
@@ -216,7 +211,7 @@ def _edge_law(parameters: ChainParameters, self_normalized: bool, side: Side) ->
 
 def _hard_edge_law(parameters: ChainParameters, self_normalized: bool) -> HardEdgeLaw:
     factor, dims = _factor(parameters), parameters.dims
-    coordinate = hard_edge_coordinate(dims)
+    coordinate = hard_edge_coordinate(tuple(sorted(dims)))
     if parameters.rank < _SMALLEST_RANK:
         raise ParameterError(
             "dims", dims, f"a rank of at least {_SMALLEST_RANK} where the lower edge is hard (d_head = d_model)"

@@ -130,7 +130,6 @@ class HardEdgeLaw(ExtremeLaw, InvertedScore):
 
     @property
     def side(self) -> Side:
-        """Side of the spectrum, ``"lower"``."""
         return "lower"
 
     def expect_power(self, power: float) -> float:
@@ -141,11 +140,10 @@ class HardEdgeLaw(ExtremeLaw, InvertedScore):
         return float(weights @ np.exp(power * log_values))
 
     def own_quadrature(self) -> tuple[FloatArray, FloatArray]:
-        """Return nodes ln λ and weights of total mass 1 for expectations over the law of λ itself."""
-        return self._rule
+        return self._own_rule
 
     @cached_property
-    def _rule(self) -> tuple[FloatArray, FloatArray]:
+    def _own_rule(self) -> tuple[FloatArray, FloatArray]:
         score = np.arange(-_REACH + 0.5 * _STEP, _REACH, _STEP)
         weight = np.exp(-0.5 * score**2)
         return self.log_unit + self.coordinate.log_eigenvalue(score), weight / weight.sum()

@@ -128,12 +128,29 @@ class HardEdgeCoordinate:
         """ln λ, scores, and the spline of the score as a function of ln λ."""
         chain, bessel = self._chain, bessel_edge(self.excess)
         s, log_x = self._matched(np.exp(bessel.table[0]))
-        shift, noise = self._corrections(s, log_x)
+        # The shift of ln s, and D. Near zero both are constant; values lost to rounding are filled in.
+        nu = float(self.excess)
+        lost = int(np.searchsorted(s, _RESOLVED * max(nu, 1.0) ** 2))
+        at, log_at = s[lost:], log_x[lost:]
+        inside = at > nu**2
+        upper, lower = np.empty(at.shape, complex), np.empty(at.shape, complex)
+        upper[inside] = chain.solve(log_at[inside])
+        lower[inside] = upper[inside].conj()
+        if not inside.all():
+            upper[~inside], lower[~inside] = edge_coordinate(chain, "lower").real_solutions(log_at[~inside])
+        gap, bessel_gap = chain.rank * np.abs(upper - lower), np.sqrt(np.abs(at - nu**2))
+        slope = np.sqrt(np.abs(chain.log_slope(upper) * chain.log_slope(lower)))
+        relative = chain.rank / slope / (0.25 * at / bessel_gap)
+        noise = np.where(inside, 1.0, -1.0) * (8.0 * np.log(gap / bessel_gap) - 4.0 * np.log(relative)) / gap**2
+        shift = 0.5 * self._log_ratio(upper, lower, inside) / bessel_gap
+        if not nu:  # here √s is the integral, and the shift is added to it
+            shift = 2.0 * np.log1p(0.5 * shift)
+        shift, noise = np.pad(shift, (lost, 0), "edge"), np.pad(noise, (lost, 0), "edge")
         place = log_x + math.fsum(math.log(n) for n in chain.dims) - math.log(chain.rank)
         moved: BSpline = make_interp_spline(place, np.log(s) + shift, k=5)
-        at = moved(place)
-        at[(at < bessel.table[0][0]) | (at > bessel.table[0][-1])] = np.nan
-        score, first, second = (bessel.table[2](at, k) for k in range(3))
+        log_s = moved(place)
+        log_s[(log_s < bessel.table[0][0]) | (log_s > bessel.table[0][-1])] = np.nan
+        score, first, second = (bessel.table[2](log_s, k) for k in range(3))
         rise, bend = first * moved(place, 1), second * moved(place, 1) ** 2 + first * moved(place, 2)
         spread: BSpline = make_interp_spline(place, noise, k=5)
         score = score + 0.5 * noise * (bend - score * rise**2) + 0.5 * spread(place, 1) * rise
@@ -161,27 +178,6 @@ class HardEdgeCoordinate:
             return s, chain.log_upper - chain_profile(chain).quantile(mass, 1.0 - mass).above
         zeta = (1.5 * half) ** (2.0 / 3.0)
         return s, edge_coordinate(chain, "lower").log_x(np.where(inside, -zeta, zeta))
-
-    def _corrections(self, s: FloatArray, log_x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the shift of ln s, and D. Near zero both are constant; values lost to rounding are filled in."""
-        chain, nu = self._chain, float(self.excess)
-        first = np.searchsorted(s, _RESOLVED * max(nu, 1.0) ** 2)
-        s, log_x = s[first:], log_x[first:]
-        inside = s > nu**2
-        upper, lower = np.empty(s.shape, complex), np.empty(s.shape, complex)
-        upper[inside] = chain.solve(log_x[inside])
-        lower[inside] = upper[inside].conj()
-        if not inside.all():
-            upper[~inside], lower[~inside] = edge_coordinate(chain, "lower").real_solutions(log_x[~inside])
-        gap, bessel_gap = chain.rank * np.abs(upper - lower), np.sqrt(np.abs(s - nu**2))
-        slope = np.sqrt(np.abs(chain.log_slope(upper) * chain.log_slope(lower)))
-        relative = chain.rank / slope / (0.25 * s / bessel_gap)
-        noise = np.where(inside, 1.0, -1.0) * (8.0 * np.log(gap / bessel_gap) - 4.0 * np.log(relative)) / gap**2
-        shift = 0.5 * self._log_ratio(upper, lower, inside) / bessel_gap
-        if not nu:  # here √s is the integral, and the shift is added to it
-            shift = 2.0 * np.log1p(0.5 * shift)
-        before = int(first), 0
-        return np.pad(shift, before, "edge"), np.pad(noise, before, "edge")
 
     def _log_ratio(self, upper: NDArray[Any], lower: NDArray[Any], inside: NDArray[np.bool_]) -> FloatArray:
         """ln(-G_+/G_-), over i inside; G is ψ λ'/λ times the 1 + c ψ of all n_l but the two smallest."""
@@ -212,6 +208,4 @@ def _simulated() -> dict[str, Any]:
     return json.loads(Path(__file__).with_name("hard_edge_rest.json").read_text(encoding="utf-8"))
 
 
-@lru_cache(maxsize=256)
-def hard_edge_coordinate(dims: tuple[int, ...]) -> HardEdgeCoordinate:
-    return HardEdgeCoordinate(tuple(sorted(dims)))
+hard_edge_coordinate = lru_cache(maxsize=256)(HardEdgeCoordinate)

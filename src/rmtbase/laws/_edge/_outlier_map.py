@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.optimize.elementwise import find_root
@@ -16,32 +16,19 @@ _NEWTON_STEPS = 64  # each step only halves the distance to a root at the edge, 
 _ROUNDING = 4e-16
 
 
-@dataclass(frozen=True)
 class OutlierMap:
-    """Maps from ψ to λ, θ and the statistics of the outlier, for one chain and one position of the spike."""
+    """Maps from ψ to λ, θ and the statistics of the outlier, for one chain and one position of the spike.
 
-    chain: ChainMap
-    log_scale: float  # ln C, the unit of the eigenvalues
-    log_unit: float  # ln K, the unit of θ²
-    first: int  # a, the index of the spike's left dimension
-    last: int  # b, that of its right dimension
+    ln C and ln K are the units of the eigenvalues and of θ²; the spike has the dimensions ``first`` to ``last``.
+    """
 
-    @property
-    def ratios(self) -> FloatArray:
-        """Ratios c_l = r/n_l of the whole chain."""
-        return self.chain.rank / np.asarray(self.chain.dims)
+    def __init__(self, chain: ChainMap, log_scale: float, log_unit: float, first: int, last: int) -> None:
+        self.chain, self.log_scale, self.log_unit, self.first, self.last = chain, log_scale, log_unit, first, last
+        self.ratios = chain.rank / np.asarray(chain.dims)  # c_l of the whole chain
+        self.inner = self.ratios[first + 1 : last]  # strictly inside the sub-product that holds the spike
+        self.psi_edge = chain.upper_delta - 1.0  # ψ_+, where the outlier separates from the bulk
 
-    @property
-    def inner(self) -> FloatArray:
-        """Ratios c_l strictly inside the sub-product that holds the spike."""
-        return self.ratios[self.first + 1 : self.last]
-
-    @property
-    def psi_edge(self) -> float:
-        """ψ_+, where the outlier separates from the bulk."""
-        return self.chain.upper_delta - 1.0
-
-    @property
+    @cached_property
     def psi_end(self) -> float:
         """End of the continuation of the outlier below the threshold: the ψ of minimal θ, where S_in = 1."""
         if self.inner.size < 2:
@@ -71,11 +58,6 @@ class OutlierMap:
         psi = np.full(target.shape, np.inf)
         psi[reached] = self._solve(self.inner, target[reached], self.psi_edge, end)
         return psi
-
-    @property
-    def log_gain(self) -> float:
-        """ln of the singular value of the image of the spike in the product, at θ = 1."""
-        return 0.5 * (self.log_scale - self.log_unit)
 
     def overlap(self, psi: FloatArray) -> FloatArray:
         """(1 - S)/(1 - S_in), the squared overlap without the factor of either side."""

@@ -146,7 +146,7 @@ class RankOneSpike(ChainParameters):
     @property
     def gain(self) -> float:
         """Singular value of the image in W of a spike of strength 1, in the limit; 1 for a spike on the product."""
-        return math.exp(self._map.log_gain)
+        return math.exp(0.5 * (self._map.log_scale - self._map.log_unit))
 
     def outlier(self, eigenvalue: ArrayLike) -> Outlier:
         """Estimate the spike whose outlier is at ``eigenvalue``; the fields of :class:`Outlier` have its shape.
@@ -286,11 +286,9 @@ class RankOneSpike(ChainParameters):
         total = self._variance_factor
         spanned = total if self.factor is None else variance_factor(self.dims, self.sigmas[first:last], "none")
         dims, log_rank = [math.log(n) for n in chain.dims], math.log(chain.rank)
-
-        def unit(variance: object, spanned_dims: list[float]) -> float:
-            return math.log(variance) + math.fsum(spanned_dims) - log_rank  # type: ignore[arg-type]
-
-        return OutlierMap(chain, unit(total, dims), unit(spanned, dims[first : last + 1]), first, last)
+        log_scale = math.log(total) + math.fsum(dims) - log_rank
+        log_unit = math.log(spanned) + math.fsum(dims[first : last + 1]) - log_rank
+        return OutlierMap(chain, log_scale, log_unit, first, last)
 
     def _of_outlier(
         self, strength: ArrayLike, otherwise: float, function: Callable[[FloatArray], FloatArray]

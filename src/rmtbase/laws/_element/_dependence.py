@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from numpy.typing import NDArray
 from scipy.interpolate import PchipInterpolator
 
 from rmtbase.laws._distribution import FloatArray
@@ -16,19 +14,11 @@ from rmtbase.laws._element._arithmetic import FLOAT
 from rmtbase.laws._element._expansion import Expansion, curvature_form, even_directions, quadratic_cumulants
 from rmtbase.laws._element._panels import Panels
 from rmtbase.laws._element._product_element import chi_square_rule
-from rmtbase.laws._element._product_sum import Element, RowLaw, row_law
+from rmtbase.laws._element._product_sum import Element, row_law
 
 _LIGHT = 1e-12  # norms of smaller weight do not change a cumulant
 _MOST = 2.0  # largest exponent that the fourth cumulant of a row adds in the tails
 _ROUNDS = 4
-
-
-class DependentCumulants(NamedTuple):
-    """Cumulants of a statistic T of N elements: N times the bias, N Var T and N² κ₃(T)."""
-
-    drift: float
-    second: float
-    third: float
 
 
 @dataclass(frozen=True)
@@ -45,19 +35,18 @@ class DependentStatistic:
     c3: float
     along: FloatArray  # E a φ_g at the nodes
 
-    def cumulants(self, d_query: int, d_key: int) -> DependentCumulants:
-        """Return the cumulants for d_query × d_key elements."""
+    def cumulants(self, d_query: int, d_key: int) -> tuple[float, float, float]:
+        """Return N times the bias, N Var T and N² κ₃(T) for N = d_query × d_key elements; they depend on N as well."""
         statistic, partners = self.statistic, d_query + d_key - 2
         linear = self.c3 + 3.0 * (d_query + d_key) * self.ac2
         linear += 6.0 * d_query * d_key * self.abc + (d_query**2 + d_key**2) * self.a3
-        return DependentCumulants(
+        return (
             statistic.drift + 0.5 * partners * self.curved,
             statistic.variance + partners * self.a2,
             linear + 3.0 * statistic.curvature(statistic.influence + partners * self.along),
         )
 
 
-@dataclass(frozen=True)
 class SharedNorms:
     """Elements w_ij = q_i · k_j of a d_query × d_key W_QK; given q_i, row i is independent (:class:`RowLaw`).
 
@@ -70,17 +59,10 @@ class SharedNorms:
     (Hoeffding 1948). Neglected: terms of relative order 1/d_head in the drift and the third cumulant.
     """
 
-    grid: Panels  # quadrature over the law of an element
-
-    @cached_property
-    def _element(self) -> Element:
-        parent = self.grid.parent
-        assert isinstance(parent, Element)
-        return parent
-
-    @cached_property
-    def _row(self) -> RowLaw:
-        return row_law(self._element)
+    def __init__(self, grid: Panels) -> None:
+        assert isinstance(grid.parent, Element)
+        self.grid = grid  # quadrature over the law of an element
+        self._row = row_law(grid.parent)
 
     @cached_property
     def _relative(self) -> Float[np.ndarray, "norm node"]:
@@ -98,7 +80,7 @@ class SharedNorms:
 
     def _in_deviations(self, log_variance: FloatArray | float) -> FloatArray:
         """Return |w| in units of the standard deviation of a row."""
-        return np.exp(self.grid.log_x - 0.5 * log_variance) / float(self._element.unit(FLOAT))
+        return np.exp(self.grid.log_x - 0.5 * log_variance) / float(self.grid.parent.unit(FLOAT))
 
     @cached_property
     def _shape(self) -> FloatArray:
@@ -128,7 +110,19 @@ class SharedNorms:
         if self._row.excess_variance:  # rows of the same norm differ in shape
             curved += self._row.excess_variance * statistic.curvature(self._shape)
             a2 += self._row.excess_variance * statistic.along(self._shape) ** 2
-        a3, abc = float(weights @ a**3), self._all_three(influence, a)
+        # abc = E[a(|q|²) b(|k|²) IF(w)], where k has the component w/|q| along q, and h − 1 others.
+        h, log_variance = self._row.degrees, self._row.log_variance
+        points = np.geomspace(1e-8, max(60.0, 8.0 * h), 160)
+        squares, share = points[:, None] / h, np.ones(1)
+        if h > 1.0:
+            others, share = chi_square_rule(h - 1.0)
+            squares = (points[:, None] + (h - 1.0) * np.exp(others)) / h
+        of_norm = PchipInterpolator(log_variance, a)
+        across = of_norm(np.clip(np.log(squares), log_variance[0], log_variance[-1])) @ share
+        along_q = self._in_deviations(log_variance[:, None]) ** 2
+        of_column = np.interp(np.log(np.maximum(along_q, 1e-8)), np.log(points), across)
+        joint = (self._relative * of_column) @ (self.grid.probability * influence)
+        a3, abc = float(weights @ a**3), float(weights @ (a * joint))
         ac2 = float(weights @ (a * self.given_norm(influence**2))) - a3 - 2.0 * abc
         c3 = float(self.grid.probability @ influence**3) - 2.0 * a3 - 6.0 * abc - 6.0 * ac2
         along = (weights * a) @ changes
@@ -145,22 +139,6 @@ class SharedNorms:
         shared = (d_query + d_key - 2) * (rows.T * self._row.weight) @ rows
         second, third = quadratic_cumulants(form + form @ shared) - quadratic_cumulants(form)
         return float(second), float(third)
-
-    def _all_three(self, influence: FloatArray, a: FloatArray) -> float:
-        """E abc = E[a(|q|²) b(|k|²) IF(w)], where k has the component w/|q| along q, and h − 1 others."""
-        h, log_variance, weights = self._row.degrees, self._row.log_variance, self._row.weight
-        of_norm = PchipInterpolator(log_variance, a)
-        along = self._in_deviations(log_variance[:, None]) ** 2
-        points = np.geomspace(1e-8, max(60.0, 8.0 * h), 160)
-        if h > 1.0:
-            rest, share = chi_square_rule(h - 1.0)
-            squares = (points[:, None] + (h - 1.0) * np.exp(rest)) / h
-        else:
-            squares, share = points[:, None] / h, np.ones(1)
-        across = of_norm(np.clip(np.log(squares), log_variance[0], log_variance[-1])) @ share
-        of_column = np.interp(np.log(np.maximum(along, 1e-8)), np.log(points), across)
-        joint: NDArray[np.float64] = (self._relative * of_column) @ (self.grid.probability * influence)
-        return float(weights @ (a * joint))
 
 
 def _fourth_cumulant(u: FloatArray) -> FloatArray:

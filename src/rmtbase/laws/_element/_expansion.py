@@ -163,8 +163,8 @@ def ordered_average(
 
     A change δF of the law changes it to first order by −∫ J δF dh, and to second by −∫ J'(F) δF² dh/2, whose mean is
     the drift: n E δF² = F(1 − F) (Serfling 1980, section 8.1.1). At the nodes, h, dh/d ln x, J and dJ/dp are given,
-    and in ``jumps`` (x, ΔJ dh/dp) where J jumps, at ends of panels. If ``signed``, numbers are ordered by w instead of |w|, h
-    is odd, and the weight at p is J(2p − 1) with an odd J.
+    and in ``jumps`` (x, ΔJ dh/dp) where J jumps, at ends of panels. If ``signed``, numbers are ordered by w, not |w|,
+    h is odd, and the weight at p is J(2p − 1) with an odd J.
     """
     raised = grid.running_integral(weight * slope)
     bend = grid.width * weight_slope * slope

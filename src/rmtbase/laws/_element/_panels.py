@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -22,66 +21,35 @@ _TINY = 1e-300
 _FAR = 42.0  # logit of the outermost panels; the probability beyond is 1e-18
 
 
-def _running_integral_matrix() -> FloatArray:
-    """Return the matrix whose row i integrates the polynomial through the nodes from −1 to node i."""
-    values_to_coefficients = (np.arange(_ORDER)[:, None] + 0.5) * (_LEGENDRE * _WEIGHTS[:, None]).T
-    coefficients = np.polynomial.legendre.legint(values_to_coefficients, lbnd=-1)
-    return np.polynomial.legendre.legvander(_NODES, _ORDER) @ coefficients
+# Row i integrates the polynomial through the nodes from −1 to node i.
+_TO_COEFFICIENTS = (np.arange(_ORDER)[:, None] + 0.5) * (_LEGENDRE * _WEIGHTS[:, None]).T
+_INTEGRATED = np.polynomial.legendre.legint(_TO_COEFFICIENTS, lbnd=-1)
+_RUNNING = np.polynomial.legendre.legvander(_NODES, _ORDER) @ _INTEGRATED
 
 
-_RUNNING = _running_integral_matrix()
-
-
-@dataclass(frozen=True)
 class Panels:
     """Gauss–Legendre panels in ln x between quantiles of a parent one logit apart, with running integrals."""
 
-    edges: Float[np.ndarray, " end"]  # ln x at the ends of the panels, ascending
-    parent: Parent  # the law that is integrated over
-
-    @cached_property
-    def log_x(self) -> FloatArray:
-        half = np.diff(self.edges) / 2
-        return ((self.edges[:-1] + half)[:, None] + half[:, None] * _NODES).ravel()
-
-    @cached_property
-    def _law(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        return self.parent.law(np.exp(self.log_x), FLOAT)
-
-    @cached_property
-    def cdf(self) -> FloatArray:
-        return self._law[1]
-
-    @cached_property
-    def sf(self) -> FloatArray:
-        return self._law[2]
+    def __init__(self, edges: Float[np.ndarray, " end"], parent: Parent) -> None:
+        self.edges = edges  # ln x at the ends of the panels, ascending
+        self.parent = parent  # the law that is integrated over
+        self._half = np.diff(edges)[:, None] / 2
+        self.log_x = (edges[:-1, None] + self._half + self._half * _NODES).ravel()
+        density, self.cdf, self.sf = parent.law(np.exp(self.log_x), FLOAT)
+        self.density = density * np.exp(self.log_x)  # dF/d ln x at the nodes
+        self.width = (self._half * _WEIGHTS).ravel()  # quadrature weights d ln x of the nodes
+        self.probability = self.density * self.width  # quadrature weights dF
 
     @cached_property
     def log_hazard(self) -> FloatArray:
         """Y = ln(−ln S) at the nodes, the ordinate of the Weibull plot."""
-        _, cdf, sf = self._law
         with np.errstate(divide="ignore"):
-            return np.log(np.where(cdf < 0.5, -np.log1p(-np.minimum(cdf, 0.5)), -np.log(np.clip(sf, _TINY, 0.5))))
-
-    @cached_property
-    def density(self) -> FloatArray:
-        """dF/d ln x at the nodes."""
-        return self._law[0] * np.exp(self.log_x)
-
-    @cached_property
-    def width(self) -> FloatArray:
-        """Quadrature weights d ln x of the nodes."""
-        return (np.diff(self.edges)[:, None] / 2 * _WEIGHTS).ravel()
-
-    @cached_property
-    def probability(self) -> FloatArray:
-        """Quadrature weights dF of the nodes."""
-        return self.density * self.width
+            upper = -np.log(np.clip(self.sf, _TINY, 0.5))
+            return np.log(np.where(self.cdf < 0.5, -np.log1p(-np.minimum(self.cdf, 0.5)), upper))
 
     def running_integral(self, values: FloatArray) -> FloatArray:
         """∫ values d ln x from the first edge to each node."""
-        half = np.diff(self.edges)[:, None] / 2
-        panel = values.reshape(-1, _ORDER) * half
+        panel = values.reshape(-1, _ORDER) * self._half
         before = np.concatenate([[0.0], np.cumsum(panel @ _WEIGHTS)[:-1]])
         return (before[:, None] + panel @ _RUNNING.T).ravel()
 

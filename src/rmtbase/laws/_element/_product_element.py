@@ -211,8 +211,8 @@ def _mixture(d_head: int, x: FloatArray, tilt: float) -> tuple[FloatArray, Float
     return log_peak, 2.0 * upper, v[near], terms, step
 
 
-def _central_mass(d_head: int, x: FloatArray) -> FloatArray:
-    """P(0 < w < x) at scale 1 for x > 0 in one octave, with a small relative error for any x."""
+def _log_central_mass(d_head: int, x: FloatArray) -> FloatArray:
+    """ln P(0 < w < x) at scale 1 for x > 0 in one octave, with a small relative error for any x."""
     half = 0.5 * d_head
     reach = x / math.sqrt(2.0 * d_head)
     step = _trapezoidal_step(half)
@@ -223,7 +223,7 @@ def _central_mass(d_head: int, x: FloatArray) -> FloatArray:
     decay = exponent - np.log(erf(np.minimum(reach.min() * np.exp(-0.5 * v), 10.0)))
     near = decay < decay.min() + _NEGLIGIBLE
     within = erf(np.multiply.outer(reach, np.exp(-0.5 * v[near])))
-    return 0.5 * step * math.exp(_log_gamma_peak(half)) * (within @ np.exp(-exponent[near]))
+    return np.log(0.5 * step * math.exp(_log_gamma_peak(half)) * (within @ np.exp(-exponent[near])))
 
 
 def _log_gamma_peak(shape: float) -> float:
@@ -252,10 +252,6 @@ def _magnitude_quantile(d_head: int, lower: FloatArray) -> FloatArray:
             log_x = log_x - sign * (mass - target) / np.exp(log_x + density - mass)
         magnitude[chosen] = np.exp(log_x)
     return magnitude
-
-
-def _log_central_mass(d_head: int, x: FloatArray) -> FloatArray:
-    return np.log(_central_mass(d_head, x))
 
 
 @lru_cache(maxsize=128)
@@ -290,26 +286,16 @@ def _kl_to_normal(d_head: int) -> float:
     normal, density, log_ratio = np.exp(log_normal), np.exp(log_density), log_density - log_normal
     integrand = density * log_ratio - density + normal
     near = np.abs(log_ratio) < 0.3
-    integrand[near] = normal[near] * _divergence_density(_density_excess(d_head, y[near]))
-    return float(2.0 * step * np.sum(integrand * y * (1.0 + np.exp(-t))))
-
-
-def _density_excess(d_head: int, y: FloatArray) -> FloatArray:
-    """p/φ - 1 at y = w/√h, accurate relative to its average size.
-
-    The mixture at variance 1 + ε is φ(y) exp(L), L = ε(y² - 1)/2 + O(ε²); the linear term, of mean 0, is subtracted.
-    """
+    # There r - 1 = δ comes from the mixture at variance 1 + ε, φ(y) exp(L), L = ε(y² - 1)/2 + O(ε²), whose linear term,
+    # of mean 0, is subtracted before averaging, and (1 + δ) ln(1 + δ) - δ from its series Σ_{k≥2} (-δ)^k / (k(k - 1)).
     v, weights = chi_square_rule(d_head)
-    epsilon = np.expm1(v)
-    square = 0.5 * y[:, None] ** 2
+    square = 0.5 * y[near, None] ** 2
     exponent = square * (-np.expm1(-v)) - 0.5 * v
-    return (np.expm1(exponent) - (square - 0.5) * epsilon) @ weights
-
-
-def _divergence_density(delta: FloatArray) -> FloatArray:
-    """(1 + δ) ln(1 + δ) - δ ≥ 0, by its series Σ_{k≥2} (-δ)^k / (k(k - 1)) for small δ."""
+    delta = (np.expm1(exponent) - (square - 0.5) * np.expm1(v)) @ weights
     series = np.polyval([(-1.0) ** k / (k * (k - 1)) for k in range(14, 1, -1)], delta) * delta**2
-    return np.where(np.abs(delta) < 0.05, series, (1.0 + delta) * np.log1p(delta) - delta)
+    term = np.where(np.abs(delta) < 0.05, series, (1.0 + delta) * np.log1p(delta) - delta)
+    integrand[near] = normal[near] * term
+    return float(2.0 * step * np.sum(integrand * y * (1.0 + np.exp(-t))))
 
 
 def _exponential_remainder(v: FloatArray) -> FloatArray:

@@ -86,12 +86,18 @@ class HaarTrace:
         return ndtr(-self._score(x))
 
     @cached_property
-    def _power_sums(self) -> tuple[FloatArray, FloatArray]:
-        return _centred_power_sums(self.first, self.d_model), _centred_power_sums(self.second, self.d_model)
-
-    @cached_property
     def _cumulants(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        mean, variance, third = self.mean(), *(_central_moment(k, *self._power_sums, self.d_model) for k in (2, 3))
+        d, central = self.d_model, []
+        sums = _centred_power_sums(self.first, d), _centred_power_sums(self.second, d)
+        for k in (2, 3):  # E (T - E T)^k, from the power sums of the traceless parts
+            mus, on_power_sums, weight = _zonal_table(k)
+            at_identity = [zonal_at_identity(kappa, d) for kappa in partitions(k)]
+            factors = np.array([w / n if n > 0 else 0.0 for w, n in zip(weight, at_identity, strict=True)])
+            left, right = (
+                np.stack([part[list(mu)].prod(axis=0) for mu in mus], axis=1) @ on_power_sums for part in sums
+            )
+            central.append((left * factors) @ right.T)
+        mean, variance, third = self.mean(), *central
         constant = variance <= (_CONSTANT * mean) ** 2
         return mean, np.where(constant, 0.0, variance), np.where(constant, 0.0, third)
 
@@ -101,7 +107,9 @@ class HaarTrace:
         values, _ = np.broadcast_arrays(require_real_numbers("x", x), mean)
         with np.errstate(divide="ignore", invalid="ignore"):
             skewness = third / variance**1.5
-            score = _cube_root_score((values - mean) / np.sqrt(variance), skewness)
+            # Normal score of a standardised gamma variable, by its cube root (Wilson & Hilferty 1931).
+            z, skew = (values - mean) / np.sqrt(variance), np.where(np.abs(skewness) < 1e-8, 1e-8, skewness)
+            score = 6.0 / skew * np.expm1(np.log1p(np.maximum(0.5 * skew * z, -1.0 + 1e-12)) / 3.0) + skew / 6.0
         score[~((variance > 0.0) & np.isfinite(values))] = np.nan
         skewed = np.nonzero((skewness > _SKEWED) & np.isfinite(score))
         if skewed[0].size:
@@ -158,12 +166,6 @@ class _WeightedChiSquares:
         return root + np.where(np.abs(root) < _AT_THE_MEAN, limit, correction)
 
 
-def _cube_root_score(z: FloatArray, skewness: FloatArray) -> FloatArray:
-    """Return the normal score of a standardised gamma variable, by its cube root (Wilson & Hilferty 1931)."""
-    skew = np.where(np.abs(skewness) < 1e-8, 1e-8, skewness)
-    return 6.0 / skew * np.expm1(np.log1p(np.maximum(0.5 * skew * z, -1.0 + 1e-12)) / 3.0) + skew / 6.0
-
-
 def _grouped(spectra: Float[np.ndarray, "m r"]) -> tuple[Float[np.ndarray, "m group"], Float[np.ndarray, " group"]]:
     """Return the means of groups of neighbouring eigenvalues and the group sizes; the largest ones stay single."""
     ends = [*range(min(_ALONE, spectra.shape[1])), spectra.shape[1]]
@@ -180,17 +182,6 @@ def _centred_power_sums(spectra: Float[np.ndarray, "m r"], d: int) -> Float[np.n
     zeros = d - spectra.shape[1]
     sums = [(centred**k).sum(axis=1) + zeros * (-shift) ** k for k in range(4)]
     return np.stack([sums[0], np.zeros_like(shift), *sums[2:]])
-
-
-def _central_moment(k: int, first: FloatArray, second: FloatArray, d: int) -> Float[np.ndarray, "m n"]:
-    """E (T - E T)^k, from the power sums of the traceless parts."""
-    mus, on_power_sums, weight = _zonal_table(k)
-    at_identity = [zonal_at_identity(kappa, d) for kappa in partitions(k)]
-    factors = np.array([w / n if n > 0 else 0.0 for w, n in zip(weight, at_identity, strict=True)])
-    left, right = (
-        np.stack([sums[list(mu)].prod(axis=0) for mu in mus], axis=1) @ on_power_sums for sums in (first, second)
-    )
-    return (left * factors) @ right.T
 
 
 @cache

@@ -53,7 +53,12 @@ class DimensionPolynomial:
 
     def latex(self) -> str:
         r"""Return LaTeX, such as ``d^{2} h \left(d^{2} + 2 d h + 2 d + h + 3\right)``, without dollar signs."""
-        names = [_latex_symbol(name) for name in self.symbols]
+        names = []  # ``n_{0}`` for ``n_0``, ``d_{\mathrm{model}}`` for ``d_model``
+        for name in self.symbols:
+            base, _, index = name.partition("_")
+            letters = base if len(base) == 1 else rf"\mathrm{{{base}}}"
+            below = index if len(index) == 1 or index.isdigit() else rf"\mathrm{{{index}}}"
+            names.append(f"{letters}_{{{below}}}" if index else letters)
         return self._printed(names, " ", "{}^{{{}}}", r"\frac{{{}}}{{{}}}", r"\left({}\right)")
 
     def _printed(self, names: Iterable[str], times: str, power: str, fraction: str, bracket: str) -> str:
@@ -82,15 +87,6 @@ class DimensionPolynomial:
         if not outer or inner == "1":
             return outer or inner
         return times.join((outer, bracket.format(inner)))
-
-
-def _latex_symbol(name: str) -> str:
-    r"""Return the LaTeX of a name: ``n_{0}`` for ``n_0``, ``d_{\mathrm{model}}`` for ``d_model``."""
-    base, _, index = name.partition("_")
-    letters = base if len(base) == 1 else rf"\mathrm{{{base}}}"
-    if not index:
-        return letters
-    return f"{letters}_{{{index}}}" if len(index) == 1 or index.isdigit() else rf"{letters}_{{\mathrm{{{index}}}}}"
 
 
 def trace_moment_polynomial(partition: Sequence[int], symbols: Sequence[str]) -> DimensionPolynomial:

@@ -25,15 +25,15 @@ Terms = dict[Partition, Fraction]
 @cache
 def partitions(k: int) -> tuple[Partition, ...]:
     """Return the partitions of k, largest first in lexicographic order (which refines dominance)."""
-    return tuple(_partitions(k, k))
 
+    def parts_up_to(total: int, largest: int) -> Iterator[Partition]:
+        if total == 0:
+            yield ()
+        for part in range(min(total, largest), 0, -1):
+            for smaller in parts_up_to(total - part, part):
+                yield (part, *smaller)
 
-def _partitions(k: int, largest: int) -> Iterator[Partition]:
-    if k == 0:
-        yield ()
-    for part in range(min(k, largest), 0, -1):
-        for rest in _partitions(k - part, part):
-            yield (part, *rest)
+    return tuple(parts_up_to(k, k))
 
 
 def sorted_partition(parts: list[int]) -> Partition:
@@ -95,25 +95,12 @@ def _energy(kappa: Partition) -> int:
 
 
 @cache
-def hook_product(kappa: Partition) -> int:
-    """Return Π over boxes of (2 arm + leg + 1), the leading coefficient of J_kappa."""
-    return _hooks(kappa, 1)
-
-
-@cache
 def zonal_norm(kappa: Partition) -> int:
     """Return <J_kappa, J_kappa> in the product with <p_mu, p_mu> = z_mu 2^(parts of mu), by two hook products."""
-    return hook_product(kappa) * _hooks(kappa, 2)
-
-
-def _hooks(kappa: Partition, shift: int) -> int:
-    """Π over boxes of (2 arm + leg + shift)."""
     columns = [sum(part > column for part in kappa) for column in range(kappa[0] if kappa else 0)]
-    return math.prod(
-        2 * (part - column - 1) + (columns[column] - row - 1) + shift
-        for row, part in enumerate(kappa)
-        for column in range(part)
-    )
+    boxes = [(row, part, column) for row, part in enumerate(kappa) for column in range(part)]
+    hooks = [2 * (part - column - 1) + (columns[column] - row - 1) for row, part, column in boxes]
+    return math.prod((hook + 1) * (hook + 2) for hook in hooks)
 
 
 @cache
@@ -130,11 +117,7 @@ def zonal_in_power_sums(kappa: Partition) -> dict[Partition, Fraction]:
 
 def zonal_at_identity(kappa: Partition, n: int) -> int:
     """Return J_kappa(1, ..., 1) with n ones, which is also 2^k (n/2)_kappa."""
-    product = 1
-    for row, part in enumerate(kappa):
-        for column in range(part):
-            product *= n + 2 * column - row
-    return product
+    return math.prod(n + 2 * column - row for row, part in enumerate(kappa) for column in range(part))
 
 
 @cache

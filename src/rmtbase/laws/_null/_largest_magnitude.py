@@ -32,7 +32,7 @@ class SelfNormalisedMaximum(Tabulated):
 
     The first gives each |w|/s its exact law and treats them as independent. In the lower tail it matters that they
     share s: max |w|/σ is the product of max |w|/s and the independent s/σ (Basu 1955), so the second is the law of
-    max |w|/σ, contracted in its logarithm by that variance. They are mixed with weights F(x) and 1 − F(x), F the first law.
+    max |w|/σ, contracted in its logarithm by that variance. Their weights are F(x) and 1 − F(x), F the first law.
     """
 
     @abstractmethod

@@ -148,15 +148,10 @@ def _moment(k: int, depth: int, sigma: float) -> float:
     n, d = (Fraction(sigma) ** 2).as_integer_ratio()
     series = [n + d, 2 * n, *[0] * k][:k]
     for constant, linear, power in ((1, 1, k), (d, n, (depth + 1) * k), (d + n, n, (depth - 1) * k)):
-        series = _times_power(series, constant, linear, power)
+        count = min(k, power + 1)  # terms of (constant + linear q)^power
+        factor = [math.comb(power, j) * linear**j * constant ** (power - j) for j in range(count)]
+        series = [sum(factor[j] * series[i - j] for j in range(min(i + 1, count))) for i in range(k)]
     return series[k - 1] / (k * d ** (2 * depth * k + 1))
-
-
-def _times_power(series: list[int], constant: int, linear: int, power: int) -> list[int]:
-    """Multiply a truncated series by (constant + linear q)^power."""
-    count = min(len(series), power + 1)
-    factor = [math.comb(power, j) * linear**j * constant ** (power - j) for j in range(count)]
-    return [sum(factor[j] * series[i - j] for j in range(min(i + 1, count))) for i in range(len(series))]
 
 
 class ResidualMap(CutMap):
