@@ -82,7 +82,6 @@ def describe(
 
 
 def _describe_head(chain: ChainParameters, self_normalized: bool) -> dict[str, Any]:
-    """Describe W_QK, which has sections of its own."""
     d_model, d_head, _ = chain.dims
     sigma_q, sigma_k = chain.sigmas
     law, statistics = GaussianChain(**chain.keywords), _statistics(chain, self_normalized)
@@ -250,7 +249,6 @@ def _extreme_eigenvalues(
 
 
 def _statistics(chain: ChainParameters, self_normalized: bool) -> dict[str, dict[str, Any]]:
-    """Return a summary of every registered null, or the reason why it does not cover the chain."""
     summaries = {}
     for name in NULL_STATISTICS:
         summary: dict[str, Any] = dict.fromkeys(("mean", "std", "quantiles", "method", "accuracy", "reason"))

@@ -45,13 +45,9 @@ class EdgeLaw(ExtremeLaw, TransformedLaw):
 
         P(extreme eigenvalue nearer the bulk than λ) = F(s) + (v/2) F''(s),    s = ζ(λ) + shift,
 
-    which is F with its variance changed by v < 0. It is evaluated through its quantiles, s = t - (v/2) (ln F')'(t) with
-    t distributed as TW_1. This is the same to this order and is a proper distribution function. There are no fitted
-    numbers. The law is asymptotic: neglected terms are of relative order 1/r. The tail of the smallest eigenvalue
-    towards zero is a power of λ, as it must be. Mass beyond the other edge of the support, less than 1e-25 at r = 8, is
-    placed at that edge.
-
-    ``log_unit`` is ln of the eigenvalue at which the dimensionless map has x = 1.
+    evaluated through its quantiles, s = t - (v/2) (ln F')'(t) with t distributed as TW_1, a proper distribution
+    function. There are no fitted numbers; neglected terms are of relative order 1/r. Mass beyond the other edge of the
+    support, less than 1e-25 at r = 8, is placed at that edge. ``log_unit`` is ln of the eigenvalue at x = 1.
     """
 
     law = _TRACY_WIDOM
@@ -184,45 +180,35 @@ def smallest_eigenvalue(
 
 
 def is_nearly_hard(dims: tuple[int, ...]) -> bool:
-    """Return True if the lower edge is so nearly hard that the smallest eigenvalue follows the law of a hard edge."""
     smallest, second = sorted(dims)[:2]
     return second < smallest + _NEARLY_HARD
 
 
 def _edge_law(parameters: ChainParameters, self_normalized: bool, side: Side) -> EdgeLaw:
-    factor = _factor(parameters)
+    dims, factor, chain = parameters.dims, _factor(parameters), chain_map(parameters.dims)
     if parameters.rank < _SMALLEST_RANK:
-        raise ParameterError(
-            "dims",
-            parameters.dims,
-            f"a rank of at least {_SMALLEST_RANK}: the law of an extreme eigenvalue is an expansion in 1/rank",
-        )
-    chain = chain_map(parameters.dims)
+        expected = f"a rank of at least {_SMALLEST_RANK}: the law of an extreme eigenvalue is an expansion in 1/rank"
+        raise ParameterError("dims", dims, expected)
     coordinate = edge_coordinate(chain, side)
     if coordinate.variance < -_LARGEST_CORRECTION:
-        raise ParameterError(
-            "dims",
-            parameters.dims,
-            "more eigenvalues or fewer factors: the expansion about the Tracy-Widom law fails here",
-        )
+        expected = "more eigenvalues or fewer factors: the expansion about the Tracy-Widom law fails here"
+        raise ParameterError("dims", dims, expected)
     law = EdgeLaw(coordinate, math.log(chain_scale(chain, factor)))
-    return _self_normalized(law, parameters.dims) if self_normalized else law
+    return _self_normalized(law, dims) if self_normalized else law
 
 
 def _hard_edge_law(parameters: ChainParameters, self_normalized: bool) -> HardEdgeLaw:
     factor, dims = _factor(parameters), parameters.dims
     coordinate = hard_edge_coordinate(tuple(sorted(dims)))
     if parameters.rank < _SMALLEST_RANK:
-        raise ParameterError(
-            "dims", dims, f"a rank of at least {_SMALLEST_RANK} where the lower edge is hard (d_head = d_model)"
-        )
+        expected = f"a rank of at least {_SMALLEST_RANK} where the lower edge is hard (d_head = d_model)"
+        raise ParameterError("dims", dims, expected)
     if coordinate.crowd > LARGEST_CROWD:
-        raise ParameterError(
-            "dims",
-            dims,
+        expected = (
             f"at most {LARGEST_CROWD + 1:g} dimensions near the second smallest, if that exceeds the smallest by "
-            f"less than {_NEARLY_HARD}: the law was not simulated for more",
+            f"less than {_NEARLY_HARD}: the law was not simulated for more"
         )
+        raise ParameterError("dims", dims, expected)
     law = HardEdgeLaw(coordinate, math.log(factor))
     return _self_normalized(law, dims) if self_normalized else law
 

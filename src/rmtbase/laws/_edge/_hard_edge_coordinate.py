@@ -2,32 +2,28 @@
 
 Langer's coordinate of a soft edge (``rmtbase/laws/_edge/_edge_coordinate.py``) fails where the two smallest dimensions
 r ≤ n = r + ν are nearly equal, because zero is too near. Here the edge is compared in the same way with the hard-edge
-Bessel process, which is the limit for one factor. Its curve s = -4 y (y + ν) has the edge at ν², and zero at the same
-place as the chain. Let u = r (1 + ψ), let u_± be the two solutions that meet at the edge (complex conjugates inside the
-support), and y_± likewise. Then
+Bessel process, the limit for one factor, whose curve s = -4 y (y + ν) has the edge at ν² and the same zero. With
+u = r (1 + ψ), u_± the two solutions that meet at the edge, and y_± likewise,
 
     int (u_+ - u_-) d ln λ = int (y_+ - y_-) d ln s,    y_+ - y_- = √(ν² - s),
 
-with integrals from the edge, gives s as a function of λ on both sides. As for one factor, P(λ_min ≤ λ) ∝ λ^((ν + 1)/2)
-at zero. Beyond its effect on the Bessel process itself, β = 1 adds
+with integrals from the edge, gives s as a function of λ on both sides. P(λ_min ≤ λ) ∝ λ^((ν + 1)/2) at zero. Beyond its
+effect on the Bessel process itself, β = 1 adds
 
-* a shift. The 1/r correction of the resolvent, (1/2) d ln(ψ² λ'(ψ)), is the first-order effect of lowering the two
-  smallest dimensions by one half, plus (1/2) d ln G with G = ψ² λ'(ψ) / ((1 + ψ)(1 + r ψ/n)). Lowering the dimensions
-  is the whole correction for one factor, and it separates n from other dimensions that equal it. The second term moves
-  ln λ by (1/2) ln(-G_+/G_-) / (u_+ - u_-).
-* a variance. The kernel of the fluctuations of the eigenvalues, 2 d u_1 d u_2 / (u_1 - u_2)², minus that of the Bessel
-  process is regular. Integrated twice from - to +, it acts as a random shift of ln λ, whose variance is here negative:
+* a shift. The 1/r correction of the resolvent, (1/2) d ln(ψ² λ'(ψ)), lowers the two smallest dimensions by one half,
+  which is all for one factor, and adds (1/2) d ln G, G = ψ² λ'(ψ) / ((1 + ψ)(1 + r ψ/n)), which moves ln λ by
+  (1/2) ln(-G_+/G_-) / (u_+ - u_-).
+* a variance. The kernel of the fluctuations, 2 d u_1 d u_2 / (u_1 - u_2)², minus that of the Bessel process is regular.
+  Integrated twice from - to +, it acts as a random shift of ln λ, whose variance is here negative:
 
       D = (4 ln |(u_+ - u_-)²/(y_+ - y_-)²| - 4 ln |(d u / d ln λ)/(d y / d ln s)|) / |u_+ - u_-|²
 
-  inside the support, and minus this expression outside. P(λ_min ≤ λ) = F + (D F')'/2, where F is the distribution
-  function of the Bessel edge and the derivatives are with respect to ln λ.
+  inside the support, and minus this outside. P(λ_min ≤ λ) = F + (D F')'/2, F the Bessel edge's, derivatives in ln λ.
 
-The neglected terms fall with r for one factor. For several factors with similar dimensions they fall only with ν: the
-limit of a product of square matrices is not the Bessel process but a process with Meijer G-functions (β = 2; Kuijlaars
-& Zhang 2014), or an unknown one (β = 1). The remaining error of the normal score depends on ν and on the number of
-dimensions near n, but hardly on r. It was simulated at r = 16 (``studies/hard_edge``) and is subtracted. Without this
-subtraction the score is within 0.24 for square W_QK, 0.07 at ν = 1 and 0.03 from ν = 4 on.
+For several factors with similar dimensions the neglected terms fall only with ν, because the limit of a product of
+square matrices has Meijer G-functions (β = 2; Kuijlaars & Zhang 2014) or is unknown (β = 1). The remaining error of the
+normal score, which hardly depends on r, was simulated at r = 16 (``studies/hard_edge``) and is subtracted. Without that
+the score is within 0.24 for square W_QK, 0.07 at ν = 1 and 0.03 from ν = 4 on.
 """
 
 from __future__ import annotations

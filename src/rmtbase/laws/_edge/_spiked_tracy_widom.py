@@ -25,17 +25,14 @@ def spiked_tracy_widom_cdf(x: ArrayLike, w: ArrayLike, beta: int = 1) -> FloatAr
     """Return P(λ_max ≤ x) at a soft edge with a rank-one spike, in units of the edge; x and w broadcast.
 
     ``w`` is the distance of the spike from its threshold: w = 0 at the threshold, w → ∞ far below it (the Tracy–Widom
-    law of ``beta``), w → -∞ far above it (a normal outlier of mean w² and variance 4 |w| / β). F(x; w) is the
-    probability that the diffusion dp = (2/√β) dB + (t - p²) dt, started from p = w at t = x, does not explode. It
-    solves
+    law of ``beta``), w → -∞ far above it (a normal outlier of mean w² and variance 4 |w| / β). It solves
 
         dF/dx + (2/β) d²F/dw² + (x - w²) dF/dw = 0,    F → 0 at w → -∞
 
-    (Bloemendal & Virág 2013). Numerical: Chebyshev collocation in arccot w and Radau steps in x, from
-    F = Φ((w + √x) β^(1/2) x^(1/4)) at a large x that does not influence the result. The table for β = 1 is stored by
-    ``python -m rmtbase.laws._edge._spiked_tracy_widom``; for other β it is computed on first use (0.25 s). The absolute
-    error for x in [-8, 9], measured on a finer grid, is below 2e-6 for β = 1 and 5e-6 for β = 2. For x > 9 the starting
-    form is returned, within 0.015.
+    (Bloemendal & Virág 2013), by Chebyshev collocation in arccot w and Radau steps in x, from
+    F = Φ((w + √x) β^(1/2) x^(1/4)) at a large x. The table for β = 1 is stored by
+    ``python -m rmtbase.laws._edge._spiked_tracy_widom``; for other β it is computed on first use. The absolute error
+    for x in [-8, 9] is below 2e-6 for β = 1 and 5e-6 for β = 2; for x > 9 the starting form is within 0.015.
     """
     spline, angles, weights = _table(beta)
     x, w = np.broadcast_arrays(require_real_numbers("x", x), require_real_numbers("w", w))
@@ -60,7 +57,6 @@ def spiked_tracy_widom_score(q: float, w: FloatArray) -> FloatArray:
 
 @cache
 def _score_table(q: float) -> CubicSpline:
-    """Return the scores at equidistant arcsinh w, as a spline."""
     nodes = np.linspace(np.arcsinh(-60.0), np.arcsinh(40.0), 241)
     w = np.sinh(nodes)
     depth = np.maximum(-w, 0.0)

@@ -99,7 +99,6 @@ class SharedNorms:
         return float(weights @ ((a - weights @ a) * (b - weights @ b)))
 
     def __call__(self, statistic: Expansion) -> DependentStatistic:
-        """Return a statistic of the dependent elements, for any number of them."""
         weights, influence = self._row.weight, statistic.influence
         a = self.given_norm(influence)
         a = a - weights @ a

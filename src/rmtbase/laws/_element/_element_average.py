@@ -80,17 +80,13 @@ def nearest_neighbour_entropy(d_model: int, d_head: int, k: int = 1, **scale: Un
         mean = entropy - χ/d_model,    χ = E ∫ p(x|s)²/p(x) dx - 1, about 1/d_head,
         variance = [Var ln p + c_k + 2 (d_model - 1) Var E(ln p | s)] / N.
 
-    The elements of one matrix follow a random density around p, whose entropy is lower by χ/d_model; this is the
-    entropy that is estimated. c_k is the contribution of the distances, 2.14114 for k = 1 and near 1.8/k for larger k.
-    For N independent elements the mean would be the entropy and the variance [Var ln p + c_k]/N.
-
-    For d_head < 3, χ is infinite because p is singular at zero.
+    The elements of one matrix follow a random density around p, whose entropy is lower by χ/d_model. c_k is the
+    contribution of the distances, 2.14114 for k = 1 and near 1.8/k for larger k (Delattre & Fournier 2017 for the
+    variance of independent elements, [Var ln p + c_k]/N). For d_head < 3, χ is infinite because p is singular at zero.
 
     Raises:
         ParameterError: as :func:`rmtbase.laws.low_rank_product`, for a d_head below 3, and for a k that is not a
             positive integer or leaves no k-th neighbour.
-
-    Source: Delattre & Fournier (2017) for the variance of independent elements at k = 1.
     """
     law = _require_law(d_model, d_head, scale)
     return _moments(law, d_model, k, law.entropy(), -1.0, 0.0, False)

@@ -211,7 +211,6 @@ def root(equation: Callable[[float], Expansion], at: float) -> Expansion:
 
 
 def substituted(function: Callable[[float], Expansion], k: Expansion) -> Expansion:
-    """Return function(k) for an expansion k."""
     f, slope, bend = _differences(function, k.value)
     change = k + -k.value  # its value is 0, so the product below is of second order
     return f + change * slope + 0.5 * bend * change * change
@@ -250,7 +249,6 @@ def _odd_directions(grid: Panels) -> FloatArray:
 
 
 def curvature_form(curvature: Quadratic, directions: FloatArray) -> FloatArray:
-    """Return the matrix of a quadratic form in these directions."""
     diagonal = np.array([curvature(direction) for direction in directions])
     form = np.diag(diagonal)
     for i, j in zip(*np.triu_indices(len(diagonal), 1), strict=True):

@@ -187,7 +187,6 @@ def _product_rule(entry: Parent) -> tuple[FloatArray, FloatArray]:
 
 @lru_cache(maxsize=64)
 def _sum_rule(entry: Parent, h: int) -> tuple[FloatArray, FloatArray]:
-    """Return nodes and weights of a Gauss rule of the sum of h squared entries."""
     if h == 1:
         return _entry_rule(entry)
     (first, weight), (second, second_weight) = _sum_rule(entry, h // 2), _sum_rule(entry, h - h // 2)

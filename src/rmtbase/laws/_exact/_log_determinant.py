@@ -53,16 +53,7 @@ class LogGammaSum:
         """Cumulant of order k ≥ 1: Σ m c^k polygamma(k - 1, a), minus Σ m c ln a for k = 1."""
         return float(self._derivative(np.zeros(()), k))
 
-    def score(self, y: FloatArray) -> FloatArray:
-        return self._looked_up(_Y, y, _SCORE)
-
-    def log_density(self, y: FloatArray) -> FloatArray:
-        return self._looked_up(_Y, y, _LOG_DENSITY)
-
-    def quantile(self, z: FloatArray) -> FloatArray:
-        return self._looked_up(_SCORE, z, _Y)
-
-    def _looked_up(self, source: int, value: FloatArray, target: int) -> FloatArray:
+    def looked_up(self, source: int, value: FloatArray, target: int) -> FloatArray:
         """Return the column ``target`` of the tables where the column ``source`` has these values."""
         result = np.full(value.shape, np.nan)
         lower, upper = self._tables
@@ -75,17 +66,11 @@ class LogGammaSum:
     def _terms(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         return np.array(self.weights), np.array(self.powers), np.array(self.shapes)
 
-    @cached_property
-    def _strip(self) -> float:
-        m, c, a = self._terms
-        return float((a / c)[m > 0].min())
-
     def _log_mgf(self, s):
         m, c, a = self._terms
         return _log_gamma_ratio(a, c * s[..., None]) @ m
 
     def _derivative(self, s: FloatArray, k: int) -> FloatArray:
-        """Return the k-th derivative of K at real s."""
         m, c, a = self._terms
         x = a + c * s[..., None]
         return (digamma(x) - np.log(a) if k == 1 else polygamma(k - 1, x)) @ (m * c**k)
@@ -117,18 +102,21 @@ class LogGammaSum:
 
     @cached_property
     def _tables(self) -> tuple[_Table, _Table]:
+        m, c, a = self._terms
+        strip = float((a / c)[m > 0].min())
+
         def below(tau):
-            return -self._strip / (1.0 + np.exp(tau))
+            return -strip / (1.0 + np.exp(tau))
 
         def above(tau):
-            return self._strip * np.exp(tau)
+            return strip * np.exp(tau)
 
         def value(tau: float, saddle: Callable) -> float:
             return float(self._saddle_value(np.array(saddle(tau))))
 
         def unlikely(tau: float, saddle: Callable) -> float:
             s = np.array(saddle(tau))
-            return float(s * self._saddle_value(s) - self._log_mgf(s)) - _LOG_TINY
+            return float(s * self._saddle_value(s) - self._log_mgf(s)) - _LOG_TINY  # > 0: too small to be tabulated
 
         def table(saddle: Callable, sign: float, first: float, last: float) -> _Table:
             def columns(tau: FloatArray) -> FloatArray:
@@ -136,30 +124,26 @@ class LogGammaSum:
                 log_tail, log_density = self._log_tail_and_density(s)
                 return np.stack([self._saddle_value(s), sign * ndtri_exp(log_tail), log_density], axis=1)
 
-            return _Table.of(columns, first, last)
+            return _Table(columns, first, last)
 
-        first = -math.log(self._strip * math.sqrt(self.cumulant(2)))  # s = 1 / std
+        first = -math.log(strip * math.sqrt(self.cumulant(2)))  # s = 1 / std
         meeting = value(first, above)
-        last = _root(lambda tau: value(tau, below) - meeting, -12.0, 12.0 - first)
-        farthest = math.log(_LARGEST_TILT)
+        last: float = brentq(lambda tau: value(tau, below) - meeting, -12.0, 12.0 - first)  # type: ignore[assignment]
+        farthest: float = math.log(_LARGEST_TILT)
         if unlikely(farthest, above) > 0.0:
-            farthest = _root(lambda tau: unlikely(tau, above), first, farthest)
-        nearest = _root(lambda tau: unlikely(tau, below), -12.0, last)
+            farthest = brentq(lambda tau: unlikely(tau, above), first, farthest)  # type: ignore[assignment]
+        nearest: float = brentq(lambda tau: unlikely(tau, below), -12.0, last)  # type: ignore[assignment]
         return table(below, 1.0, nearest, last), table(above, -1.0, first, farthest)
 
 
-@dataclass(frozen=True, eq=False)
 class _Table:
     """Chebyshev series of y, z and ln density in t from -1 to 1, one column each; y and z rise with t."""
 
-    series: FloatArray
-
-    @classmethod
-    def of(cls, columns: Callable[[FloatArray], Any], first: float, last: float) -> _Table:
+    def __init__(self, columns: Callable[[FloatArray], Any], first: float, last: float) -> None:
         # y is analytic for |Im τ| < π and z for a little less: coefficients fall as exp(-n asinh(2 / half)).
         half, centre = 0.5 * (last - first), 0.5 * (last + first)
         degree = math.ceil(_LOG_ROUNDING / math.asinh(2.0 / half))
-        return cls(chebinterpolate(lambda t: columns(centre + half * t), degree))
+        self.series: FloatArray = chebinterpolate(lambda t: columns(centre + half * t), degree)
 
     @cached_property
     def nodes(self) -> FloatArray:
@@ -175,10 +159,6 @@ class _Table:
         for _ in range(3):
             t = np.clip(t - (chebval(t, series) - bounded) / chebval(t, slope), -1.0, 1.0)
         return t
-
-
-def _root(function: Callable[[float], float], low: float, high: float) -> float:
-    return float(brentq(function, low, high))  # type: ignore[arg-type]
 
 
 def _log_gamma_ratio(a: FloatArray, z):
@@ -212,24 +192,19 @@ _RULE = 10  # nodes of the Gauss rule for one block of a progression
 class LogDeterminant(ChainParameters, InvertedScore):
     """Exact law of Σ ln λ over the r = min n_l nonzero eigenvalues of Wᵀ W, W = X_1 ... X_L, at any size.
 
-    Let n_j be a smallest dimension. Going outwards from it on either side, every factor multiplies the determinant by
-    the determinant of an independent real Wishart matrix of rank r with n_l degrees of freedom, l != j:
-    det(Aᵀ Xᵀ X A) = det(Aᵀ A) det(Yᵀ Y), where Y = X Q is standard normal and Q is an orthonormal basis of the range of
-    A. Each such determinant is a product of χ² variables (Muirhead 1982, theorem 3.2.15). For σ_l = 1 therefore
+    Let n_j be a smallest dimension. Going outwards from it, every factor multiplies the determinant by that of an
+    independent real Wishart matrix of rank r with n_l degrees of freedom, det(Aᵀ Xᵀ X A) = det(Aᵀ A) det(Yᵀ Y) with
+    Y = X Q and Q an orthonormal basis of the range of A, a product of χ² variables (Muirhead 1982, theorem 3.2.15):
 
-        Σ ln λ = Σ_{l != j} Σ_{i < r} ln χ²_{n_l - i}
+        Σ ln λ = Σ_{l != j} Σ_{i < r} ln χ²_{n_l - i}    at σ_l = 1, with independent terms.
 
-    with independent terms. The sigmas add r ln Π σ_l² and ``sqrt_d`` subtracts r ln n_0. ``self_normalized`` first
-    divides every X_l by its own σ̂_l, σ̂_l² = |X_l|_F² / N_l, N_l = n_{l-1} n_l. This removes the independent part
-    r Σ_l ln(χ²_{N_l} / N_l) from the sum: its cumulants are subtracted and its characteristic function is divided out.
+    The sigmas add r ln Π σ_l² and ``sqrt_d`` subtracts r ln n_0. ``self_normalized`` first divides every X_l by its own
+    σ̂_l, σ̂_l² = |X_l|_F² / N_l, N_l = n_{l-1} n_l, which removes the independent part r Σ_l ln(χ²_{N_l} / N_l).
 
-    Cumulants are closed forms (polygamma), to rounding. Probabilities are integrals of the exact characteristic
-    function, tabulated on first use in 5 to 80 ms. The relative error of either tail, against 25-digit integrals and
-    down to the smallest double, is 1e-10 for dimensions up to 1000 (1e-9 self-normalised) and 1e-9 at 12 288. The
-    self-normalised sum has an upper bound, which it reaches where all singular values within each factor are equal.
-    Values closer to the bound than about 1e-4 of its distance from the mean are treated as lying at that distance. This
-    matters only for ranks below 8 (for rank 2 the least ``sf`` is about 1e-7 for W_QK, 3e-4 for one matrix), and makes
-    ``sf`` too large there, never too small.
+    Cumulants are closed forms (polygamma). Probabilities are integrals of the exact characteristic function, tabulated
+    on first use in 5 to 80 ms, with a relative error of either tail of 1e-10 for dimensions up to 1000 (1e-9
+    self-normalised) and 1e-9 at 12 288. The self-normalised sum has an upper bound; values within 1e-4 of its distance
+    from the mean are treated as lying there, which makes ``sf`` too large for ranks below 8, never too small.
 
     Attributes:
         dims, sigmas, normalization: as for :class:`rmtbase.laws.GaussianChain`.
@@ -237,7 +212,7 @@ class LogDeterminant(ChainParameters, InvertedScore):
 
     Raises:
         ParameterError: as :class:`rmtbase.laws.GaussianChain`, and for a self-normalised chain whose determinant is
-            constant, as for d_head = 1 (the constant is the upper end of the support).
+            constant, as for d_head = 1.
     """
 
     self_normalized: bool
@@ -293,13 +268,13 @@ class LogDeterminant(ChainParameters, InvertedScore):
         return moments[order]
 
     def _pdf(self, x: FloatArray) -> FloatArray:
-        return np.exp(self._law.log_density(x - self._shift))
+        return np.exp(self._law.looked_up(_Y, x - self._shift, _LOG_DENSITY))
 
     def _score(self, x: FloatArray) -> FloatArray:
-        return self._law.score(x - self._shift)
+        return self._law.looked_up(_Y, x - self._shift, _SCORE)
 
     def at_score(self, z: FloatArray) -> FloatArray:
-        return self._shift + self._law.quantile(z)
+        return self._shift + self._law.looked_up(_SCORE, z, _Y)
 
     @cached_property
     def _law(self) -> LogGammaSum:
@@ -309,21 +284,17 @@ class LogDeterminant(ChainParameters, InvertedScore):
     def _shift(self) -> float:
         """Shift of the sum of logarithms of (gamma variables divided by their shapes), due to the scales."""
         # χ²_n is n times a gamma variable divided by its shape.
-        degrees = np.concatenate([n - np.arange(self.rank) for n in _other_dims(self.dims).elements()])
+        degrees = np.concatenate(
+            [n - np.arange(self.rank) for n in (Counter(self.dims) - Counter([self.rank])).elements()]
+        )
         scale = 0.0 if self.self_normalized else 2.0 * math.fsum(map(math.log, self.sigmas))
         divisor = math.log(self.dims[0]) if self.normalization == "sqrt_d" else 0.0
         return math.fsum(np.log(degrees)) + self.rank * (scale - divisor)
 
 
-def _other_dims(dims: tuple[int, ...]) -> Counter[int]:
-    """Return the n_l with l != j."""
-    return Counter(dims) - Counter([min(dims)])
-
-
 @lru_cache(maxsize=256)
 def _log_gamma_sum(dims: tuple[int, ...], self_normalized: bool) -> LogGammaSum:
-    """Return the law of the sum without its shift."""
-    rank, larger = min(dims), _other_dims(dims)
+    rank, larger = min(dims), Counter(dims) - Counter([min(dims)])
     scales = Counter(n * m for n, m in pairwise(dims)) if self_normalized else Counter()
     variance = sum(count * polygamma(1, 0.5 * (n - np.arange(rank))).sum() for n, count in larger.items())
     variance -= rank**2 * sum(count * polygamma(1, 0.5 * n) for n, count in scales.items())

@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
+from itertools import combinations
 from typing import Any, Unpack
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import Moments
-from rmtbase.laws._exact._cumulants import Powers, joint_cumulant
 from rmtbase.laws._exact._zonal import Partition, partitions, power_sum_in_zonals, sorted_partition
 from rmtbase.laws._parameters import (
     ChainKeywords,
@@ -129,9 +129,17 @@ def _zonals_at_identities(degree: int, dims: tuple[int, ...]) -> dict[Partition,
 
 
 @lru_cache(maxsize=4096)
-def unit_trace_cumulant(powers: Powers, dims: tuple[int, ...], self_normalized: bool) -> Fraction:
-    return joint_cumulant(
-        powers,
-        lambda subset: unit_trace_moment(subset, dims, self_normalized),
-        lambda subset: unit_trace_cumulant(subset, dims, self_normalized),
-    )
+def unit_trace_cumulant(powers: Partition, dims: tuple[int, ...], self_normalized: bool) -> Fraction:
+    """Return :func:`trace_cumulant` of the raw product at σ = 1 for checked arguments.
+
+    E Π_{i in S} x_i = Σ_B κ(B) E Π_{i not in B} x_i, over the blocks B of S that hold its first element (Speed 1983).
+    """
+    first, others = powers[0], powers[1:]
+    total = unit_trace_moment(powers, dims, self_normalized)
+    for size in range(len(others)):
+        for chosen in combinations(range(len(others)), size):
+            block = (first, *(others[i] for i in chosen))
+            outside = tuple(power for i, power in enumerate(others) if i not in chosen)
+            factor = unit_trace_moment(outside, dims, self_normalized)
+            total -= unit_trace_cumulant(block, dims, self_normalized) * factor
+    return total

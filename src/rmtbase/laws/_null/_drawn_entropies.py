@@ -95,7 +95,6 @@ class Estimate:
         return self.family.of_numbers(self.n, self.statistic.value, cumulants, noise)
 
     def of_independent(self) -> Distribution:
-        """Return the law for independent weights."""
         return self.law((self.statistic.drift, self.statistic.variance, self.statistic.third), self.noise)
 
 

@@ -56,7 +56,6 @@ class EdgePower(TransformedLaw, KnownSpread):
         return self.law.expect_power(require_order(k) * self.power)
 
     def std(self) -> float:
-        """Return the standard deviation, or inf if the second moment is infinite."""
         if math.isinf(self.law.expect_power(2.0 * self.power)):
             return math.inf
         log_values, weights = self.law.quadrature()

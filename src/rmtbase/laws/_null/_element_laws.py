@@ -185,20 +185,21 @@ class Mended(ElementLaw):
     def independent(self, parent: Parent) -> Laws:
         plain, quantiles = self.law.independent(parent), simulated_quantiles(self.statistic, parent)
         if quantiles is None:
-            return Laws(plain.limit, lambda n: plain.at(self._enough(parent, n)))
+
+            def at(n: int) -> Distribution:
+                if n < self.fewest and ends_with_a_jump(parent, n):
+                    raise ParameterError(
+                        "n",
+                        n,
+                        f"at least {self.fewest} weights of a law that ends with a jump, as {parent} does, for the "
+                        "statistics that are counted in cells; fewer only of 'uniform' and 'truncated_normal' weights",
+                    )
+                return plain.at(n)
+
+            return Laws(plain.limit, at)
         if self.reflected is not None:
             quantiles = {n: self.reflected(n) - values[::-1] for n, values in quantiles.items()}
         return Laws(plain.limit, lambda n: mended(quantiles, plain.at, n, self.exact_moments))
-
-    def _enough(self, parent: Parent, n: int) -> int:
-        if n < self.fewest and ends_with_a_jump(parent, n):
-            raise ParameterError(
-                "n",
-                n,
-                f"at least {self.fewest} weights of a law that ends with a jump, as {parent} does, for the "
-                "statistics that are counted in cells; fewer only of 'uniform' and 'truncated_normal' weights",
-            )
-        return n
 
     def product(self, parent: Element) -> Laws:
         return self.law.product(parent)
@@ -247,5 +248,4 @@ def _independent(
 def _dependent(
     dependent: DependentStatistic, rows: int, columns: int, noise: tuple[float, float] = (0.0, 0.0)
 ) -> Pearson3:
-    """Return the law of a smooth statistic of the rows × columns elements of W_QK."""
     return Pearson3.of_numbers(rows * columns, dependent.statistic.value, dependent.cumulants(rows, columns), noise)

@@ -51,7 +51,7 @@ _FEWEST_AT_A_JUMP = 1000
 
 
 @dataclass(frozen=True)
-class ElementNull(StatedLaw, Distribution):
+class ElementNull(StatedLaw):
     """Distribution of one element statistic over independent draws of the matrix.
 
     Attributes:
@@ -126,7 +126,6 @@ class _Recipe:
     fewest_normal: int = _FEWEST  # fewest normal weights for which the law holds
 
     def method(self, of_product: bool) -> str:
-        """Return the method and accuracy of the law, in words."""
         low, high = self.size_of_product if of_product else self.size
         measured = (
             "for W_QK from (64, 8) on, with factors whose entries"

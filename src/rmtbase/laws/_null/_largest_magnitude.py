@@ -280,15 +280,11 @@ def _density(n: int, centre: FloatArray, width: FloatArray, moments: FloatArray)
     skewness = (sixth / variance**3 - 3.0 * kurtosis + 2.0) / np.maximum(kurtosis - 1.0, 1e-12) ** 1.5 / math.sqrt(n)
     square = width**2 / variance
     of_mean = np.exp(-0.5 * score**2) * np.sqrt(n / (2.0 * math.pi * variance))
-    of_square = _type_three(np.clip((square - 1.0 - shift) / relative, -1e3, 1e3), skewness) / relative * 2.0 * square
-    return of_mean * of_square
-
-
-def _type_three(score: FloatArray, skewness: FloatArray) -> FloatArray:
-    """Return the density of Pearson's type III of mean 0 and variance 1, by Stirling's series to 1/(12 k)."""
+    # The density of Pearson's type III of mean 0 and variance 1, by Stirling's series to 1/(12 k).
     g = np.where(np.abs(skewness) < _LEAST_SKEWNESS, _LEAST_SKEWNESS, skewness)
-    k, rise = 4.0 / g**2, 0.5 * g * score
+    k, rise = 4.0 / g**2, 0.5 * g * np.clip((square - 1.0 - shift) / relative, -1e3, 1e3)
     inside: NDArray[np.bool_] = rise > -1.0
     rise = np.where(inside, rise, 0.0)
     log_density = (k - 1.0) * np.log1p(rise) - k * rise - 1.0 / (12.0 * k)
-    return np.where(inside, np.exp(log_density), 0.0) / math.sqrt(2.0 * math.pi)
+    of_square = np.where(inside, np.exp(log_density), 0.0) / math.sqrt(2.0 * math.pi) / relative * 2.0 * square
+    return of_mean * of_square

@@ -102,7 +102,6 @@ def participation_ratio(dims: tuple[int, ...], convention: str, per_value: bool)
 
 @lru_cache(maxsize=256)
 def effective_number(dims: tuple[int, ...], convention: str, statistic: str) -> MendedLaw:
-    """Return the null of N, which is the exponential of the entropy, or the participation ratio."""
     return mended_by_draws(f"{convention} {statistic}", *expanded_number(dims, convention, statistic))
 
 

@@ -145,7 +145,7 @@ _SMALLEST_RANK = 8
 
 
 @dataclass(frozen=True)
-class NullLaw(StatedLaw, Distribution):
+class NullLaw(StatedLaw):
     """Distribution of one statistic over independent draws of a Gaussian chain.
 
     Attributes:
@@ -202,27 +202,23 @@ def null(
     """Return the distribution of a spectral statistic over independent draws of a Gaussian chain, without drawing.
 
     ``log_determinant``, and the ``trace`` of one factor, are exact. ``trace`` and ``trace_of_square`` have exact
-    moments (rational arithmetic), and the moments of participation ratios are continued from exact ones. The extreme
-    eigenvalues and condition numbers follow the second-order Tracy–Widom law
-    (:func:`rmtbase.laws.largest_eigenvalue`), and so do stable ranks, together with the central limit theorem.
-    Entropies, the effective rank and participation ratios of singular values follow the central limit theorem with
-    corrections (:func:`rmtbase.laws.linear_statistics`). The remaining error of the normal score of participation
-    ratios, entropies and ranks was fitted to draws of other chains, as a smooth function of a few sizes that vanishes
-    as the rank grows (``studies/spectral_tails``); no other number is fitted.
+    moments, and those of participation ratios are continued from exact ones. The extreme eigenvalues and condition
+    numbers follow the second-order Tracy–Widom law (:func:`rmtbase.laws.largest_eigenvalue`), and so do stable ranks,
+    together with the central limit theorem, which gives the others (:func:`rmtbase.laws.linear_statistics`). The
+    remaining error of the normal score of participation ratios, entropies and ranks was fitted to draws of other
+    chains (``studies/spectral_tails``); no other number is fitted.
 
     ``statistic`` is one of NULL_STATISTICS, the names of ``rmtbase.statistics.SPECTRAL_STATISTICS``:
     ``null("normalized_participation_ratio", d_model=768, d_head=64)``. ``self_normalized`` first divides each factor by
-    its own estimate |X_l|_F / (n_{l-1} n_l)^(1/2) of σ_l, as is done with a trained head: the sigmas then cancel, and
-    scale-free statistics do not change. ``excess_kurtosis`` is the excess kurtosis of independent entries that are not
-    normal, one number for all factors or one for each: mean and spread are shifted to first order in it (see
-    :func:`rmtbase.laws.eigenvalue_displacement`), and the shape stays.
+    its own estimate |X_l|_F / (n_{l-1} n_l)^(1/2) of σ_l, as is done with a trained head: the sigmas then cancel.
+    ``excess_kurtosis`` is that of independent entries that are not normal, one number for all factors or one for each:
+    mean and spread are shifted to first order in it (:func:`rmtbase.laws.eigenvalue_displacement`), the shape stays.
 
     Raises:
-        ParameterError: for an unknown statistic; parameters outside the domain of
-            :class:`rmtbase.laws.GaussianChain`; fewer than 8 nonzero eigenvalues where the null is asymptotic, or so
-            few for many factors that no law has the moments of the expansion; a smallest eigenvalue or condition
-            number where more than five dimensions are nearly equal; a statistic that does not vary, such as the
-            self-normalised trace of one factor.
+        ParameterError: for an unknown statistic; parameters outside the domain of :class:`rmtbase.laws.GaussianChain`;
+            fewer than 8 nonzero eigenvalues where the null is asymptotic, or so few that no law has the moments of the
+            expansion; a smallest eigenvalue or condition number where more than five dimensions are nearly equal; a
+            statistic that does not vary, such as the self-normalised trace of one factor.
     """
     if not isinstance(statistic, str) or statistic not in _RECIPES:
         raise ParameterError("statistic", statistic, f"one of {', '.join(NULL_STATISTICS)}")

@@ -31,7 +31,7 @@ class Scale(ABC):
 
 
 class SmoothScale(Scale):
-    """Scale with two derivatives, on which expansions are made."""
+    """Scale on which expansions are made."""
 
     @abstractmethod
     def derivatives(self, x: float) -> tuple[float, float, float]:

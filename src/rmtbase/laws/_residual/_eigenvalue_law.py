@@ -99,7 +99,7 @@ class CutMap(Cut):
         nodes, points = [0.0], [self.upper]
         w = self.start()
         chi = float(self.angle(self.log_x(w).real))
-        w = self._corrected(chi, w)
+        w = self._newton(w, self.log_x_at_angle(np.asarray(chi)))
         last = self.last_angle if self.has_hard_edge else self.last_angle - _LAST_STEP
         longest = math.inf if self.has_hard_edge else _LONGEST_STEP
         step, before, rate_before = chi, 0.0, None
@@ -113,7 +113,7 @@ class CutMap(Cut):
             step = min(step, longest, last - chi + 0.5 * _LAST_STEP, self.longest_move / abs(complex(rate[0])))
             for _ in range(_HALVINGS):
                 predicted = w + step * (rate + 0.5 * step * bend)
-                corrected = self._corrected(chi + step, predicted)
+                corrected = self._newton(predicted, self.log_x_at_angle(np.asarray(chi + step)))
                 error = abs(complex(corrected[0] - predicted[0])) / (_PREDICTION * abs(complex(predicted[0]).imag))
                 if error < 1.0:
                     break
@@ -129,9 +129,6 @@ class CutMap(Cut):
             nodes.append(math.pi)
             points.append(self.lower)
         return np.array(nodes), np.stack(points, axis=-1)
-
-    def _corrected(self, chi: float, w: ComplexArray) -> ComplexArray:
-        return self._newton(w, self.log_x_at_angle(np.asarray(chi)))
 
     @cached_property
     def _guess(self) -> CubicSpline:

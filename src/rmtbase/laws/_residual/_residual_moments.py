@@ -92,7 +92,6 @@ def _growth(kappa: Partition, variance: Fraction, d_model: int) -> Fraction:
 
 
 def _square_root(value: Fraction) -> float:
-    """Return the square root of a rational number that may be too large for a double."""
     shift = (value.numerator.bit_length() - value.denominator.bit_length()) // 2
     root = math.sqrt(value / Fraction(4) ** shift) if value else 0.0
     try:

@@ -53,26 +53,25 @@ class ResidualParameters:
 class ResidualPath(ResidualParameters, EigenvalueLaw):
     """Limiting law of the eigenvalues λ of P Pᵀ, P = Π_{l=1..L} (I + σ G_l / √d), as d → infinity.
 
-    The G_l are independent d x d matrices with independent entries of mean 0 and variance 1. P is the sum over all 2^L
+    The G_l are independent d x d matrices with independent entries of mean 0 and variance 1; P is the sum over all 2^L
     paths through L residual blocks. With ψ(λ) = Σ_k m_k λ^{-k} the moment generating function,
 
         λ = (1 + p)^(L+1) (p + σ²) (p + 1 + σ²)^(L-1) / p,    ψ = p (p + 1 + σ²) / σ²,
         density(λ) = |Im ψ(λ)| / (π λ),    S(ψ) = ((1 + p)(p + 1 + σ²))^(-L)
 
-    (the information-plus-noise law of Dozier & Silverstein 2007 and the multiplicativity of S-transforms; for residual
-    networks see Tarnowski, Warchol, Jastrzebski, Tabor & Nowak 2018). The lower edge is soft for σ < 1. For σ ≥ 1 it is
-    hard, at zero, with a mass ~ λ^(1/(L+1)) for σ > 1 and λ^(2/(L+2)) at σ = 1.
+    (Dozier & Silverstein 2007 and the multiplicativity of S-transforms; Tarnowski, Warchol, Jastrzebski, Tabor & Nowak
+    2018). The lower edge is soft for σ < 1. For σ ≥ 1 it is hard, at zero, with a mass ~ λ^(1/(L+1)) for σ > 1 and
+    λ^(2/(L+2)) at σ = 1.
 
-    The law is asymptotic only in d; it is exact for every depth and σ. A finite draw differs by O(1/d) inside the
-    support. The functions are numerical, to a few units of rounding in ln λ; the cdf and the moments have closed forms.
+    The law is asymptotic only in d; a finite draw differs by O(1/d) inside the support. The functions are numerical, to
+    a few units of rounding in ln λ; the cdf and the moments have closed forms.
 
     Attributes:
         depth: L, a positive integer.
         sigma: the standard deviation of the entries of a block is σ / √d.
 
     Raises:
-        ParameterError: for a depth that is not a positive integer, or a σ that is not a number in
-            [1e-100, 1e100].
+        ParameterError: for a depth that is not a positive integer, or a σ that is not a number in [1e-100, 1e100].
     """
 
     @property
@@ -185,7 +184,7 @@ class ResidualMap(CutMap):
     def _lower_point(self) -> float:
         """ln(1 + p_-) for σ < 1, where p_- is in (-1, -σ²)."""
 
-        def fraction(t: float) -> float:
+        def fraction(t: float) -> float:  # (-σ² - p) / (1 - σ²) as a function of its logit
             return 1.0 / (1.0 + math.exp(-t))
 
         def critical(t: float) -> float:

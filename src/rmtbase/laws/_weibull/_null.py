@@ -20,7 +20,7 @@ from rmtbase.laws._element._expansion import Expansion, mean_square
 from rmtbase.laws._element._product_element import product_element
 from rmtbase.laws._element.parents import Parent, VarianceGamma, require_parent
 from rmtbase.laws._parameters import ProductKeywords, takes
-from rmtbase.laws._weibull._plot import WeibullPlot, weibull_plot
+from rmtbase.laws._weibull._plot import weibull_plot
 from rmtbase.parameters import require_positive_integer, require_real_numbers, require_trim
 from rmtbase.shown import in_one_line
 
@@ -114,17 +114,13 @@ def _null(trim: Fraction, parent: Parent) -> WeibullNull:
     shape, scale, r_squared = map(LargeSampleLaw.from_expansion, fitted)
     if 1 - r_squared.limit < _STRAIGHT:
         r_squared = replace(r_squared, spread=math.nan)
-    return WeibullNull(trim, parent, shape, scale, r_squared, _scale_to_rms(plot), covariance)
-
-
-def _scale_to_rms(plot: WeibullPlot) -> LargeSampleLaw:
-    order = plot.grid.parent.moment_order()
-    if order <= 2:
-        return LargeSampleLaw(0.0, math.nan)
-    square = mean_square(plot.grid)
-    if order <= 4:
-        return LargeSampleLaw(plot.scale / math.sqrt(square.value), math.nan)
-    return LargeSampleLaw.from_expansion((plot.sample_log_scale - 0.5 * square.log()).exp())
+    order, to_rms = parent.moment_order(), LargeSampleLaw(0.0, math.nan)
+    if order > 2:
+        square = mean_square(plot.grid)
+        to_rms = LargeSampleLaw(plot.scale / math.sqrt(square.value), math.nan)
+        if order > 4:
+            to_rms = LargeSampleLaw.from_expansion((plot.sample_log_scale - 0.5 * square.log()).exp())
+    return WeibullNull(trim, parent, shape, scale, r_squared, to_rms, covariance)
 
 
 def weibull_body_tail_gap(
@@ -139,16 +135,11 @@ def weibull_body_tail_gap(
     inner, outer, parent = require_trim(body, "body"), require_trim(full, "full"), require_parent(distribution)
     if inner <= outer:
         raise ParameterError("body", body, f"a trim above full = {full}")
-    return _gap(parent, inner, outer)
-
-
-@lru_cache(maxsize=64)
-def _gap(parent: Parent, inner: Fraction, outer: Fraction) -> LargeSampleLaw:
     return LargeSampleLaw.from_expansion(body_tail_gap(parent, inner, outer))
 
 
+@lru_cache(maxsize=64)
 def body_tail_gap(parent: Parent, inner: Fraction, outer: Fraction) -> Expansion:
-    """Return the expansion of k̂(inner) − k̂(outer) of a sample."""
     body, full = weibull_plot(parent, inner, [outer]), weibull_plot(parent, outer, [inner])
     return body.sample_shape - full.sample_shape
 
@@ -168,19 +159,14 @@ def weibull_product_null(
 ) -> WeibullProductNull:
     """Return the law of :func:`rmtbase.statistics.weibull_fit` for the N = d_model² elements of one W_QK = W_Qᵀ W_K.
 
-    Each statistic is its limit plus the average of an influence function IF over the elements. Elements in the same row
-    or column share its |q|², and other elements share nothing, so (as for ``laws.element_average``)
+    Each statistic is its limit plus the average of an influence function IF over the elements, which depend on each
+    other through the |q|² of their row or column, so (as for ``laws.element_average``)
 
-        variance = [Var IF(w) + 2 (d_model - 1) Var E(IF(w) | |q|²)] / N.
+        variance = [Var IF(w) + 2 (d_model - 1) Var E(IF(w) | |q|²)] / N,
 
-    :func:`weibull_null` has only the first term. The second makes the spread of λ̂ several times larger for
-    d_model ≫ d_head, and hardly changes that of k̂.
-
-    In simulations the standard deviations are right to 1 % at (64, 8), and to the Monte Carlo error of 2 % at (200,
-    16). The dependence biases k̂ by 0.07, λ̂ by 0.03 and R² by -0.06 standard deviations at (64, 8), and by less than
-    0.03 at (200, 16).
-
-    ``trim`` is t, 0 ≤ t < 1/2, the fraction left out at either end.
+    of which :func:`weibull_null` has only the first term. In simulations the standard deviations are right to 1 % at
+    (64, 8), and to 2 % at (200, 16). The dependence biases k̂ by 0.07, λ̂ by 0.03 and R² by -0.06 standard deviations at
+    (64, 8), and by less than 0.03 at (200, 16). ``trim`` is t, 0 ≤ t < 1/2, the fraction left out at either end.
     """
     law = product_element(d_model, d_head, **scale)
     trim, parent, n = require_trim(trim), VarianceGamma(law.std(), law.d_head), d_model**2
