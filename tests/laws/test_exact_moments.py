@@ -12,26 +12,8 @@ import pytest
 from oracles import partitions
 
 from exhaustive import mostly_exhaustive
-from rmtbase.errors import ParameterError
 from rmtbase.laws import trace_cumulant, trace_cumulants, trace_moment, trace_moment_polynomial
 from rmtbase.laws._parameters import own_variance_moment
-
-
-@pytest.mark.parametrize(
-    ("function", "arguments", "name"),
-    [
-        (trace_moment, {"partition": (0,)}, "partition"),
-        (trace_moment, {"partition": (1.5,)}, "partition"),
-        (trace_moment, {"partition": (True,)}, "partition"),
-        (trace_moment, {"partition": 2}, "partition"),
-        (trace_cumulant, {"powers": ()}, "powers"),
-        (trace_cumulant, {"powers": (1, -1)}, "powers"),
-        (trace_cumulants, {"power": 0}, "power"),
-    ],
-)
-def test_bad_parameters_are_named(function, arguments, name):
-    with pytest.raises(ParameterError, match=name):
-        function(**arguments, dims=(3, 3))
 
 
 def _pairings(items: list[int]):

@@ -33,12 +33,6 @@ def test_a_hard_edge_leaves_the_largest_its_law(dims):
     assert smallest_eigenvalue(dims=dims, normalization="none").mean() > 0.0
 
 
-@pytest.mark.parametrize(("variance", "third"), [(0.0, 0.0), (-1.0, 0.0), (math.nan, 0.0), (1e-4, 1.0), (1e-4, -1.0)])
-def test_cumulants_that_no_transform_has_are_refused(variance, third):
-    with pytest.raises(ParameterError, match=r"third|variance"):
-        largest_eigenvalue(dims=(20, 8), normalization="none").with_log_cumulants(0.0, variance, third)
-
-
 @pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize("side", FUNCTIONS)
 @pytest.mark.parametrize("dims", SHAPES)

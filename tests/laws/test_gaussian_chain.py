@@ -13,7 +13,6 @@ from oracles import polynomial_roots
 from scipy.integrate import IntegrationWarning
 from scipy.special import gamma
 
-from rmtbase.errors import ParameterError
 from rmtbase.laws import GaussianChain, low_rank_product
 
 # Soft and hard edges, L = 1 ... 8, aspect ratios from 1e-4 to 1, and nearly hard edges.
@@ -38,33 +37,6 @@ CHAINS = [
     (7,) * 13,
 ]
 PROBABILITIES = np.concatenate([[1e-12, 1e-6], np.linspace(0.001, 0.999, 41), [1 - 1e-6]])
-
-
-@pytest.mark.parametrize(
-    ("arguments", "name"), [({"dims": (4, 4), "sigmas": (1e-200,)}, "sigmas"), ({"dims": (4, 4), "atom": 1}, "atom")]
-)
-def test_bad_parameters_are_named(arguments, name):
-    with pytest.raises(ParameterError, match=name):
-        GaussianChain(**arguments)
-
-
-@pytest.mark.parametrize("k", [0, -1, 1.5, True, "2"])
-@pytest.mark.parametrize("kind", ["cumulant", "free_cumulant"])
-def test_a_cumulant_needs_a_positive_integer(kind, k):
-    with pytest.raises(ParameterError, match="k ="):
-        getattr(GaussianChain(dims=(4, 4), normalization="none"), kind)(k)
-
-
-@pytest.mark.parametrize("f", [np.log, lambda x: 1.0 / x])
-def test_expect_refuses_a_function_without_a_value_at_the_atom(f):
-    with pytest.raises(ParameterError, match="atom"):
-        GaussianChain(dims=(4, 8), atom=True, normalization="none").expect(f)
-
-
-@pytest.mark.parametrize("f", [lambda x: 1.0, lambda x: x[:2], lambda x: x + np.inf])
-def test_expect_refuses_a_function_that_is_not_elementwise_and_finite(f):
-    with pytest.raises(ParameterError, match="one finite number per eigenvalue"):
-        GaussianChain(dims=(8, 4), normalization="none").expect(f)
 
 
 def test_expect_warns_where_it_does_not_converge():

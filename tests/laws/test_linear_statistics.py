@@ -10,7 +10,6 @@ import pytest
 from scipy.integrate import IntegrationWarning
 
 from exhaustive import mostly_exhaustive
-from rmtbase.errors import ParameterError
 from rmtbase.laws import (
     GaussianChain,
     LogDeterminant,
@@ -42,20 +41,6 @@ def _leading_cumulant(powers, dims) -> float:
     values = (trace_cumulant(powers, dims=[t * n for n in dims], normalization="none") for t in range(1, degree + 2))
     signed = ((-1) ** (degree - j) * math.comb(degree, j) * value for j, value in enumerate(values))
     return float(sum(signed, Fraction(0)) / math.factorial(degree))
-
-
-@pytest.mark.parametrize(
-    "functions", [[], [lambda x: 1.0], [np.ones_like, lambda x: x[:2]], [lambda x: x + np.inf], [lambda x: np.nan * x]]
-)
-def test_functions_that_are_not_elementwise_and_finite_are_refused(functions):
-    with pytest.raises(ParameterError, match="functions"):
-        linear_statistics(GaussianChain(dims=(8, 4), normalization="none"), functions)
-
-
-@pytest.mark.parametrize("law", [(8, 4), None, 1.0])
-def test_anything_but_a_chain_is_refused(law):
-    with pytest.raises(ParameterError, match="law"):
-        linear_statistics(law, [np.sqrt])
 
 
 def test_a_function_with_a_kink_warns():

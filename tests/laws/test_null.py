@@ -57,22 +57,6 @@ def test_every_registered_statistic_has_a_null():
     assert tuple(SPECTRAL_STATISTICS) == NULL_STATISTICS
 
 
-@pytest.mark.parametrize(
-    ("arguments", "name"),
-    [
-        ({"statistic": "spectral_gap", "dims": DIMS}, "statistic"),
-        ({"statistic": "trace_of_square", "dims": DIMS, "sigmas": (1e40, 1e40)}, "a product between"),
-        ({"statistic": "largest_eigenvalue", "dims": DIMS, "sigmas": (1e-60, 1e-60)}, "a product between"),
-        ({"statistic": "trace", "dims": (96, 16), "self_normalized": True}, "dims"),
-        ({"statistic": "trace_of_square", "dims": (9, 1, 9), "self_normalized": True}, "dims"),
-        ({"statistic": "log_determinant", "dims": (9, 1, 9), "self_normalized": True}, "dims"),
-    ],
-)
-def test_bad_parameters_are_named(arguments, name):
-    with pytest.raises(ParameterError, match=name):
-        null(**arguments)
-
-
 @pytest.mark.parametrize("statistic", NULL_STATISTICS)
 def test_expansions_refuse_few_eigenvalues(statistic):
     if statistic in EXACT:

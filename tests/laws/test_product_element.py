@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rmtbase.errors import ParameterError
 from rmtbase.laws import ProductElement, product_element
 
 # P(w > x) at h = 1 and 3: ∫ sech u exp(-x cosh u) du / π and ∫ (x + sech u) exp(-x cosh u) du / π, u > 0, 30 digits.
@@ -55,18 +54,6 @@ def exact(h: int, x: float, which: int) -> mpmath.mpf:
     with mpmath.workdps(40):
         x = mpmath.mpf(x)
         return mpmath.fsum(c * x**power for power, c in enumerate(even_polynomials(h)[which])) * mpmath.exp(-x)
-
-
-@pytest.mark.parametrize("d_head", [0, -1, 2.5, "8", None, True, math.nan])
-def test_a_bad_number_of_products_is_refused(d_head):
-    with pytest.raises(ParameterError, match="d_head"):
-        ProductElement(d_head)
-
-
-@pytest.mark.parametrize("scale", [0.0, -1.0, math.inf, math.nan, "1", True, None])
-def test_a_bad_scale_is_refused(scale):
-    with pytest.raises(ParameterError, match="scale"):
-        ProductElement(8, scale)
 
 
 @pytest.mark.parametrize("h", [2, 8, 16, 64, 128, 1024])

@@ -10,7 +10,6 @@ import pytest
 from oracles import polynomial_roots, residual_paths
 
 from exhaustive import mostly_exhaustive
-from rmtbase.errors import ParameterError
 from rmtbase.laws import FreeMultiplicativeBrownian, GaussianChain, ResidualPath, TracyWidom
 
 # Soft, hard and nearly hard edges; one block to a thousand; laws from 1e-60 wide to thousands of orders of magnitude.
@@ -37,31 +36,6 @@ PATHS = [
 TIMES = [1e-200, 1e-10, 0.01, 1.0, 10.0, 1e4, 1e6]
 LAWS = [ResidualPath(*path) for path in PATHS] + [FreeMultiplicativeBrownian(t) for t in TIMES]
 PROBABILITIES = np.concatenate([[1e-12, 1e-6], np.linspace(0.001, 0.999, 41), [1 - 1e-6]])
-
-
-@pytest.mark.parametrize(
-    ("depth", "sigma", "name"),
-    [
-        (0, 1.0, "depth"),
-        (-3, 1.0, "depth"),
-        (2.0, 1.0, "depth"),
-        (3, 0.0, "sigma"),
-        (3, -1.0, "sigma"),
-        (3, math.nan, "sigma"),
-        (3, math.inf, "sigma"),
-        (3, 1e-101, "sigma"),
-        (3, 1e101, "sigma"),
-    ],
-)
-def test_bad_parameters_are_named(depth, sigma, name):
-    with pytest.raises(ParameterError, match=f"^{name} ="):
-        ResidualPath(depth, sigma)
-
-
-@pytest.mark.parametrize("t", [0.0, -1.0, math.nan, math.inf, True, "x", 1e-201, 1e7])
-def test_a_bad_time_is_named(t):
-    with pytest.raises(ParameterError, match=r"^t ="):
-        FreeMultiplicativeBrownian(t)
 
 
 def test_reference_edges():

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from rmtbase import laws, statistics
-from rmtbase.errors import ParameterError
 
 D_MODEL, D_HEAD, DRAWS = 120, 12, 400
 
@@ -68,9 +67,3 @@ def test_only_the_scale_has_units():
         for field in ("mean", "std"):
             value = getattr(getattr(scaled, name), field)
             assert value == pytest.approx(unit * getattr(getattr(plain, name), field), rel=1e-10)
-
-
-@pytest.mark.parametrize("trim", [0.5, True])
-def test_a_bad_trim_is_refused(trim):
-    with pytest.raises(ParameterError, match="trim"):
-        laws.weibull_product_null(8, 4, trim)

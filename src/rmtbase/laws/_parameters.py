@@ -185,8 +185,11 @@ def _read(shape: tuple[Any, ...], keywords: Mapping[str, Any]) -> tuple[tuple[in
     if "dims" in arguments:
         dims = require_dims(arguments["dims"])
         count = len(dims) - 1
-        if count == 1:
-            _refuse_division(dims, keywords)
+        if count == 1:  # X and Xᵀ have the same eigenvalues but would be divided by different numbers
+            if keywords.get("normalization", "none") == "sqrt_d":
+                expected = f"none for one {dims[0]}×{dims[1]} matrix, which has no d_model: divide sigma, "
+                expected += f"by √{max(dims)} for a bulk of order 1"
+                raise ParameterError("normalization", "sqrt_d", expected)
             normalization = "none"
         sigmas = require_sigmas(arguments.get("sigmas"), count) if sigma is None else (sigma,) * count
         return dims, sigmas, normalization
@@ -217,17 +220,6 @@ def _by_position(shape: tuple[Any, ...], by_name: Mapping[str, Any]) -> dict[str
                 "the pair by position", (n, m), f"{product}, or dims=({n}, {m}) for one {n}×{m} matrix"
             )
     return {name: value for name, value in named.items() if value is not None}
-
-
-def _refuse_division(dims: tuple[int, ...], keywords: Mapping[str, Any]) -> None:
-    """Refuse √n_0 for one matrix: X and Xᵀ have the same eigenvalues but would be divided by different numbers."""
-    if keywords.get("normalization", "none") == "sqrt_d":
-        n, m = dims
-        raise ParameterError(
-            "normalization",
-            "sqrt_d",
-            f"none for one {n}×{m} matrix, which has no d_model: divide sigma, by √{max(n, m)} for a bulk of order 1",
-        )
 
 
 def _refuse_mixtures(arguments: Mapping[str, Any]) -> None:

@@ -194,8 +194,20 @@ class EdgeCoordinate:
         mass[within] = profile.sf(at) if self.side == "upper" else profile.cdf(at)
         result = np.empty(log_x.shape)
         result[inside] = -((1.5 * np.pi * chain.rank * mass[inside]) ** (2.0 / 3.0))
-        area = np.abs(self._area(*self._real_solutions(log_x[~inside])))
-        result[~inside] = (0.75 * chain.rank * area) ** (2.0 / 3.0)
+        first, second = self._real_solutions(log_x[~inside])
+        # The difference between them of L ψ - Σ_l ln(1 + c_l ψ)/c_l, the primitive of ψ d ln x. The factors that vanish
+        # at the ends of the parameter's range are represented by their logarithms.
+        start = self._delta_at(first)
+        step = self._delta_at(second) - start
+        area = chain.factors * step - chain.minimal_count * (self._log_delta(second) - self._log_delta(first))
+        others = chain.wide
+        if self.side == "lower":
+            c, _, multiplicity = chain.wide[0]
+            area = area + multiplicity / c * (_softplus(second) - _softplus(first))
+            others = chain.wide[1:]
+        for c, gap, multiplicity in others:
+            area = area - multiplicity / c * np.log1p(c * step / (gap + c * start))
+        result[~inside] = (0.75 * chain.rank * np.abs(area)) ** (2.0 / 3.0)
         return result
 
     def _half_gap(self, log_x: FloatArray) -> FloatArray:
@@ -235,22 +247,6 @@ class EdgeCoordinate:
             if (np.abs(step) <= 1e-14 * (1.0 + np.abs(log_x))).all():
                 break
         return log_x
-
-    def _area(self, first: FloatArray, second: FloatArray) -> FloatArray:
-        """Return the difference between two parameters of L ψ - Σ_l ln(1 + c_l ψ)/c_l, the primitive of ψ d ln x."""
-        chain = self.chain
-        start = self._delta_at(first)
-        step = self._delta_at(second) - start
-        # The factors that vanish at the ends of the parameter's range are represented by their logarithms.
-        total = chain.factors * step - chain.minimal_count * (self._log_delta(second) - self._log_delta(first))
-        remaining = chain.wide
-        if self.side == "lower":
-            c, _, multiplicity = chain.wide[0]
-            total = total + multiplicity / c * (_softplus(second) - _softplus(first))
-            remaining = chain.wide[1:]
-        for c, gap, multiplicity in remaining:
-            total = total - multiplicity / c * np.log1p(c * step / (gap + c * start))
-        return total
 
     def _height(self, u: FloatArray) -> FloatArray:
         """ln |x| at a parameter."""

@@ -188,15 +188,6 @@ def _log_determinant(beta: int, kernel: FloatArray) -> FloatArray:
 
 
 @cache
-def _log_cdf_series() -> tuple[Chebyshev, Chebyshev]:
-    """ln F_1 and ln F_2 on [FAR_LEFT, _MIDDLE], from the determinants and q = ((1 - B²)⁻¹ Ai)(s) at _MIDDLE."""
-    (kernel,), (row,) = _kernel(np.array([_MIDDLE]), 52)
-    q = airy(_MIDDLE)[0] + row @ kernel @ np.linalg.solve(np.eye(row.size) - kernel @ kernel, row)
-    log_f1, log_f2 = (float(_log_determinant(beta, kernel)) for beta in (1, 2))
-    return log_cdf_on_left(_MIDDLE, float(q), log_f1, log_f2)
-
-
-@cache
 def _left_body(beta: int) -> tuple[PiecewisePolynomial, PiecewisePolynomial]:
     """ln F and its derivative on [FAR_LEFT, _MIDDLE]."""
     series = _log_cdf_series()[beta - 1]
@@ -307,16 +298,20 @@ def far_left_log_cdf(beta: int, v: FloatArray) -> tuple[FloatArray, FloatArray]:
     return 0.5 * (value - integral) - 0.25 * math.log(2.0), 0.5 * (slope + hastings_mcleod_far_left(v))
 
 
-def log_cdf_on_left(right: float, q_right: float, log_f1: float, log_f2: float) -> tuple[Chebyshev, Chebyshev]:
-    """Return ln F_1 and ln F_2 on [FAR_LEFT, right], from q, ln F_1 and ln F_2 at ``right`` and the series at the left.
+@cache
+def _log_cdf_series() -> tuple[Chebyshev, Chebyshev]:
+    """ln F_1 and ln F_2 on [FAR_LEFT, _MIDDLE], from the determinants and q = ((1 - B²)⁻¹ Ai)(s) at _MIDDLE.
 
     Collocation inverts the second derivative; integral equations of the second kind do not amplify rounding.
     """
-    domain = (FAR_LEFT, right)
+    (kernel,), (row,) = _kernel(np.array([_MIDDLE]), 52)
+    q_right = float(airy(_MIDDLE)[0] + row @ kernel @ np.linalg.solve(np.eye(row.size) - kernel @ kernel, row))
+    log_f1, log_f2 = (float(_log_determinant(beta, kernel)) for beta in (1, 2))
+    domain = (FAR_LEFT, _MIDDLE)
     points = chebyshev.chebpts1(_DEGREE + 1)
-    s = FAR_LEFT + 0.5 * (right - FAR_LEFT) * (points + 1.0)
+    s = FAR_LEFT + 0.5 * (_MIDDLE - FAR_LEFT) * (points + 1.0)
     coefficients = to_series(_DEGREE).T
-    inverse = (0.5 * (right - FAR_LEFT)) ** 2 * chebyshev.chebint(coefficients, 2)
+    inverse = (0.5 * (_MIDDLE - FAR_LEFT)) ** 2 * chebyshev.chebint(coefficients, 2)
     ends = chebyshev.chebval(np.array([-1.0, 1.0]), inverse)
     inverse[0] -= ends.mean(axis=1)
     inverse[1] -= 0.5 * (ends[:, 1] - ends[:, 0])
@@ -335,4 +330,4 @@ def log_cdf_on_left(right: float, q_right: float, log_f1: float, log_f2: float) 
     curvature[:2] += line(float(far_left_log_cdf(2, edge)[0][0]), log_f2)
     f2 = Chebyshev(curvature, domain)
     f1 = 0.5 * (f2 + Chebyshev(coefficients @ q, domain).integ())
-    return f1 + (log_f1 - f1(right)), f2
+    return f1 + (log_f1 - f1(_MIDDLE)), f2

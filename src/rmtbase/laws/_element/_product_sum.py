@@ -124,8 +124,9 @@ class _Table:
 
 @lru_cache(maxsize=32)
 def _table(entry: Parent, h: int) -> _Table:
-    y, weight = _product_rule(entry)
-    y = y / math.sqrt(h)
+    square, share = _entry_rule(entry)  # for a Gauss rule of the law of the products, with nodes |ab|
+    products, weight = _gauss_rule(np.outer(square, square).ravel(), np.outer(share, share).ravel(), _OF_PRODUCT)
+    y = np.sqrt(products) / math.sqrt(h)
 
     def cumulants(c: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         exponent = np.abs(np.multiply.outer(c, y))
@@ -146,7 +147,10 @@ def _table(entry: Parent, h: int) -> _Table:
         _, mean, curvature = cumulants(saddle)
         saddle = np.maximum(saddle - (mean - x) / np.maximum(curvature, 1e-12), 0.0)
     step = 2.0 * math.pi / (_PERIODS * end)
-    t = step * np.arange(_frequencies(y, weight, h, step))
+    # Until the characteristic function is negligible; that of the rule recurs.
+    coarse = step * np.arange(0, _MOST_FREQUENCIES, 16)
+    power = h * np.log(np.maximum(np.abs(np.cos(np.multiply.outer(coarse, y)) @ weight), 1e-300))
+    t = step * np.arange(16 * int(np.argmax(power < -_NEGLIGIBLE) or coarse.size))
     ends = np.where(t == 0.0, 0.5, 1.0)
     density, tail = np.empty_like(x), np.ones_like(x)
     for place, (at, tilt) in enumerate(zip(x, saddle, strict=True)):
@@ -162,27 +166,12 @@ def _table(entry: Parent, h: int) -> _Table:
     return _Table(*splines, end)
 
 
-def _frequencies(y: FloatArray, weight: FloatArray, h: int, step: float) -> int:
-    """Return the number of steps after which the characteristic function is negligible; that of the rule recurs."""
-    t = step * np.arange(0, _MOST_FREQUENCIES, 16)
-    power = h * np.log(np.maximum(np.abs(np.cos(np.multiply.outer(t, y)) @ weight), 1e-300))
-    return 16 * int(np.argmax(power < -_NEGLIGIBLE) or t.size)
-
-
 @lru_cache(maxsize=32)
 def _entry_rule(entry: Parent) -> tuple[FloatArray, FloatArray]:
     """Return nodes a² and weights of a Gauss rule of the law of the entries at σ = 1."""
     grid = panels(entry)
     square, weight = _gauss_rule(np.exp(2.0 * grid.log_x), grid.probability, _OF_ENTRY)
     return square / float(weight @ square), weight
-
-
-@lru_cache(maxsize=32)
-def _product_rule(entry: Parent) -> tuple[FloatArray, FloatArray]:
-    """Return nodes |ab| and weights of a Gauss rule of the law of the products."""
-    square, weight = _entry_rule(entry)
-    products, share = _gauss_rule(np.outer(square, square).ravel(), np.outer(weight, weight).ravel(), _OF_PRODUCT)
-    return np.sqrt(products), share
 
 
 @lru_cache(maxsize=64)

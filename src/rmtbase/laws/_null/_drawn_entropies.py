@@ -231,7 +231,13 @@ def _cumulants_within(law: ReferenceLaw, n: int, half: float) -> tuple[float, fl
     mean = 0.5 * (n - 2) * share
     counts = noise(plain, mean)
     total = special.xlogy(mean, mean) + counts.bias
-    total[-1] = _with_one_more(float(mean[-1]))
+    # E (N + 1) ln(N + 1) for the Poisson count N of the bin that also holds one of the extremes.
+    last = float(mean[-1])
+    total[-1] = float((last + 1.0) * math.log(last + 1.0)) + 0.5
+    if last <= 200.0:
+        count = np.arange(math.ceil(last + 10.0 * math.sqrt(last)) + 20.0)
+        poisson = np.exp(special.xlogy(count, last) - last - special.gammaln(count + 1.0))
+        total[-1] = float(poisson @ special.xlogy(count + 1.0, count + 1.0))
     inside = law.x < half
     probability = np.where(inside, law.grid.probability, 0.0)
     probability = probability / probability.sum()
@@ -246,12 +252,3 @@ def _cumulants_within(law: ReferenceLaw, n: int, half: float) -> tuple[float, fl
     second = float(probability @ influence**2) / n + 2.0 * float(counts.variance.sum()) / n**2
     third = float(probability @ influence**3) / n**2 - 2.0 * float(counts.third.sum()) / n**3
     return entropy - log_s - 0.5 * (LOG_TWO_PI + 1.0), second, third
-
-
-def _with_one_more(mean: float) -> float:
-    """E (N + 1) ln(N + 1) for a Poisson count N of this mean, in a bin that also holds one of the extremes."""
-    if mean > 200.0:
-        return float((mean + 1.0) * math.log(mean + 1.0)) + 0.5
-    count = np.arange(math.ceil(mean + 10.0 * math.sqrt(mean)) + 20.0)
-    mass = np.exp(special.xlogy(count, mean) - mean - special.gammaln(count + 1.0))
-    return float(mass @ special.xlogy(count + 1.0, count + 1.0))
