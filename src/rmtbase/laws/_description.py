@@ -19,8 +19,12 @@ from rmtbase.laws._element import parents
 from rmtbase.laws._element._normal_sample import normal_entropy
 from rmtbase.laws._element._product_element import product_element
 from rmtbase.laws._exact._log_determinant import LogDeterminant
-from rmtbase.laws._exact._trace_moments import trace_cumulant, trace_cumulants
-from rmtbase.laws._exact._trace_polynomials import DimensionPolynomial, trace_moment_polynomial
+from rmtbase.laws._exact._trace_polynomials import (
+    DimensionPolynomial,
+    trace_cumulant,
+    trace_cumulants,
+    trace_moment_polynomial,
+)
 from rmtbase.laws._null._null import NULL_STATISTICS, null
 from rmtbase.laws._parameters import ChainKeywords, ChainParameters, takes
 from rmtbase.laws._residual._residual_moments import residual_trace_moments

@@ -39,9 +39,9 @@ class Distribution(ABC):
         in_one_line(cls)
 
     @property
-    @abstractmethod
     def support(self) -> tuple[float, float]:
-        """(lower, upper) end of the support."""
+        """(lower, upper) end of the support; by default the real line."""
+        return -math.inf, math.inf
 
     @abstractmethod
     def _cdf(self, x: FloatArray) -> FloatArray: ...

@@ -42,13 +42,9 @@ class OutlierMap:
     def log_strength(self, psi: FloatArray) -> FloatArray:
         return 0.5 * (self.log_unit + _log_product(self.inner, psi) - np.log(psi))
 
-    def psi_of_eigenvalue(self, log_eigenvalue: FloatArray) -> FloatArray:
-        """ψ in (0, ψ_+] at ln λ above the edge."""
-        return self._solve(self.ratios, log_eigenvalue - self.log_scale, 0.0, self.psi_edge)
-
     def psi_of_strength(self, log_strength: FloatArray) -> FloatArray:
         """ψ in (0, ψ_+] at ln θ above the threshold."""
-        return self._solve(self.inner, 2.0 * log_strength - self.log_unit, 0.0, self.psi_edge)
+        return self.solve(self.inner, 2.0 * log_strength - self.log_unit, 0.0, self.psi_edge)
 
     def psi_below_threshold(self, log_strength: FloatArray) -> FloatArray:
         """ψ > ψ_+ at ln θ below the threshold: the continuation of the outlier; inf where it ends."""
@@ -56,7 +52,7 @@ class OutlierMap:
         target = 2.0 * log_strength - self.log_unit
         reached = target > _log_product(self.inner, np.asarray(end)) - math.log(end)
         psi = np.full(target.shape, np.inf)
-        psi[reached] = self._solve(self.inner, target[reached], self.psi_edge, end)
+        psi[reached] = self.solve(self.inner, target[reached], self.psi_edge, end)
         return psi
 
     def overlap(self, psi: FloatArray) -> FloatArray:
@@ -77,7 +73,7 @@ class OutlierMap:
         ends = self.ratios[self.first] + self.ratios[self.last]
         return np.sqrt(np.maximum(2.0 / self.chain.rank * both * (free - ends * both), 0.0))
 
-    def _solve(self, ratios: FloatArray, target: FloatArray, low: float, high: float) -> FloatArray:
+    def solve(self, ratios: FloatArray, target: FloatArray, low: float, high: float) -> FloatArray:
         """Find ψ in [low, high] with Σ ln(1 + c ψ) - ln ψ = target, convex in ln ψ: Newton steps do not pass it."""
         least = np.maximum(-target, math.log(low) if low else -np.inf)
         if not ratios.size:

@@ -153,7 +153,8 @@ class RankOneSpike(ChainParameters):
         at_edge = (self.threshold * self.gain) ** 2 - self.edge
         fields = [np.where(np.isnan(values), np.nan, value) for value in (np.nan, np.nan, 0.0, at_edge)]
         out = values > self.edge
-        psi, eigenvalues = self._map.psi_of_eigenvalue(np.log(values[out])), values[out]
+        eigenvalues, at = values[out], self._map
+        psi = at.solve(at.ratios, np.log(eigenvalues) - at.log_scale, 0.0, at.psi_edge)
         strength = np.exp(self._map.log_strength(psi))
         of_outlier = (
             strength,

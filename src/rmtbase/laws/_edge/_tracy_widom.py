@@ -64,10 +64,6 @@ class TracyWidom(Distribution):
         if isinstance(self.beta, bool) or self.beta not in (1, 2):
             raise ParameterError("beta", self.beta, "1 (real matrices) or 2 (complex matrices)")
 
-    @property
-    def support(self) -> tuple[float, float]:
-        return -math.inf, math.inf
-
     def logsf(self, s: ArrayLike) -> FloatArray:
         """ln P(TW > s), finite for every finite s."""
         return self._inside(s, self._by_tails(_log1m_exp, np.positive), 0.0, -math.inf)

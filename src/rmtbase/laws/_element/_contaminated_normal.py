@@ -66,10 +66,6 @@ class ContaminatedNormal(Distribution):
             object.__setattr__(self, name, require_finite_number(name, getattr(self, name)))
 
     @property
-    def support(self) -> tuple[float, float]:
-        return -math.inf, math.inf
-
-    @property
     def atom_mass(self) -> float:
         """Mass of the atom at mean_spike: q for σ_spike = 0, else 0."""
         return self.spike_weight if self.sigma_spike == 0.0 else 0.0

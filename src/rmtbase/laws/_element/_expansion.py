@@ -224,9 +224,11 @@ def _differences(function: Callable[[float], Expansion], at: float) -> tuple[Exp
 
 def quadratic_noise(statistic: Expansion) -> tuple[float, float]:
     """Return tr K²/2 and tr K³, K the curvature in orthonormal directions: n² κ₂ and n³ κ₃ of the quadratic term."""
+    # √2 sin(π(j − 1/2)F): orthonormal relative changes of a law that are odd in w, (direction, node).
+    odd = math.sqrt(2.0) * np.sin(math.pi * (_TERMS[:, None] - 0.5) * statistic.grid.cdf)
     forms = (
         curvature_form(statistic.curvature, even_directions(statistic.grid)),
-        curvature_form(statistic.odd_curvature, _odd_directions(statistic.grid)),
+        curvature_form(statistic.odd_curvature, odd),
     )
     second, third = np.sum([quadratic_cumulants(form) for form in forms], axis=0)
     return float(second), float(third)
@@ -241,11 +243,6 @@ def quadratic_cumulants(form: FloatArray) -> FloatArray:
 def even_directions(grid: Panels) -> FloatArray:
     """√2 cos(πjF): orthonormal relative changes of a law that are even in w, (direction, node)."""
     return math.sqrt(2.0) * np.cos(math.pi * _TERMS[:, None] * grid.cdf)
-
-
-def _odd_directions(grid: Panels) -> FloatArray:
-    """√2 sin(π(j − 1/2)F): orthonormal relative changes of a law that are odd in w, (direction, node)."""
-    return math.sqrt(2.0) * np.sin(math.pi * (_TERMS[:, None] - 0.5) * grid.cdf)
 
 
 def curvature_form(curvature: Quadratic, directions: FloatArray) -> FloatArray:

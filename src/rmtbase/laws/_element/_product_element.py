@@ -57,10 +57,6 @@ class ProductElement(Distribution):
         object.__setattr__(self, "d_head", require_positive_integer("d_head", self.d_head))
         object.__setattr__(self, "scale", require_positive_number("scale", self.scale))
 
-    @property
-    def support(self) -> tuple[float, float]:
-        return -math.inf, math.inf
-
     def logpdf(self, x: ArrayLike) -> FloatArray:
         """ln of the density at ``x``, finite for every finite x (except x = 0 at d_head = 1)."""
         return self._inside(x, self._log_pdf, -math.inf, -math.inf)

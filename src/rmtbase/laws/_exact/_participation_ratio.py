@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple, Unpack
 
 from rmtbase.laws._distribution import Moments
-from rmtbase.laws._exact._trace_moments import unit_trace_moment
+from rmtbase.laws._exact._trace_polynomials import unit_trace_moment
 from rmtbase.laws._parameters import ChainKeywords, ChainParameters, takes
 
 _DIGITS = Context(prec=100, traps=[])

@@ -16,7 +16,7 @@ from rmtbase.laws._distribution import FloatArray, InvertedScore, KnownSpread, T
 from rmtbase.laws._edge._extreme_eigenvalues import EdgeLaw, Law, largest_eigenvalue, smallest_eigenvalue
 from rmtbase.laws._edge._extreme_law import ExtremeLaw
 from rmtbase.laws._edge._tracy_widom import TracyWidom
-from rmtbase.laws._exact._trace_moments import trace_cumulants
+from rmtbase.laws._exact._trace_polynomials import trace_cumulants
 from rmtbase.laws._null._linear import (
     few_for_the_expansion,
     leading_moments,

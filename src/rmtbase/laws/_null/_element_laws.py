@@ -19,8 +19,7 @@ from rmtbase.laws._element._panels import Panels, panels
 from rmtbase.laws._element._product_element import ProductElement
 from rmtbase.laws._element._product_sum import Element
 from rmtbase.laws._element.parents import Normal, Parent
-from rmtbase.laws._null._cell_entropies import ends_with_a_jump
-from rmtbase.laws._null._drawn_entropies import Estimate
+from rmtbase.laws._null._cell_entropies import Estimate, ends_with_a_jump
 from rmtbase.laws._null._largest_magnitude import LargestMagnitude, NormalMaximum, ProductMaximum
 from rmtbase.laws._null._on_scale import IDENTITY, LogPearson3, OnScale, SmoothScale
 from rmtbase.laws._null._pearson import Pearson3

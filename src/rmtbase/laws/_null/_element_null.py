@@ -17,8 +17,13 @@ from rmtbase.laws._element._panels import Panels, panels
 from rmtbase.laws._element._product_sum import Element, element_of_product
 from rmtbase.laws._element.parents import Normal, Parent, require_parent
 from rmtbase.laws._null import _reference_law as smooth
-from rmtbase.laws._null._cell_entropies import divergence, entropy_residual
-from rmtbase.laws._null._drawn_entropies import Estimate, histogram_residual, kernel_residual
+from rmtbase.laws._null._cell_entropies import (
+    Estimate,
+    divergence,
+    entropy_residual,
+    histogram_residual,
+    kernel_residual,
+)
 from rmtbase.laws._null._element_laws import (
     ElementLaw,
     Estimated,
@@ -40,8 +45,7 @@ from rmtbase.laws._null._tail_statistics import (
     product_tail_probability,
     tail_probability,
 )
-from rmtbase.laws._weibull._closure import std_closure
-from rmtbase.laws._weibull._null import body_tail_gap
+from rmtbase.laws._weibull._closure import body_tail_gap, std_closure
 from rmtbase.laws._weibull._plot import WeibullPlot, weibull_plot
 from rmtbase.parameters import require_positive_integer
 
@@ -75,11 +79,6 @@ def _on_panels(function: Callable[[Panels], Expansion]) -> Callable[[Parent], Ex
     return lambda parent: function(panels(parent))
 
 
-def _core_sigma(parent: Parent) -> Expansion:
-    end = float(parent.ppf(0.8))
-    return smooth.core_sigma(panels(parent, [end]), 0.1, end)
-
-
 def _decile_ratio(parent: Parent) -> Expansion:
     low, high = parent.ppf(np.array([0.1, 0.9]))
     grid = panels(parent, [low, high])
@@ -96,12 +95,8 @@ def _to_rms(log_scale: Expansion) -> Expansion:
     return (log_scale - 0.5 * mean_square(log_scale.grid).log()).exp()
 
 
-def _divergence(parent: Parent) -> float:
-    return reference_law(parent).divergence
-
-
 def _negative_divergence(parent: Parent) -> float:
-    return -_divergence(parent)
+    return -reference_law(parent).divergence
 
 
 def _counted(
@@ -181,9 +176,20 @@ _RECIPES: dict[str, _Recipe] = {
     "l_kurtosis": _Recipe(Smooth(_on_panels(smooth.l_kurtosis), IDENTITY, (9.5, 0.0)), 2.0, _EXPANSION),
     "entropy_residual": _Recipe(_counted("entropy_residual", entropy_residual, _negative_divergence), 4.0, _COUNTED),
     "kl_matched_normal": _Recipe(
-        _counted("entropy_residual", partial(divergence, of_core=False), _divergence, lambda n: 0.5 / n), 4.0, _COUNTED
+        _counted(
+            "entropy_residual",
+            partial(divergence, of_core=False),
+            lambda parent: reference_law(parent).divergence,
+            lambda n: 0.5 / n,
+        ),
+        4.0,
+        _COUNTED,
     ),
-    "core_sigma": _Recipe(Smooth(_core_sigma), 4.0, _EXPANSION),
+    "core_sigma": _Recipe(
+        Smooth(lambda parent: smooth.core_sigma(panels(parent, [parent.ppf(0.8)]), 0.1, float(parent.ppf(0.8)))),
+        4.0,
+        _EXPANSION,
+    ),
     "kl_core_normal": _Recipe(
         _counted(
             "kl_core_normal", partial(divergence, of_core=True), lambda parent: reference_law(parent).core_divergence

@@ -21,7 +21,7 @@ from rmtbase.laws._distribution import Distribution, FloatArray, KnownSpread, St
 from rmtbase.laws._edge._extreme_eigenvalues import largest_eigenvalue, smallest_eigenvalue
 from rmtbase.laws._exact._log_determinant import LogDeterminant
 from rmtbase.laws._exact._participation_ratio import log_inverse_moment
-from rmtbase.laws._exact._trace_moments import trace_cumulants
+from rmtbase.laws._exact._trace_polynomials import trace_cumulants
 from rmtbase.laws._null import _accuracy as accuracy
 from rmtbase.laws._null._accuracy import Method
 from rmtbase.laws._null._edges import condition_number, stable_rank

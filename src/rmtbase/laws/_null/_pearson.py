@@ -215,10 +215,6 @@ class Pearson3Mixture(Distribution):
     skewness: FloatArray | float
     weight: FloatArray  # weights of the parts, of sum 1, (part,)
 
-    @property
-    def support(self) -> tuple[float, float]:
-        return -math.inf, math.inf
-
     def mean(self) -> float:
         return float(self.weight @ self.centre)
 
