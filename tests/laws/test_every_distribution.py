@@ -150,6 +150,23 @@ def test_quantiles_invert_both_tails(law):
     assert (np.diff(law.ppf(Q)) > 0.0).all() and (np.diff(law.isf(Q)) < 0.0).all()
 
 
+@pytest.mark.parametrize(
+    "law",
+    [
+        laws.LogDeterminant((24, 8, 24), normalization="none"),
+        laws.LogDeterminant((24, 8, 24), self_normalized=True, normalization="none"),
+        *(laws.ProductElement(h) for h in (1, 2, 3, 16, 1024, 16384)),
+        *(laws.TracyWidom(beta) for beta in (1, 2)),
+    ],
+    ids=_name,
+)
+def test_quantiles_invert_both_tails_far_out(law):
+    q = np.concatenate([10.0 ** -np.arange(1, 300, 13.0), np.linspace(0.01, 0.99, 50)])
+    # Rounding of x itself is worth 1e-15 times the slope of ln q, in the units of x.
+    np.testing.assert_allclose(law.cdf(law.ppf(q)), q, rtol=1e-10)
+    np.testing.assert_allclose(law.sf(law.isf(q)), q, rtol=1e-10)
+
+
 @every_law
 def test_quantiles_are_the_smallest_value_that_suffices(law):
     quantile = law.ppf(Q)

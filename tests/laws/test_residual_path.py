@@ -173,14 +173,6 @@ def test_one_block_solves_the_equation_of_information_plus_noise():
     assert (m - 1 - variance * m) / (m * (1 + variance * m) ** 2) == pytest.approx(z, rel=1e-11)
 
 
-@pytest.mark.parametrize(("depth", "sigma"), [(1, 0.5), (3, 0.75), (16, 1.0), (5, 2.0)])
-def test_second_moment_has_its_closed_form(depth, sigma):
-    growth = (1 + sigma**2) ** 2
-    assert ResidualPath(depth, sigma).moment(2) == pytest.approx(
-        growth**depth * (1 + depth * (1 - 1 / growth)), rel=1e-15
-    )
-
-
 @pytest.mark.parametrize("sigma", [0.5, 1.0, 2.0])
 @pytest.mark.parametrize("depth", [1, 2, 3])
 def test_the_density_of_singular_values_at_zero_is_its_limit(depth, sigma):

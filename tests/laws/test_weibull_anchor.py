@@ -159,13 +159,3 @@ def test_parameters_mean_what_is_written():
     assert weibull_anchor(0.1, digits=30).decimals == weibull_anchor(Fraction(1, 10), digits=30).decimals
     nearest_double = Fraction(0.1)
     assert weibull_anchor(0.1, digits=30).decimals != weibull_anchor(nearest_double, digits=30).decimals
-
-
-@pytest.mark.parametrize("parent", PARENTS, ids=names(PARENTS))
-def test_quantiles_invert_the_law_in_both_tails(parent):
-    logit = np.array([-30.0, -3.0, 0.0, 2.0])
-    _, cdf, sf = parent.law(parent.quantile_at_logit(logit), parents.FLOAT)
-    np.testing.assert_allclose(np.log(cdf) - np.log(sf), logit, atol=1e-12)
-    assert parent.ppf([0.0, 0.5]).shape == (2,)
-    assert parent.ppf(0.0) == 0.0 and parent.ppf(1.0) == parent.upper(parents.FLOAT)
-    assert np.isnan(parent.ppf([-0.1, 1.1, np.nan])).all()

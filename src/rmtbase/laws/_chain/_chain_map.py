@@ -161,7 +161,7 @@ class ChainMap(Cut):
         log_numerator = self.minimal_count * log_delta
         for c, gap, multiplicity in self.wide:
             log_numerator = log_numerator + multiplicity * np.log(gap + c * delta)
-        log_x = (log_numerator - np.log(delta - 1.0)).real
+        log_x = np.real(log_numerator - np.log(delta - 1.0))
         chi = np.concatenate([[0.0], self.angle(log_x)])
         log_delta = np.concatenate([[math.log(self.upper_delta)], log_delta])
         if not self.has_hard_edge:

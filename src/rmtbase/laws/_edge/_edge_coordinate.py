@@ -119,11 +119,11 @@ class EdgeCoordinate:
         inside, beyond = zeta < low, zeta > high
         near = ~(inside | beyond)
         result = np.empty(zeta.shape)
-        domain = self._series.domain
-        place = np.clip(self.edge + self._sign * zeta[near] / self.slope, *domain)
+        least, most = self._series.domain
+        place = np.clip(self.edge + self._sign * zeta[near] / self.slope, least, most)
         for _ in range(_NEWTON_STEPS):  # invert the series by Newton's method
             step = (self._series(place) - zeta[near]) / self._slope_series(place)
-            place = np.clip(place - step, *domain)
+            place = np.clip(place - step, least, most)
             if np.abs(step).max(initial=0.0) < 1e-14:
                 break
         result[near] = place

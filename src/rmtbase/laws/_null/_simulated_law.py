@@ -117,7 +117,7 @@ def simulated_quantiles(statistic: str, parent: Parent) -> Quantiles | None:
     """Return the quantiles of a statistic of independent weights of a parent, at any σ; None if not simulated."""
     for name, table in _table()["quantile"].items():
         simulated: Any = PARENTS[name]
-        if type(parent) is type(simulated) and replace(parent, sigma=simulated.sigma) == simulated:
+        if type(parent) is type(simulated) and replace(simulated, sigma=parent.sigma) == parent:
             return {int(n): np.array(values) for n, values in table[statistic].items()} if statistic in table else None
     return None
 
