@@ -19,7 +19,8 @@ from rmtbase.laws import (
     trace_moment,
     trace_moment_polynomial,
 )
-from rmtbase.laws._chain._linear_statistics import _dimensionless, eigenvalue_response_of_map
+from rmtbase.laws._chain._chain_map import chain_map
+from rmtbase.laws._chain._linear_statistics import eigenvalue_response_of_map
 
 # Soft and hard edges, one to four factors, equal and different dimensions.
 CHAINS = [(100, 20), (20, 20), (96, 8, 96), (64, 64, 64), (50, 50, 70), (30, 20, 40, 50), (7, 5, 6, 5, 9)]
@@ -122,7 +123,12 @@ def test_sigmas_and_normalization_scale_the_sums():
 
 def eigenvalue_response(law, functions, eigenvalue):
     """The covariance of ln λ with the sums, for an eigenvalue inside the support."""
-    chain, evaluate, unit = _dimensionless(law, functions)
+    chain = chain_map(law.dims)
+    unit = law.support[1] * math.exp(-chain.log_upper)  # the eigenvalue at x = 1
+
+    def evaluate(log_x):
+        return np.stack([function(unit * np.exp(log_x)) for function in functions])
+
     return eigenvalue_response_of_map(chain, evaluate, math.log(eigenvalue / unit))
 
 

@@ -91,27 +91,19 @@ def linear_statistics(
     Source: Bai & Silverstein, Ann. Probab. 32, 553 (2004), for one Wishart matrix; Eynard & Orantin, Commun. Number
     Theory Phys. 1, 347 (2007), for the kernels.
     """
-    chain, evaluate, _ = _dimensionless(law, functions)
-    return linear_statistics_of_map(chain, evaluate, kurtosis_weight(law.dims, excess_kurtosis))
-
-
-def _dimensionless(
-    law: GaussianChain, functions: Sequence[Callable[[FloatArray], ArrayLike]]
-) -> tuple[ChainMap, Callable[[FloatArray], FloatArray], float]:
-    """Return the map of the law, the functions combined into one function of ln x, and the eigenvalue at x = 1."""
-    chain = chain_map(law.dims)
-    unit = chain_scale(chain, variance_factor(law.dims, law.sigmas, law.normalization))
     if len(functions) == 0:
         raise ParameterError("functions", functions, "at least one function")
+    chain = chain_map(law.dims)
+    eigenvalue_at_one = chain_scale(chain, variance_factor(law.dims, law.sigmas, law.normalization))
 
     def evaluate(log_x: FloatArray) -> FloatArray:
-        eigenvalues = unit * np.exp(log_x)
+        eigenvalues = eigenvalue_at_one * np.exp(log_x)
         values = [np.asarray(f(eigenvalues), dtype=np.float64) for f in functions]
         if any(row.shape != log_x.shape or not np.isfinite(row).all() for row in values):
             raise ParameterError("functions", functions, "functions that return one finite number per eigenvalue")
         return np.stack(values)
 
-    return chain, evaluate, unit
+    return linear_statistics_of_map(chain, evaluate, kurtosis_weight(law.dims, excess_kurtosis))
 
 
 def linear_statistics_of_map(

@@ -173,10 +173,23 @@ def smallest_eigenvalue(
             eigenvalues; at a nearly hard edge with more than four dimensions like the second smallest.
     """
     parameters = ChainParameters(*shape, **chain)
-    smallest, second, *_ = sorted(parameters.dims)
-    if second == smallest or (is_nearly_hard(parameters.dims) and smallest >= _SMALLEST_RANK):
-        return _hard_edge_law(parameters, self_normalized)
-    return _edge_law(parameters, self_normalized, "lower")
+    dims = parameters.dims
+    smallest, second, *_ = sorted(dims)
+    if second > smallest and not (is_nearly_hard(dims) and smallest >= _SMALLEST_RANK):
+        return _edge_law(parameters, self_normalized, "lower")
+    factor = _factor(parameters)
+    coordinate = hard_edge_coordinate(tuple(sorted(dims)))
+    if parameters.rank < _SMALLEST_RANK:
+        expected = f"a rank of at least {_SMALLEST_RANK} where the lower edge is hard (d_head = d_model)"
+        raise ParameterError("dims", dims, expected)
+    if coordinate.crowd > LARGEST_CROWD:
+        expected = (
+            f"at most {LARGEST_CROWD + 1:g} dimensions near the second smallest, if that exceeds the smallest by "
+            f"less than {_NEARLY_HARD}: the law was not simulated for more"
+        )
+        raise ParameterError("dims", dims, expected)
+    law = HardEdgeLaw(coordinate, math.log(factor))
+    return _self_normalized(law, dims) if self_normalized else law
 
 
 def is_nearly_hard(dims: tuple[int, ...]) -> bool:
@@ -194,22 +207,6 @@ def _edge_law(parameters: ChainParameters, self_normalized: bool, side: Side) ->
         expected = "more eigenvalues or fewer factors: the expansion about the Tracy-Widom law fails here"
         raise ParameterError("dims", dims, expected)
     law = EdgeLaw(coordinate, math.log(chain_scale(chain, factor)))
-    return _self_normalized(law, dims) if self_normalized else law
-
-
-def _hard_edge_law(parameters: ChainParameters, self_normalized: bool) -> HardEdgeLaw:
-    factor, dims = _factor(parameters), parameters.dims
-    coordinate = hard_edge_coordinate(tuple(sorted(dims)))
-    if parameters.rank < _SMALLEST_RANK:
-        expected = f"a rank of at least {_SMALLEST_RANK} where the lower edge is hard (d_head = d_model)"
-        raise ParameterError("dims", dims, expected)
-    if coordinate.crowd > LARGEST_CROWD:
-        expected = (
-            f"at most {LARGEST_CROWD + 1:g} dimensions near the second smallest, if that exceeds the smallest by "
-            f"less than {_NEARLY_HARD}: the law was not simulated for more"
-        )
-        raise ParameterError("dims", dims, expected)
-    law = HardEdgeLaw(coordinate, math.log(factor))
     return _self_normalized(law, dims) if self_normalized else law
 
 
