@@ -8,7 +8,6 @@ import mpmath
 import numpy as np
 import pytest
 from scipy.integrate import quad
-from scipy.stats import norm
 
 from rmtbase.laws import ContaminatedNormal, normal_entropy, pearson_bound
 
@@ -67,10 +66,3 @@ def test_a_vanishing_bulk_reaches_pearsons_bound():
     wide, thin = (ContaminatedNormal(0.05, 1.0, sigma) for sigma in (0.3, 1e-4))
     assert thin.kurtosis() - pearson_bound(thin.skewness()) < 1e-4
     assert wide.kurtosis() - pearson_bound(wide.skewness()) > 1.0
-
-
-def test_with_no_contamination_it_is_normal():
-    law = ContaminatedNormal(0.0, sigma_bulk=2.0, mean_bulk=1.0)
-    x = np.linspace(-5, 5, 11)
-    np.testing.assert_allclose(law.pdf(x), norm.pdf(x, 1.0, 2.0), rtol=1e-14)
-    assert (law.skewness(), law.kurtosis(), law.atom_mass) == (0.0, 3.0, 0.0)

@@ -162,9 +162,10 @@ def test_quantiles_invert_both_tails(law):
 )
 def test_quantiles_invert_both_tails_far_out(law):
     q = np.concatenate([10.0 ** -np.arange(1, 300, 13.0), np.linspace(0.01, 0.99, 50)])
-    # Rounding of x itself is worth 1e-15 times the slope of ln q, in the units of x.
+    # Rounding of x itself is worth 1e-15 times the slope of ln q, in the units of x: too much next to an end.
+    above = q if math.isinf(law.support[1]) else q[q > 1e-101]
     np.testing.assert_allclose(law.cdf(law.ppf(q)), q, rtol=1e-10)
-    np.testing.assert_allclose(law.sf(law.isf(q)), q, rtol=1e-10)
+    np.testing.assert_allclose(law.sf(law.isf(above)), above, rtol=1e-10)
 
 
 @every_law

@@ -12,8 +12,6 @@ from scipy.stats import norm
 
 from rmtbase.laws import normal_entropy, normal_kl
 
-BAD_SIGMAS = [0.0, -1.0, math.nan, math.inf, True, "1", None, [1.0, -2.0]]
-
 
 def test_entropy_is_scipys():
     sigma = np.array([[1e-3, 0.02], [1.0, 7.0]])

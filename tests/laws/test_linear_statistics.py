@@ -110,17 +110,6 @@ def test_the_log_determinant_has_its_digamma_and_trigamma_moments(dims):
     assert found.third_cumulant[0, 0, 0] == pytest.approx(exact.cumulant(3), rel=2.5 / gap)
 
 
-def test_sigmas_and_normalization_scale_the_sums():
-    raw = linear_statistics(GaussianChain((24, 8, 16), normalization="none"), _powers(2))
-    scaled = linear_statistics(GaussianChain((24, 8, 16), (0.5, 3.0), normalization="sqrt_d"), _powers(2))
-    factor = np.array([2.25 / 24, (2.25 / 24) ** 2])
-    np.testing.assert_allclose(scaled.mean, factor * raw.mean, rtol=1e-12)
-    np.testing.assert_allclose(scaled.covariance, np.outer(factor, factor) * raw.covariance, rtol=1e-12)
-    np.testing.assert_allclose(
-        scaled.third_cumulant, np.einsum("i,j,k,ijk->ijk", *[factor] * 3, raw.third_cumulant), rtol=1e-11
-    )
-
-
 def eigenvalue_response(law, functions, eigenvalue):
     """The covariance of ln λ with the sums, for an eigenvalue inside the support."""
     chain = chain_map(law.dims)
