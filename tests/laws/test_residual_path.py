@@ -10,7 +10,7 @@ import pytest
 from oracles import polynomial_roots, residual_paths
 
 from exhaustive import mostly_exhaustive
-from rmtbase.laws import FreeMultiplicativeBrownian, GaussianChain, ResidualPath, TracyWidom
+from rmtbase.laws import FreeMultiplicativeBrownian, GaussianChain, ResidualPath, ResidualUpdate, TracyWidom
 
 # Soft, hard and nearly hard edges; one block to a thousand; laws from 1e-60 wide to thousands of orders of magnitude.
 PATHS = [
@@ -222,16 +222,25 @@ def test_deep_paths_approach_the_continuous_limit_as_one_over_depth(t):
 
 
 @pytest.mark.parametrize(
-    ("depth", "sigma"), [(1, 0.5), (1, 1.0), (1, 2.0), (4, 0.5), (10, 10**-0.5), (16, 0.25), (16, 1.0)]
+    ("kind", "depth", "sigma"),
+    [
+        *(
+            (ResidualPath, *path)
+            for path in [(1, 0.5), (1, 1.0), (1, 2.0), (4, 0.5), (10, 10**-0.5), (16, 0.25), (16, 1.0)]
+        ),
+        *((ResidualUpdate, *path) for path in [(3, 0.6), (4, 1.2), (16, 0.25)]),
+    ],
 )
-def test_simulated_spectra_follow_the_law(depth, sigma):
+def test_simulated_spectra_follow_the_law(kind, depth, sigma):
     paths = residual_paths(np.random.default_rng([depth, int(100 * sigma)]), depth, sigma, 200, 3)
-    eigenvalues = np.linalg.svd(paths, compute_uv=False) ** 2
-    law = ResidualPath(depth, sigma)
+    law, direct = kind(depth, sigma), np.eye(200) if kind is ResidualUpdate else 0.0
+    eigenvalues = np.linalg.svd(paths - direct, compute_uv=False) ** 2
     for x in law.ppf(np.linspace(0.1, 0.9, 9)):
         # Counts have a standard deviation of 0.8 and a bias below 0.7 (60 draws): 3 of them are almost five standard
         # deviations of the mean of three draws, false failures 1e-6 a comparison. The seed is fixed.
         assert abs((eigenvalues <= x).mean() - law.cdf(x)) < 3.0 / 200
+    if kind is ResidualUpdate:  # the largest one lies some d^(-2/3) = 3 % below the edge, times a few
+        assert eigenvalues[:, 0].mean() == pytest.approx(law.support[1], rel=0.12)
 
 
 @pytest.mark.parametrize(("depth", "sigma"), [(4, 0.5), (10, 0.3)])
