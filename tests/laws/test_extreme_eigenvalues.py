@@ -126,24 +126,6 @@ def test_simulated_heads_have_this_law(simulated, d_model, d_head, draws):
             assert abs(_exceedance(sample, law, level)) < 5.0 + 0.2 * math.sqrt(level * draws)
 
 
-CHAINS = [((40, 16), 6000), ((40, 10, 30, 50), 4000), ((96, 8, 64), 4000), ((24, 24, 24), 4000)]
-
-
-@pytest.mark.parametrize(("dims", "draws"), mostly_exhaustive(CHAINS, always=1))
-def test_simulated_chains_have_this_law(simulated_chain, dims, draws):
-    eigenvalues, own = simulated_chain(dims, draws)
-    for self_normalized in (False, True):
-        values = eigenvalues / own[:, None] if self_normalized else eigenvalues
-        for side, sample in (("upper", values[:, 0]), ("lower", values[:, -1])):
-            if side == "lower" and sorted(dims)[1] == min(dims):
-                continue
-            law = FUNCTIONS[side](dims=dims, normalization="none", self_normalized=self_normalized)
-            assert abs(sample.mean() - law.mean()) < (0.02 + 5 / math.sqrt(draws)) * law.std()
-            assert sample.std() == pytest.approx(law.std(), rel=0.02 + 5 / math.sqrt(1.8 * draws))
-            for level in (0.5, 0.1, 0.01):
-                assert abs(_exceedance(sample, law, level)) < 5.0 + 0.2 * math.sqrt(level * draws)
-
-
 def test_the_first_order_is_the_laws_own_limit():
     law, chain = (
         largest_eigenvalue((76800, 6400, 76800), normalization="none"),
