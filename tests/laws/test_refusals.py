@@ -114,7 +114,8 @@ REFUSED = [
     ("more than level", lambda bad: SPIKE.detectable_strength(power=bad), (0.04,)),
     ("symbols", lambda bad: laws.trace_moment_polynomial((2,), bad), ("dh", ("d",), ("d", "2h"), ("d", 3), 7)),
     ("partition", lambda bad: laws.trace_moment_polynomial(bad, ("d", "h", "d")), ((0,),)),
-    ("", lambda bad: POLYNOMIAL(**bad), ({"d": 3}, {"d": 3, "h": 2, "n": 1}, {"d": 3, "h": 0}, {"d": 3, "h": 1.5})),
+    ("^dims =", lambda bad: POLYNOMIAL(**bad), ({"d": 3}, {"d": 3, "h": 2, "n": 1})),
+    ("^h =", lambda bad: POLYNOMIAL(d=3, h=bad), (0, 1.5)),
     ("beta", laws.TracyWidom, (0, 3, 4, 1.5, True, "1", None)),
     ("trim", laws.weibull_anchor, (-0.1, 0.5, 1, math.nan, math.inf, True, "0.1", None, 0.1j)),
     ("trim", lambda bad: laws.weibull_product_null(8, 4, bad), (0.5, True)),
@@ -130,7 +131,8 @@ REFUSED = [
     ("weights", lambda bad: parents.Mixture(*bad), MIXTURES),
     (r"weights\[0\]", lambda bad: parents.Mixture((parents.Normal(),), (bad,)), (0,)),
     (r"components\[0\]", lambda bad: parents.Mixture((bad,), (1,)), ("normal",)),
-    ("", lambda bad: laws.weibull_body_tail_gap("normal", *bad), ((0.1, 0.1), (0.0, 0.1), (0.5, 0.0), (0.1, -0.1))),
+    ("^body =", lambda bad: laws.weibull_body_tail_gap("normal", *bad), ((0.1, 0.1), (0.0, 0.1), (0.5, 0.0))),
+    ("^full =", lambda bad: laws.weibull_body_tail_gap("normal", 0.1, bad), (-0.1,)),
     ("n = ", laws.LargeSampleLaw(1.0, 1.0).std, (*NO_COUNTS, 1.5)),
 ]  # fmt: skip
 
