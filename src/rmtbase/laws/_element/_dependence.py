@@ -11,8 +11,7 @@ from scipy.interpolate import PchipInterpolator
 
 from rmtbase.laws._distribution import FloatArray
 from rmtbase.laws._element._arithmetic import FLOAT
-from rmtbase.laws._element._expansion import Expansion, curvature_form, even_directions, quadratic_cumulants
-from rmtbase.laws._element._panels import Panels
+from rmtbase.laws._element._expansion import Expansion, Panels, curvature_form, even_directions, quadratic_cumulants
 from rmtbase.laws._element._product_element import chi_square_rule
 from rmtbase.laws._element._product_sum import Element, row_law
 

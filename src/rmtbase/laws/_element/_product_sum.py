@@ -14,7 +14,7 @@ from scipy.linalg import eigh_tridiagonal
 from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import FloatArray
 from rmtbase.laws._element._arithmetic import FLOAT, Arithmetic, Number
-from rmtbase.laws._element._panels import panels
+from rmtbase.laws._element._expansion import panels
 from rmtbase.laws._element._product_element import chi_square_rule
 from rmtbase.laws._element.parents import Normal, Parent, VarianceGamma
 

@@ -13,9 +13,8 @@ from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import Distribution, FloatArray
 from rmtbase.laws._element._arithmetic import FLOAT
 from rmtbase.laws._element._dependence import DependentStatistic, SharedNorms
-from rmtbase.laws._element._expansion import Expansion, mean_square, quadratic_noise
+from rmtbase.laws._element._expansion import Expansion, Panels, mean_square, panels, quadratic_noise
 from rmtbase.laws._element._normal_sample import gaussian_sample_statistic
-from rmtbase.laws._element._panels import Panels, panels
 from rmtbase.laws._element._product_element import ProductElement
 from rmtbase.laws._element._product_sum import Element
 from rmtbase.laws._element.parents import Normal, Parent

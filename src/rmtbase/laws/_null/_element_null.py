@@ -12,8 +12,7 @@ import numpy as np
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import Distribution, StatedLaw
-from rmtbase.laws._element._expansion import Expansion, mean_square
-from rmtbase.laws._element._panels import Panels, panels
+from rmtbase.laws._element._expansion import Expansion, Panels, mean_square, panels
 from rmtbase.laws._element._product_sum import Element, element_of_product
 from rmtbase.laws._element.parents import Normal, Parent, require_parent
 from rmtbase.laws._null import _reference_law as smooth

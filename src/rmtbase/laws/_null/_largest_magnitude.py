@@ -16,8 +16,8 @@ from scipy.interpolate import CubicHermiteSpline
 
 from rmtbase.laws._distribution import FloatArray
 from rmtbase.laws._element._arithmetic import FLOAT
+from rmtbase.laws._element._expansion import panels
 from rmtbase.laws._element._normal_sample import gaussian_sample_statistic
-from rmtbase.laws._element._panels import panels
 from rmtbase.laws._element._product_sum import Element, row_law
 from rmtbase.laws._element.parents import Parent, VarianceGamma
 from rmtbase.laws._null._tail_statistics import beta_rule

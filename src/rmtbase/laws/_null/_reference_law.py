@@ -12,14 +12,15 @@ from rmtbase.laws._distribution import FloatArray
 from rmtbase.laws._element._arithmetic import FLOAT
 from rmtbase.laws._element._expansion import (
     Expansion,
+    Panels,
     average,
     mean_square,
     ordered_average,
+    panels,
     root,
     substituted,
     variance,
 )
-from rmtbase.laws._element._panels import Panels, panels
 from rmtbase.laws._element.parents import Parent
 from rmtbase.laws._weibull._plot import weibull_maximum_likelihood
 

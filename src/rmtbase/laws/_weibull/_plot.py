@@ -14,8 +14,7 @@ from scipy.optimize import brentq
 
 from rmtbase.laws._distribution import FloatArray
 from rmtbase.laws._element._arithmetic import FLOAT, GUARD, decimal
-from rmtbase.laws._element._expansion import Expansion, ordered_average
-from rmtbase.laws._element._panels import Panels, panels
+from rmtbase.laws._element._expansion import Expansion, Panels, ordered_average, panels
 from rmtbase.laws._element.parents import Parent, require_parent
 from rmtbase.parameters import require_positive_integer, require_real_numbers
 from rmtbase.shown import in_one_line
