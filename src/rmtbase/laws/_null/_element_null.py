@@ -78,6 +78,11 @@ def _on_panels(function: Callable[[Panels], Expansion]) -> Callable[[Parent], Ex
     return lambda parent: function(panels(parent))
 
 
+def _core_sigma(parent: Parent) -> Expansion:
+    end = float(parent.ppf(0.8))
+    return smooth.core_sigma(panels(parent, [end]), 0.1, end)
+
+
 def _decile_ratio(parent: Parent) -> Expansion:
     low, high = parent.ppf(np.array([0.1, 0.9]))
     grid = panels(parent, [low, high])
@@ -184,11 +189,7 @@ _RECIPES: dict[str, _Recipe] = {
         4.0,
         _COUNTED,
     ),
-    "core_sigma": _Recipe(
-        Smooth(lambda parent: smooth.core_sigma(panels(parent, [parent.ppf(0.8)]), 0.1, float(parent.ppf(0.8)))),
-        4.0,
-        _EXPANSION,
-    ),
+    "core_sigma": _Recipe(Smooth(_core_sigma), 4.0, _EXPANSION),
     "kl_core_normal": _Recipe(
         _counted(
             "kl_core_normal", partial(divergence, of_core=True), lambda parent: reference_law(parent).core_divergence

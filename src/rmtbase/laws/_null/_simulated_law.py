@@ -115,9 +115,10 @@ def _table() -> Any:
 
 def simulated_quantiles(statistic: str, parent: Parent) -> Quantiles | None:
     """Return the quantiles of a statistic of independent weights of a parent, at any σ; None if not simulated."""
+    asked: Any = parent  # each class of PARENTS has a σ
     for name, table in _table()["quantile"].items():
         simulated: Any = PARENTS[name]
-        if type(parent) is type(simulated) and replace(simulated, sigma=parent.sigma) == parent:
+        if type(asked) is type(simulated) and replace(asked, sigma=simulated.sigma) == simulated:
             return {int(n): np.array(values) for n, values in table[statistic].items()} if statistic in table else None
     return None
 
