@@ -18,8 +18,7 @@ from scipy.special import ndtr, ndtri
 
 from rmtbase.laws import Distribution
 from rmtbase.laws._null._edges import expanded_stable_rank
-from rmtbase.laws._null._expansion_rest import hermite, mended_by_draws
-from rmtbase.laws._null._linear import expanded_number
+from rmtbase.laws._null._linear import expanded_number, hermite, mended_by_draws
 from rmtbase.laws._null._simulated_law import normal_scores
 
 REST = Path(__file__).parents[2] / "src/rmtbase/laws/_null/expansion_rest.json"

@@ -7,39 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from rmtbase.errors import ParameterError
 from rmtbase.laws import AdamWNoise
-
-
-@pytest.mark.parametrize(
-    ("arguments", "name"),
-    [
-        ((0.0, 0.1), "learning_rate"),
-        ((-1e-3, 0.1), "learning_rate"),
-        ((math.nan, 0.1), "learning_rate"),
-        ((1e-3, 0.0), "weight_decay"),
-        ((1e-3, math.inf), "weight_decay"),
-        ((1e-3, 0.1, 1.0), "beta1"),
-        ((1e-3, 0.1, -0.1), "beta1"),
-        ((1e-3, 0.1, math.nan), "beta1"),
-        ((1e-3, 200.0, 0.9), "weight_decay"),
-    ],
-)
-def test_bad_parameters_are_named(arguments, name):
-    with pytest.raises(ParameterError, match=name):
-        AdamWNoise(*arguments)
-
-
-@pytest.mark.parametrize("steps", [-1, 1.5, [3, -2], math.nan, True])
-def test_bad_steps_are_named(steps):
-    with pytest.raises(ParameterError, match="steps"):
-        AdamWNoise(1e-3, 0.1).std_after(steps)
-
-
-@pytest.mark.parametrize("initial", [-0.1, math.nan, math.inf, False, True])
-def test_bad_initial_scales_are_named(initial):
-    with pytest.raises(ParameterError, match="initial_std"):
-        AdamWNoise(1e-3, 0.1).std_after(10, initial)
 
 
 @pytest.mark.parametrize("beta1", [0.0, 0.5, 0.9])

@@ -155,36 +155,11 @@ def test_one_wishart_matrix_is_centred_where_johnstone_and_ma_have_it():
             assert large / small == pytest.approx(8.0 ** (-4 / 3), rel=0.1)
 
 
-def test_the_corrections_fall_with_their_powers_of_the_rank():
-    for side in ("upper", "lower"):
-        small, large = _coordinate((60, 20, 40), side), _coordinate((480, 160, 320), side)
-        assert large.shift / small.shift == pytest.approx(0.5, rel=1e-12)
-        assert large.variance / small.variance == pytest.approx(0.25, rel=1e-12)
-        assert large.slope / small.slope == pytest.approx(4.0, rel=1e-12)
-        assert large.variance < 0.0
-
-
 def test_the_slope_is_the_tracy_widom_scale():
     for dims in [(768, 64, 768), (30, 20, 40, 50)]:
         law = GaussianChain(dims=dims, normalization="none")
         for side, edge, scale in zip(("lower", "upper"), law.support, law.edge_scale, strict=True):
             assert _coordinate(dims, side).slope == pytest.approx(edge / scale, rel=1e-12)
-
-
-def test_the_lower_tail_is_a_power_of_the_eigenvalue():
-    coordinate = _coordinate((72, 64, 80), "lower")
-    assert coordinate.tail_power == pytest.approx(4.0, rel=1e-13)
-    log_x = coordinate.edge - np.array([200.0, 400.0, 600.0])
-    exponent = 2.0 / 3.0 * coordinate.zeta(log_x) ** 1.5
-    np.testing.assert_allclose(np.diff(exponent), 200.0 * 4.0, rtol=1e-9)
-
-
-@pytest.mark.parametrize("dims", [(768, 64, 768), (40, 20, 30, 50), (64, 64, 64), (100, 20)])
-def test_far_values_stay_finite_and_ordered(dims):
-    far = np.array([-700.0, -300.0, -30.0, 30.0, 300.0, 700.0])
-    for side in ("upper", "lower")[: 1 if dims == (64, 64, 64) else 2]:
-        zeta = _coordinate(dims, side).zeta(far)
-        assert np.isfinite(zeta).all() and (_outwards(side) * np.diff(zeta) >= 0.0).all()
 
 
 def test_second_order_corrections_are_those_of_the_known_expansion():

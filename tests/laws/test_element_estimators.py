@@ -11,7 +11,6 @@ from scipy import special
 
 from exhaustive import mostly_exhaustive
 from rmtbase import laws, statistics
-from rmtbase.errors import ParameterError
 
 BINS = 40
 DRAWS = 1000
@@ -58,47 +57,9 @@ def predicted(d_model: int, d_head: int) -> dict[str, laws.Moments]:
     }
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        *(("bins", value) for value in (0, -3, 2.5, True, None)),
-        *(("range", value) for value in ((1, 1), (2, -2), (0, math.inf), (math.nan, 1), (0,), None, "ab")),
-        *(("reference_sigma", value) for value in (0, -1.0, math.nan, math.inf, True)),
-    ],
-)
-def test_bad_parameters_of_the_histogram_are_refused(name, value):
-    arguments = {"bins": 10, "range": (-3.0, 3.0)} | {name: value}
-    with pytest.raises(ParameterError, match=name):
-        laws.histogram_kl(100, 10, **arguments)
-    if name != "reference_sigma":
-        with pytest.raises(ParameterError, match=name):
-            laws.histogram_entropy(100, 10, **arguments)
-
-
-def test_a_range_without_elements_is_refused():
-    with pytest.raises(ParameterError, match="range"):
-        laws.histogram_entropy(100, 10, 5, (50.0, 60.0))
-
-
 def test_a_single_bin_has_no_spread():
     law = laws.histogram_kl(100, 10, 1, (-3.0, 3.0))
     assert law.mean == pytest.approx(0.0, abs=1e-15) and law.std == pytest.approx(0.0, abs=1e-9)
-
-
-def test_bad_parameters_of_the_neighbours_are_refused():
-    for k in (0, -1, 1.5, True, 64):
-        with pytest.raises(ParameterError, match="k"):
-            laws.nearest_neighbour_entropy(8, 4, k)
-    with pytest.raises(ParameterError, match="sigma"):
-        laws.nearest_neighbour_kl(8, 4, 1, reference_sigma=-1.0)
-    with pytest.raises(ParameterError, match="d_head = 2: expected at least 3"):
-        laws.nearest_neighbour_kl(100, 2)
-
-
-def test_a_function_that_is_not_finite_or_has_another_shape_is_refused():
-    for function in (lambda w: np.inf * w, lambda w: w[:-1], lambda w: 1.0):
-        with pytest.raises(ParameterError, match="function"):
-            laws.element_average(function, 8, 4)
 
 
 @pytest.mark.parametrize(("d_model", "d_head"), [(1, 1), (5, 1), (40, 7), (64, 64), (4096, 128)])

@@ -203,21 +203,12 @@ def simulated():
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("parent", DRAW)
 @pytest.mark.parametrize("n", [100, 300])
-def test_p_values_are_uniform(simulated, parent, n):
+def test_p_values_are_uniform_and_levels_hold_in_both_tails(simulated, parent, n):
     # Kolmogorov–Smirnov over 2 000 samples: 19 statistics in 6 cases at 1e-5 fail for one seed in 900 where the laws
-    # are exact.
-    for name, sample in simulated[parent, n].items():
-        p = element_null(name, n, parent).p_value(sample)
-        assert stats.kstest(p, "uniform").pvalue > 1e-5, name
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("parent", DRAW)
-@pytest.mark.parametrize("n", [100, 300])
-def test_levels_hold_in_both_tails(simulated, parent, n):
-    # Of 2 000 samples a share of 0.025 has a standard error of 0.0035: 0.009 to 0.041 leaves 4.3 of them and 0.001.
+    # are exact. A share of 0.025 has a standard error of 0.0035: 0.009 to 0.041 leaves 4.3 of them and 0.001.
     for name, sample in simulated[parent, n].items():
         law = element_null(name, n, parent)
+        assert stats.kstest(law.p_value(sample), "uniform").pvalue > 1e-5, name
         for tail in (law.cdf(sample), law.sf(sample)):
             if name != "l_scale":  # whose upper tail is conservative
                 assert 0.009 < (tail < 0.025).mean() < 0.041, name

@@ -1,8 +1,8 @@
 """The limiting law of a Gaussian chain against the package freealg (Ameli et al. 2025), where that reaches.
 
-freealg knows Marchenko-Pastur in closed form; the polynomial of square chains (whose roots are all taken here: its own
-choice among them is wrong from two factors on); and the free compound Poisson law with finitely many jumps, which two
-rectangular factors follow once the law of the first is replaced by its Gauss quadrature.
+freealg knows the polynomial of square chains (whose roots are all taken here: its own choice among them is wrong from
+two factors on), and the free compound Poisson law with finitely many jumps, which two rectangular factors follow once
+the law of the first is replaced by its Gauss quadrature.
 """
 
 from __future__ import annotations
@@ -12,20 +12,11 @@ import warnings
 import numpy as np
 import pytest
 
-from rmtbase.laws import GaussianChain, marchenko_pastur
+from rmtbase.laws import GaussianChain
 
 with warnings.catch_warnings():  # of escapes in its docstrings, where it was installed without being compiled
     warnings.simplefilter("ignore")
     distributions = pytest.importorskip("freealg", reason="freealg comes with the extra `test`").distributions
-
-
-@pytest.mark.parametrize("n_rows, n_columns", [(768, 64), (64, 768), (50, 50), (10_000, 1)])
-def test_one_factor_is_its_marchenko_pastur_law(n_rows, n_columns):
-    law, theirs = (marchenko_pastur(n_rows, n_columns, atom=True), distributions.MarchenkoPastur(n_columns / n_rows))
-    np.testing.assert_allclose(law.support, n_rows * np.ravel(theirs.support()), rtol=1e-13, atol=1e-13)
-    x = law.support[0] + np.diff(law.support) * np.linspace(0.001, 0.999, 50)
-    # Their formula subtracts x from its edges: at 1e-3 of a support of width 4 % that leaves 12 digits.
-    np.testing.assert_allclose(law.pdf(x), theirs.density(x / n_rows) / n_rows, rtol=5e-12)
 
 
 @pytest.mark.parametrize("factors", range(1, 9))

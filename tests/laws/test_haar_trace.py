@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rmtbase.errors import ParameterError
 from rmtbase.laws import HaarTrace
 
 
@@ -117,18 +116,3 @@ def test_tails_fall_and_meet_at_the_mean():
     order = np.argsort(x[:, 0, 0])
     assert (np.diff(law.sf(x)[order, 0, 0]) < 1e-9).all()
     assert 0.0 < law.sf(x).min() < 1e-6
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "d", "found"),
-    [
-        ([1.0], [[1.0]], 4, "first"),
-        ([[1.0]], [[1.0, -1.0]], 4, "second"),
-        ([[1.0]], [[np.nan]], 4, "second"),
-        ([[1.0] * 5], [[1.0]], 4, "first"),
-        ([[1.0]], [[1.0]], 0, "d_model"),
-    ],
-)
-def test_what_is_no_spectrum_is_refused(first, second, d, found):
-    with pytest.raises(ParameterError, match=found):
-        HaarTrace(first, second, d)

@@ -51,12 +51,6 @@ def test_the_bessel_edge_is_a_power_near_zero_and_half_known_far_out(index):
     assert abs(np.diff(rest)[0]) < 0.02 * math.log(1e4) * (1 + index)
 
 
-@pytest.mark.parametrize("index", [-0.5, 33, math.nan, True, "2"])
-def test_an_index_outside_its_domain_is_refused(index):
-    with pytest.raises(ParameterError, match="index"):
-        BesselEdge(index)
-
-
 def _square(n: int) -> Callable[[mp.mpf], mp.mpf]:
     """The density of s, s² the smallest eigenvalue of a square Gaussian matrix (Edelman 1988)."""
     constant = 2 * n * mp.gamma(mp.mpf(n + 1) / 2) / mp.sqrt(2 * mp.pi)

@@ -9,20 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rmtbase.errors import ParameterError
 from rmtbase.laws import PathLength, ResidualPath
-
-
-@pytest.mark.parametrize(("depth", "sigma", "name"), [(0, 1.0, "depth"), (2.5, 1.0, "depth"), (2, 0.0, "sigma")])
-def test_bad_parameters_are_named(depth, sigma, name):
-    with pytest.raises(ParameterError, match=f"^{name} ="):
-        PathLength(depth, sigma)
-
-
-@pytest.mark.parametrize("k", [-1, 5, 1.0, True])
-def test_an_order_lies_between_zero_and_depth(k):
-    with pytest.raises(ParameterError, match="k ="):
-        PathLength(4, 0.5).squared_norm(k)
 
 
 @pytest.mark.parametrize(("depth", "sigma"), [(1, 1.0), (16, 0.3), (16, 3.0), (1000, 0.03), (5, 1e-100), (5, 1e100)])

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rmtbase.errors import ParameterError
 from rmtbase.laws import ProductElement, product_element
 
 # P(w > x) at h = 1 and 3: ∫ sech u exp(-x cosh u) du / π and ∫ (x + sech u) exp(-x cosh u) du / π, u > 0, 30 digits.
@@ -57,18 +56,6 @@ def exact(h: int, x: float, which: int) -> mpmath.mpf:
         return mpmath.fsum(c * x**power for power, c in enumerate(even_polynomials(h)[which])) * mpmath.exp(-x)
 
 
-@pytest.mark.parametrize("d_head", [0, -1, 2.5, "8", None, True, math.nan])
-def test_a_bad_number_of_products_is_refused(d_head):
-    with pytest.raises(ParameterError, match="d_head"):
-        ProductElement(d_head)
-
-
-@pytest.mark.parametrize("scale", [0.0, -1.0, math.inf, math.nan, "1", True, None])
-def test_a_bad_scale_is_refused(scale):
-    with pytest.raises(ParameterError, match="scale"):
-        ProductElement(8, scale)
-
-
 @pytest.mark.parametrize("h", [2, 8, 16, 64, 128, 1024])
 def test_density_and_tail_have_the_digits_of_the_exact_sums(h):
     law, std = ProductElement(h), math.sqrt(h)
@@ -113,22 +100,6 @@ def test_divergence_from_the_normal_law_is_relative_however_small(h, divergence)
     assert law.entropy() == pytest.approx(normal - divergence, rel=1e-14)
 
 
-def test_divergence_approaches_its_leading_term():
-    assert ProductElement(25).kl_to_normal() == pytest.approx(9.9349e-4, rel=1e-5)
-    for h in (256, 1024, 4096):
-        law = ProductElement(h)
-        assert law.kl_to_normal() - law.kurtosis() ** 2 / 48 == pytest.approx(-4.5 / h**3, rel=12 / h)
-
-
-@pytest.mark.parametrize("h", [1, 2, 3, 16, 1024, 16384])
-def test_quantiles_invert_both_tails(h):
-    law = ProductElement(h)
-    q = np.concatenate([10.0 ** -np.arange(1, 308, 9.0), np.linspace(0.01, 0.49, 40)])
-    np.testing.assert_allclose(law.logsf(law.isf(q)), np.log(q), rtol=1e-13)
-    np.testing.assert_allclose(law.logcdf(law.ppf(q)), np.log(q), rtol=1e-13)
-    np.testing.assert_array_equal(law.ppf(q), -law.isf(q))
-
-
 @pytest.mark.parametrize("h", [2, 16, 1024])
 def test_quantiles_are_relative_next_to_the_median(h):
     for shift in (2.0**-50, 2.0**-30, 1e-5, 0.02, 0.06):
@@ -146,15 +117,6 @@ def test_values_at_the_ends_of_the_domain():
     assert law.ppf(0.5) == law.isf(0.5) == 0.0
     assert np.isnan(law.logsf(np.nan)) and law.logsf(1e300) == pytest.approx(-1e300)
     assert ProductElement(3).pdf(0.0) == pytest.approx(1 / math.pi, rel=1e-14)
-
-
-def test_functions_do_not_depend_on_what_they_are_evaluated_with():
-    law = ProductElement(5)
-    x = np.geomspace(1e-4, 300.0, 200)
-    for function in (law.logpdf, law.logsf):
-        np.testing.assert_allclose(function(x), [function(value) for value in x], rtol=1e-13, atol=1e-15)
-    np.testing.assert_array_equal(law.cdf(-x), law.sf(x))
-    np.testing.assert_array_equal(law.pdf(-x), law.pdf(x))
 
 
 def test_scale_is_a_scale():
@@ -182,11 +144,3 @@ def test_moments_are_exact():
     x = 80.0 * (nodes + 1.0)
     for k in (0, 2, 4, 6):
         assert 160.0 * np.sum(weights * x**k * law.pdf(x)) == pytest.approx(law.moment(k), rel=1e-12)
-
-
-@pytest.mark.parametrize("h", [1, 4, 50])
-def test_sums_of_products_follow_the_law(h):
-    # Kolmogorov–Smirnov at 1e-5, three times: fails for one seed in 30 000.
-    rng = np.random.default_rng(h)
-    w = 0.3 * sum(rng.standard_normal(40_000) * rng.standard_normal(40_000) for _ in range(h))
-    assert stats.kstest(ProductElement(h, 0.3).cdf(w), "uniform").pvalue > 1e-5

@@ -7,27 +7,9 @@ from fractions import Fraction
 
 import pytest
 
-from rmtbase.errors import ParameterError
 from rmtbase.laws import DimensionPolynomial, trace_moment, trace_moment_polynomial
 
 HEAD = ("d", "h", "d")
-
-
-@pytest.mark.parametrize("symbols", ["dh", ("d",), ("d", "2h"), ("d", 3), 7])
-def test_symbols_that_are_no_names_are_refused(symbols):
-    with pytest.raises(ParameterError, match="symbols"):
-        trace_moment_polynomial((2,), symbols)
-
-
-def test_powers_that_are_no_positive_integers_are_refused():
-    with pytest.raises(ParameterError, match="partition"):
-        trace_moment_polynomial((0,), HEAD)
-
-
-@pytest.mark.parametrize("dims", [{"d": 3}, {"d": 3, "h": 2, "n": 1}, {"d": 3, "h": 0}, {"d": 3, "h": 1.5}])
-def test_a_polynomial_takes_its_own_dimensions_only(dims):
-    with pytest.raises(ParameterError):
-        trace_moment_polynomial((2,), HEAD)(**dims)
 
 
 @pytest.mark.parametrize("powers", [(1,), (2, 1), (3, 3), (2, 2, 2, 2), (8,), (1,) * 8])

@@ -7,7 +7,6 @@ import pytest
 from scipy import special, stats
 from scipy.optimize import brentq, minimize
 
-from rmtbase.errors import ParameterError
 from rmtbase.laws import parents, weibull_maximum_likelihood, weibull_noise_optimum, weibull_quantile_noise
 
 
@@ -83,12 +82,6 @@ def test_the_noise_optimum_has_its_digits():
     assert p == pytest.approx(1 - math.exp(-2 * p), rel=1e-15)
     assert optimum.noise == pytest.approx(float(weibull_plot_noise(p)), rel=1e-14)
     assert weibull_plot_noise(0.1) / optimum.noise == pytest.approx(6.48209544, abs=5e-9)
-
-
-@pytest.mark.parametrize("digits", [0, -3, 1.5, True])
-def test_a_noise_optimum_of_no_digits_is_refused(digits):
-    with pytest.raises(ParameterError, match="digits"):
-        weibull_noise_optimum(digits)
 
 
 def test_the_optimum_is_the_minimum():

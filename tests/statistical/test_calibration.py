@@ -102,15 +102,6 @@ def test_the_heads_are_one_per_key_group_and_enough(heads):
     assert float(heads["sigma_k"].mean()) == pytest.approx(SIGMA["k_proj"], rel=1e-2)
 
 
-@pytest.mark.parametrize("statistic", SPECTRAL_STATISTICS)
-def test_p_values_of_heads_are_uniform(heads, statistic):
-    assert uniform(heads["p_value"].sel(statistic=statistic), NULL_DRAWS) > LEVEL
-
-
-def test_omnibus_p_values_of_heads_are_uniform(heads):
-    assert uniform(heads["omnibus_p_value"], NULL_DRAWS) > LEVEL
-
-
 def test_every_matrix_statistic_is_reported(models):
     names = models[1]["statistic"].values.tolist()
     assert len(names) == OF_MATRICES
@@ -119,12 +110,13 @@ def test_every_matrix_statistic_is_reported(models):
 
 
 @pytest.mark.parametrize("place", range(OF_MATRICES))
-def test_p_values_of_matrices_are_uniform(models, place):
+def test_p_values_of_matrices_are_uniform_and_one_model_in_twenty_has_any_flagged(models, place):
     # 2 100 matrices. The element-wise laws at 2 048 elements and more; each spectral null has 5 000 draws.
-    one = models[1]["p_value"].isel(statistic=place)
+    one = models[1].isel(statistic=place)
     on_elements = str(one["statistic"].values) in ELEMENT_STATISTICS
-    assert one.size == MODELS * LAYERS * len(SIGMA)
-    assert uniform(one, None if on_elements else MATRIX_NULL_DRAWS) > LEVEL
+    assert one["p_value"].size == MODELS * LAYERS * len(SIGMA)
+    assert uniform(one["p_value"], None if on_elements else MATRIX_NULL_DRAWS) > LEVEL
+    assert compatible_with_five_percent(flagged(one["q_value"].values))
 
 
 def flagged(q_values):
@@ -136,31 +128,18 @@ def compatible_with_five_percent(count):
     return stats.binomtest(count, MODELS, 0.05).pvalue > LEVEL
 
 
-@pytest.mark.parametrize("statistic", SPECTRAL_STATISTICS)
-def test_one_model_in_twenty_has_any_head_flagged_on_a_statistic(heads, statistic):
-    p = heads["p_value"].sel(statistic=statistic).values.reshape(MODELS, -1)
-    assert compatible_with_five_percent(flagged(np.stack([benjamini_hochberg(one) for one in p])))
-
-
-@pytest.mark.parametrize("statistic", SPECTRAL_STATISTICS)
-def test_heads_that_share_keys_are_flagged_no_more_often(models, statistic):
-    # Their p-values depend on each other positively, so that five percent is an upper bound.
-    count = flagged(models[0]["q_value"].sel(statistic=statistic).values)
-    assert stats.binomtest(count, MODELS, 0.05, alternative="greater").pvalue > LEVEL
-
-
-def test_one_model_in_twenty_has_any_head_flagged_by_the_omnibus_test(heads, models):
-    p = heads["omnibus_p_value"].values.reshape(MODELS, -1)
-    assert compatible_with_five_percent(flagged(np.stack([benjamini_hochberg(one) for one in p])))
-    assert (
-        stats.binomtest(flagged(models[0]["omnibus_q_value"].values), MODELS, 0.05, alternative="greater").pvalue
-        > LEVEL
-    )
-
-
-@pytest.mark.parametrize("place", range(OF_MATRICES))
-def test_one_model_in_twenty_has_any_matrix_flagged_on_a_statistic(models, place):
-    assert compatible_with_five_percent(flagged(models[1]["q_value"].isel(statistic=place).values))
+@pytest.mark.parametrize("statistic", [*SPECTRAL_STATISTICS, "omnibus"])
+def test_p_values_of_heads_are_uniform_and_one_model_in_twenty_has_any_flagged(heads, models, statistic):
+    if statistic == "omnibus":
+        p, q_of_all = heads["omnibus_p_value"], models[0]["omnibus_q_value"]
+    else:
+        p = heads["p_value"].sel(statistic=statistic)
+        q_of_all = models[0]["q_value"].sel(statistic=statistic)
+    assert uniform(p, NULL_DRAWS) > LEVEL
+    q = np.stack([benjamini_hochberg(one) for one in p.values.reshape(MODELS, -1)])
+    assert compatible_with_five_percent(flagged(q))
+    # P-values of heads that share keys depend on each other positively, so that five percent is an upper bound.
+    assert stats.binomtest(flagged(q_of_all.values), MODELS, 0.05, alternative="greater").pvalue > LEVEL
 
 
 def test_eigenvalues_leave_the_edges_as_rarely_as_stated(heads):

@@ -33,8 +33,13 @@ from rmtbase.laws._element._product_element import ProductElement, product_eleme
 from rmtbase.laws._exact._haar_trace import HaarTrace
 from rmtbase.laws._exact._log_determinant import LogDeterminant
 from rmtbase.laws._exact._participation_ratio import normalized_participation_ratio, participation_ratio
-from rmtbase.laws._exact._trace_moments import trace_cumulant, trace_cumulants, trace_moment
-from rmtbase.laws._exact._trace_polynomials import DimensionPolynomial, trace_moment_polynomial
+from rmtbase.laws._exact._trace_polynomials import (
+    DimensionPolynomial,
+    trace_cumulant,
+    trace_cumulants,
+    trace_moment,
+    trace_moment_polynomial,
+)
 from rmtbase.laws._grid import BINS, PROBABILITIES, histogram_edges, logarithmic_edges
 from rmtbase.laws._null._element_null import ElementNull, element_null, product_element_null
 from rmtbase.laws._null._null import NULL_STATISTICS, NullLaw, known_nulls, null
@@ -45,11 +50,12 @@ from rmtbase.laws._residual._residual_moments import TraceMoments, residual_trac
 from rmtbase.laws._residual._residual_path import ResidualPath
 from rmtbase.laws._residual._residual_update import ResidualUpdate
 from rmtbase.laws._weibull._anchor import WeibullAnchor, weibull_anchor
-from rmtbase.laws._weibull._closure import WeibullClosure, weibull_closure
-from rmtbase.laws._weibull._null import (
+from rmtbase.laws._weibull._closure import (
     LargeSampleLaw,
+    WeibullClosure,
     WeibullNull,
     weibull_body_tail_gap,
+    weibull_closure,
     weibull_null,
     weibull_product_null,
 )

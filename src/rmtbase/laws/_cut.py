@@ -77,12 +77,10 @@ class CutLaw(Distribution):
         """Angle χ beyond which no mass is left."""
 
     def expect(self, f: Callable[[FloatArray], ArrayLike], rtol: float = 1e-12) -> float:
-        """Return E[f(X)] for a function f that maps an array to an array of the same shape.
+        """Return E[f(X)] for a function f that maps an array to finite numbers of the same shape.
 
-        Numerical: the trapezoidal rule in the coordinate of :class:`Cut`, which converges geometrically for analytic f
-        (for eigenvalues also for ln λ and powers above -1/2). The number of nodes doubles until three successive
-        results agree to ``rtol`` relative to E|f| (two may agree by chance); an IntegrationWarning says that 65 536 do
-        not suffice, as at a kink. An f that does not return one finite number per value raises a ParameterError.
+        The trapezoidal rule in χ converges geometrically for analytic f (also ln λ and powers of λ above -1/2). Nodes
+        double until three results agree to ``rtol`` relative to E|f|; IntegrationWarning if 65 536 do not suffice.
         """
         total, previous, agreed, count = 0.0, math.nan, 0, 32
         while count <= _MOST_NODES:

@@ -19,8 +19,12 @@ from rmtbase.laws._element import parents
 from rmtbase.laws._element._normal_sample import normal_entropy
 from rmtbase.laws._element._product_element import product_element
 from rmtbase.laws._exact._log_determinant import LogDeterminant
-from rmtbase.laws._exact._trace_moments import trace_cumulant, trace_cumulants
-from rmtbase.laws._exact._trace_polynomials import DimensionPolynomial, trace_moment_polynomial
+from rmtbase.laws._exact._trace_polynomials import (
+    DimensionPolynomial,
+    trace_cumulant,
+    trace_cumulants,
+    trace_moment_polynomial,
+)
 from rmtbase.laws._null._null import NULL_STATISTICS, null
 from rmtbase.laws._parameters import ChainKeywords, ChainParameters, takes
 from rmtbase.laws._residual._residual_moments import residual_trace_moments
@@ -82,7 +86,6 @@ def describe(
 
 
 def _describe_head(chain: ChainParameters, self_normalized: bool) -> dict[str, Any]:
-    """Describe W_QK, which has sections of its own."""
     d_model, d_head, _ = chain.dims
     sigma_q, sigma_k = chain.sigmas
     law, statistics = GaussianChain(**chain.keywords), _statistics(chain, self_normalized)
@@ -92,13 +95,14 @@ def _describe_head(chain: ChainParameters, self_normalized: bool) -> dict[str, A
     low, high = naive.support
     outside = float(law.cdf(low)) + float(law.sf(high))
     factor: ChainKeywords = {"dims": (d_head, d_model), "sigma": sigma_q, "normalization": "none"}
-    moments = _exact_moments(chain, self_normalized)
+    alone, moments = GaussianChain(**factor), _exact_moments(chain, self_normalized)
     for power, name in ((1, "trace"), (2, "trace_of_square")):
-        polynomial, prefactor, latex_prefactor = _mean_of_trace(chain, self_normalized, power)
-        moments[name] |= {
-            "mean_formula": f"{polynomial}{prefactor}",
-            "mean_latex": f"{polynomial.latex()}{latex_prefactor}",
-        }
+        moments[name] |= _mean_of_trace(chain, self_normalized, power)
+    if self_normalized and chain.rank == 1:
+        constant = (1.0 if chain.normalization == "sqrt_d" else 2.0) * math.log(d_model)
+        log_determinant = _four_moments(Moments(constant, 0.0, "exact"))
+    else:
+        log_determinant = _log_determinant(chain, self_normalized)
     matrix = "W_QK = W_Q^T W_K" + " / sqrt(d_model)" * (chain.normalization == "sqrt_d")
     return {
         "d_model": d_model,
@@ -109,16 +113,24 @@ def _describe_head(chain: ChainParameters, self_normalized: bool) -> dict[str, A
         "self_normalized": self_normalized,
         "conventions": _conventions(matrix, "W_QK", "d_head", "natural; entropies and divergences in nats"),
         "spectrum": {
-            **_bulk(law, _BULK_OF_HEAD),
+            "method": "asymptotic",
+            "accuracy": _BULK_OF_HEAD,
+            **_bulk(law),
             "often_quoted": {"law": _NAIVE, **_support(naive), "fraction_outside": outside},
             **_spectrum(law),
         },
         "extreme_eigenvalues": _extreme_eigenvalues(chain, self_normalized, statistics),
         "statistics": statistics,
-        "exact_moments": moments | {"log_determinant": _log_determinant_of_head(chain, self_normalized)},
+        "exact_moments": moments | {"log_determinant": log_determinant},
         "element": _element(product),
         "spike": _spike(chain, factor, statistics["largest_eigenvalue"]["reason"]),
-        "factor": _factor(GaussianChain(**factor)),
+        "factor": {
+            "method": "asymptotic",
+            "accuracy": _BULK_OF_HEAD,
+            "shape": alone.dims,
+            **_bulk(alone),
+            **_location(alone),
+        },
     }
 
 
@@ -139,7 +151,7 @@ def _describe_chain(chain: ChainParameters, self_normalized: bool) -> dict[str, 
         "normalization": chain.normalization,
         "self_normalized": self_normalized,
         "conventions": _conventions(matrix, "W", chain.rank, "natural"),
-        "spectrum": _bulk(law, _BULK_OF_CHAIN) | _spectrum(law),
+        "spectrum": {"method": "asymptotic", "accuracy": _BULK_OF_CHAIN} | _bulk(law) | _spectrum(law),
         "extreme_eigenvalues": _extreme_eigenvalues(chain, self_normalized, statistics),
         "statistics": statistics,
         "exact_moments": moments | {"log_determinant": log_determinant},
@@ -199,14 +211,8 @@ def _conventions(matrix: str, name: str, count: str | int, logarithms: str) -> d
     }
 
 
-def _bulk(law: GaussianChain, accuracy: str) -> dict[str, Any]:
-    return {
-        "method": "asymptotic",
-        "accuracy": accuracy,
-        **_support(law),
-        "hard_edge": law.has_hard_edge,
-        "edge_scale": law.edge_scale,
-    }
+def _bulk(law: GaussianChain) -> dict[str, Any]:
+    return _support(law) | {"hard_edge": law.has_hard_edge, "edge_scale": law.edge_scale}
 
 
 def _spectrum(law: GaussianChain) -> dict[str, Any]:
@@ -247,7 +253,6 @@ def _extreme_eigenvalues(
 
 
 def _statistics(chain: ChainParameters, self_normalized: bool) -> dict[str, dict[str, Any]]:
-    """Return a summary of every registered null, or the reason why it does not cover the chain."""
     summaries = {}
     for name in NULL_STATISTICS:
         summary: dict[str, Any] = dict.fromkeys(("mean", "std", "quantiles", "method", "accuracy", "reason"))
@@ -286,30 +291,23 @@ def _log_determinant(chain: ChainParameters, self_normalized: bool) -> dict[str,
     return _location(law) | {"skewness": law.skewness(), "excess_kurtosis": law.excess_kurtosis()}
 
 
-def _log_determinant_of_head(chain: ChainParameters, self_normalized: bool) -> dict[str, float]:
-    if not (self_normalized and chain.rank == 1):
-        return _log_determinant(chain, self_normalized)
-    constant = (1.0 if chain.normalization == "sqrt_d" else 2.0) * math.log(chain.dims[0])
-    return _four_moments(Moments(constant, 0.0, "exact"))
-
-
-def _mean_of_trace(chain: ChainParameters, self_normalized: bool, power: int) -> tuple[DimensionPolynomial, str, str]:
-    """Return E Σ λ^power as a polynomial in d and h, and its prefactor in Python's notation and in LaTeX."""
+def _mean_of_trace(chain: ChainParameters, self_normalized: bool, power: int) -> dict[str, str]:
+    """Return E Σ λ^power as a polynomial in d and h with its prefactor, in Python's notation and in LaTeX."""
     polynomial = trace_moment_polynomial((power,), ("d", "h", "d"))
     if chain.normalization == "sqrt_d":  # every term has the factor d²
         divided = {(d - power, h): coefficient for (d, h), coefficient in polynomial.terms}
         polynomial = DimensionPolynomial.from_coefficients(polynomial.symbols, divided)
-    if self_normalized:
-        if power == 1:
-            return polynomial, "", ""
-        # E (χ²_N / N)² = 1 + 2/N for either factor, N = d h.
-        return polynomial, "/(1 + 2/(d*h))**2", r" \left(1 + \frac{2}{d h}\right)^{-2}"
     sigma_q, sigma_k = chain.sigmas
-    if sigma_q == sigma_k:
-        return polynomial, f"*sigma**{4 * power}", rf" \sigma^{{{4 * power}}}"
-    exponent = 2 * power
-    latex = rf" \sigma_{{Q}}^{{{exponent}}} \sigma_{{K}}^{{{exponent}}}"
-    return polynomial, f"*sigma_q**{exponent}*sigma_k**{exponent}", latex
+    if self_normalized and power == 1:
+        prefactor, latex = "", ""
+    elif self_normalized:  # E (χ²_N / N)² = 1 + 2/N for either factor, N = d h
+        prefactor, latex = "/(1 + 2/(d*h))**2", r" \left(1 + \frac{2}{d h}\right)^{-2}"
+    elif sigma_q == sigma_k:
+        prefactor, latex = f"*sigma**{4 * power}", rf" \sigma^{{{4 * power}}}"
+    else:
+        prefactor = f"*sigma_q**{2 * power}*sigma_k**{2 * power}"
+        latex = rf" \sigma_{{Q}}^{{{2 * power}}} \sigma_{{K}}^{{{2 * power}}}"
+    return {"mean_formula": f"{polynomial}{prefactor}", "mean_latex": f"{polynomial.latex()}{latex}"}
 
 
 def _element(product: dict[str, Any]) -> dict[str, Any]:
@@ -349,11 +347,6 @@ def _spike(chain: ChainParameters, factor: ChainKeywords, reason: str | None) ->
         powers = {f"{p:g}": None if reason else spike.detectable_strength(p, _LEVEL) for p in _POWERS}
         summary[name] = {"threshold": spike.threshold, "detectable_strength": powers}
     return summary
-
-
-def _factor(law: GaussianChain) -> dict[str, Any]:
-    bulk = _bulk(law, _BULK_OF_HEAD)
-    return {"method": bulk.pop("method"), "accuracy": bulk.pop("accuracy"), "shape": law.dims, **bulk, **_location(law)}
 
 
 def _quantiles(ppf: Callable[[ArrayLike], ArrayLike], probabilities: tuple[float, ...]) -> dict[str, float]:

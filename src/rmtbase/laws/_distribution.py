@@ -39,9 +39,9 @@ class Distribution(ABC):
         in_one_line(cls)
 
     @property
-    @abstractmethod
     def support(self) -> tuple[float, float]:
-        """(lower, upper) end of the support."""
+        """(lower, upper) end of the support; by default the real line."""
+        return -math.inf, math.inf
 
     @abstractmethod
     def _cdf(self, x: FloatArray) -> FloatArray: ...
@@ -170,11 +170,7 @@ def _real_numbers(name: str, value: ArrayLike) -> FloatArray:
 
 
 class KnownSpread(Distribution):
-    """Law that gives its standard deviation, from which its variance follows."""
-
-    @abstractmethod
-    def std(self) -> float:
-        """Return the standard deviation."""
+    """Law that defines its standard deviation, from which its variance follows."""
 
     def var(self) -> float:
         return self.std() ** 2
@@ -214,7 +210,6 @@ class TransformedLaw(Distribution):
 
     @property
     def rising(self) -> bool:
-        """True if the function increases."""
         return True
 
     @abstractmethod
@@ -226,10 +221,12 @@ class TransformedLaw(Distribution):
         """Return the values of the number at values of the function."""
 
     def _cdf(self, x: FloatArray) -> FloatArray:
-        return self._mass(x, self.rising)
+        with np.errstate(over="ignore"):
+            return (self.law.cdf if self.rising else self.law.sf)(self._from(x))
 
     def _sf(self, x: FloatArray) -> FloatArray:
-        return self._mass(x, not self.rising)
+        with np.errstate(over="ignore"):
+            return (self.law.sf if self.rising else self.law.cdf)(self._from(x))
 
     def _ppf(self, q: FloatArray) -> FloatArray:
         return self._to(self.law.ppf(q) if self.rising else self.law.isf(q))
@@ -237,13 +234,9 @@ class TransformedLaw(Distribution):
     def _isf(self, q: FloatArray) -> FloatArray:
         return self._to(self.law.isf(q) if self.rising else self.law.ppf(q))
 
-    def _mass(self, x: FloatArray, below: bool) -> FloatArray:
-        with np.errstate(over="ignore"):
-            return (self.law.cdf if below else self.law.sf)(self._from(x))
 
-
-class StatedLaw:
-    """Mixin for a :class:`Distribution` that delegates its methods to another law and adds information about it."""
+class StatedLaw(KnownSpread):
+    """Law that delegates its methods to another law and adds information about it."""
 
     distribution: Distribution
 
@@ -256,9 +249,6 @@ class StatedLaw:
 
     def mean(self) -> float:
         return self.distribution.mean()
-
-    def var(self) -> float:
-        return self.std() ** 2
 
     def std(self) -> float:
         return self.distribution.std()

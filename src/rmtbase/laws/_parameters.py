@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from fractions import Fraction
 from functools import wraps
+from itertools import pairwise
 from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack
+
+from scipy.special import digamma, polygamma
 
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import (
@@ -21,6 +24,36 @@ from rmtbase.parameters import (
     require_sigmas,
 )
 from rmtbase.shown import quoted
+
+
+def as_float(value: Fraction) -> float:
+    """Return the nearest double, or ±∞ where the value is too large."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def own_variance_moment(power: int, dims: tuple[int, ...]) -> Fraction:
+    """Return E Π_l (σ̂_l²)^power exactly at σ = 1, where σ̂_l² = |X_l|_F² / N_l and N_l = n_{l-1} n_l.
+
+    σ̂_l² is independent of the direction of X_l and N_l σ̂_l² is χ² of N_l, so for a statistic of degree p in Π σ_l²
+
+        E T_own^k = E T^k / E Π_l (σ̂_l²)^(p k),    E (χ²_N / N)^k = N (N + 2) ... (N + 2k - 2) / N^k.
+    """
+    entries = [n * m for n, m in pairwise(dims)]
+    return Fraction(math.prod(n + 2 * i for n in entries for i in range(power)), math.prod(entries) ** power)
+
+
+def own_variance_log_cumulants(dims: tuple[int, ...]) -> tuple[float, float, float]:
+    """Return the exact first three cumulants of ln Π_l σ̂_l² at σ_l = 1."""
+    halves = [0.5 * m * n for m, n in pairwise(dims)]
+    return (
+        math.fsum(float(digamma(x)) - math.log(x) for x in halves),
+        math.fsum(float(polygamma(1, x)) for x in halves),
+        math.fsum(float(polygamma(2, x)) for x in halves),
+    )
+
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -104,10 +137,7 @@ def variance_factor(dims: Sequence[int], sigmas: Sequence[float], normalization:
 
 
 def takes(keywords: type) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Decorate a function so that its signature and help list the keywords behind ``**name: Unpack[keywords]``.
-
-    An unknown keyword raises a TypeError that suggests the nearest known one.
-    """
+    """Decorate a function to list the keywords behind ``**name: Unpack[keywords]``; others raise a TypeError."""
 
     def spelt_out(function: Callable[P, T]) -> Callable[P, T]:
         signature = _with_keywords(inspect.signature(function), keywords)
@@ -155,8 +185,11 @@ def _read(shape: tuple[Any, ...], keywords: Mapping[str, Any]) -> tuple[tuple[in
     if "dims" in arguments:
         dims = require_dims(arguments["dims"])
         count = len(dims) - 1
-        if count == 1:
-            _refuse_division(dims, keywords)
+        if count == 1:  # X and Xᵀ have the same eigenvalues but would be divided by different numbers
+            if keywords.get("normalization", "none") == "sqrt_d":
+                expected = f"none for one {dims[0]}×{dims[1]} matrix, which has no d_model: divide sigma, "
+                expected += f"by √{max(dims)} for a bulk of order 1"
+                raise ParameterError("normalization", "sqrt_d", expected)
             normalization = "none"
         sigmas = require_sigmas(arguments.get("sigmas"), count) if sigma is None else (sigma,) * count
         return dims, sigmas, normalization
@@ -187,17 +220,6 @@ def _by_position(shape: tuple[Any, ...], by_name: Mapping[str, Any]) -> dict[str
                 "the pair by position", (n, m), f"{product}, or dims=({n}, {m}) for one {n}×{m} matrix"
             )
     return {name: value for name, value in named.items() if value is not None}
-
-
-def _refuse_division(dims: tuple[int, ...], keywords: Mapping[str, Any]) -> None:
-    """Refuse √n_0 for one matrix: X and Xᵀ have the same eigenvalues but would be divided by different numbers."""
-    if keywords.get("normalization", "none") == "sqrt_d":
-        n, m = dims
-        raise ParameterError(
-            "normalization",
-            "sqrt_d",
-            f"none for one {n}×{m} matrix, which has no d_model: divide sigma, by √{max(n, m)} for a bulk of order 1",
-        )
 
 
 def _refuse_mixtures(arguments: Mapping[str, Any]) -> None:

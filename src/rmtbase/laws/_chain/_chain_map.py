@@ -26,7 +26,7 @@ from scipy.interpolate import CubicSpline
 
 from rmtbase.laws._cut import Cut, find_edge, log_excess
 from rmtbase.laws._distribution import ComplexArray, FloatArray
-from rmtbase.laws._scale import as_float
+from rmtbase.laws._parameters import as_float
 
 _BISECTIONS = 64
 _NEWTON_STEPS = 3  # from a spline that is within 1e-5 of the root
@@ -142,8 +142,8 @@ class ChainMap(Cut):
     def curve(self) -> tuple[FloatArray, ComplexArray]:
         """(χ, ln(1 + ψ)) at nodes along the curve, from the upper edge down."""
         # Near ψ = -1 the curve bends on the scale of the smallest gap 1 - c; at a hard edge on all scales down to zero.
-        gap = min((gap for _, gap, _ in self.wide), default=1.0)
-        finest = (1e-6 if self.has_hard_edge else 0.02) * gap
+        smallest_gap = min((gap for _, gap, _ in self.wide), default=1.0)
+        finest = (1e-6 if self.has_hard_edge else 0.02) * smallest_gap
         from_pi = np.union1d(np.linspace(0.0, np.pi, 129)[1:-1], np.geomspace(finest, 0.5, 257))[::-1]
         direction = -np.cos(from_pi) + 1j * np.sin(from_pi)
         low = np.full(from_pi.shape, math.log(1e-3 / self.factors))
@@ -158,7 +158,10 @@ class ChainMap(Cut):
             low, high = np.where(too_far, low, middle), np.where(too_far, middle, high)
         delta = 1.0 + np.exp(0.5 * (low + high)) * direction
         log_delta = np.log(delta)
-        log_x = (self._log_numerator(log_delta, delta) - np.log(delta - 1.0)).real
+        log_numerator = self.minimal_count * log_delta
+        for c, gap, multiplicity in self.wide:
+            log_numerator = log_numerator + multiplicity * np.log(gap + c * delta)
+        log_x = np.real(log_numerator - np.log(delta - 1.0))
         chi = np.concatenate([[0.0], self.angle(log_x)])
         log_delta = np.concatenate([[math.log(self.upper_delta)], log_delta])
         if not self.has_hard_edge:
@@ -170,23 +173,14 @@ class ChainMap(Cut):
     def _guess(self) -> CubicSpline:
         return CubicSpline(*self.curve)
 
-    def _log_numerator(self, log_delta: ComplexArray, delta: ComplexArray) -> ComplexArray:
-        total = self.minimal_count * log_delta
-        for c, gap, multiplicity in self.wide:
-            total = total + multiplicity * np.log(gap + c * delta)
-        return total
-
     def solve(self, log_x: FloatArray) -> ComplexArray:
         """Return 1 + ψ in the upper half plane at ln x inside the support; near an edge ln x is rounded."""
         return self.solve_at_angle(self.angle(log_x))
 
     def solve_at_angle(self, chi: FloatArray) -> ComplexArray:
-        """Return 1 + ψ in the upper half plane at each coordinate χ of :meth:`angle`.
-
-        Numerical: a spline along the curve, then Newton steps for the distance w = ψ - ψ_edge to an edge. The terms of
-        ln x - ln x_edge that are linear in w cancel and are left out, so the relative error of Im ψ is a few units of
-        rounding at any distance from the edge.
-        """
+        """Return 1 + ψ in the upper half plane at each χ: a spline along the curve, then Newton steps."""
+        # The terms of ln x - ln x_edge that are linear in ψ - ψ_edge cancel and are left out of the steps, so the
+        # relative error of Im ψ is a few units of rounding at any distance from the edge.
         shape, chi = np.shape(chi), np.ravel(chi)
         nodes = self.curve[0]
         delta = np.exp(self._guess(np.minimum(chi, nodes[-1])))

@@ -146,7 +146,10 @@ class ChainProfile:
         masses = self._mass_between(ends[:-1], ends[1:])
         # Sums of positive terms from either edge: each mass has a small relative error.
         to_left = np.concatenate([[0.0], np.cumsum(masses[:-1])])
-        to_right = np.concatenate([np.cumsum(masses[:0:-1])[::-1], [0.0]]) + self._mass_below_end()
+        to_right = np.concatenate([np.cumsum(masses[:0:-1])[::-1], [0.0]])
+        if self.chain.has_hard_edge:  # k Im ψ / π, the leading form of the cdf
+            end = self.position(np.array([self._end]))
+            to_right = to_right + float(self.imag_psi(end)[0]) * self.chain.minimal_count / math.pi
         log_sf = np.log(to_left[:, None] + self._mass_between(ends[:-1, None], chi))
         log_cdf = np.log(to_right[:, None] + self._mass_between(chi, ends[1:, None]))
         at = self.position(chi)
@@ -170,13 +173,6 @@ class ChainProfile:
         half = 0.5 * (stop - start)[..., None]
         chi = start[..., None] + half * (1.0 + _GAUSS_NODES)
         return half[..., 0] * (self.mass_per_angle(self.position(chi)) @ _GAUSS_WEIGHTS)
-
-    def _mass_below_end(self) -> float:
-        """Return k Im ψ / π, the leading form of the cdf at a hard edge; 0 at a soft one."""
-        if not self.chain.has_hard_edge:
-            return 0.0
-        at = self.position(np.array([self._end]))
-        return float(self.imag_psi(at)[0]) * self.chain.minimal_count / math.pi
 
 
 chain_profile = lru_cache(maxsize=256)(ChainProfile)

@@ -18,9 +18,7 @@ from rmtbase.laws._chain._chain_map import ChainMap, chain_map, chain_scale, edg
 from rmtbase.laws._chain._chain_profile import ChainProfile, Position, chain_profile
 from rmtbase.laws._cut import CutLaw
 from rmtbase.laws._distribution import FloatArray
-from rmtbase.laws._exact._cumulants import classical_cumulants, free_cumulants
-from rmtbase.laws._parameters import ChainKeywords, ChainParameters, takes
-from rmtbase.laws._scale import as_float
+from rmtbase.laws._parameters import ChainKeywords, ChainParameters, as_float, takes
 from rmtbase.parameters import require_order, require_positive_integer, require_positive_number, require_real_numbers
 
 
@@ -31,18 +29,14 @@ class GaussianChain(ChainParameters, CutLaw):
     X_l has shape (n_{l-1}, n_l) and entries N(0, σ_l²). With r = min n_l, c_l = r/n_l and ψ(λ) = Σ_k m_k λ^{-k} the
     moment generating function of the r structurally nonzero eigenvalues,
 
-        C Π_{l=0..L} (1 + c_l ψ) / ψ = λ,    C = Π σ_l² Π n_l / r,
-        density(λ) = |Im ψ(λ)| / (π λ)
+        C Π_{l=0..L} (1 + c_l ψ) / ψ = λ,    C = Π σ_l² Π n_l / r,    density(λ) = |Im ψ(λ)| / (π λ)
 
     (Burda, Jarosz, Livan, Nowak, Swiech 2010; Dupic & Perez Castillo 2014), with C divided by n_0 for ``sqrt_d``. L = 1
-    is Marchenko–Pastur; (d, h, d) is W_QK. The sorted λ_k of one draw lie at the law's quantiles up to fluctuations of
-    order 1/r.
+    is Marchenko–Pastur; (d, h, d) is W_QK.
 
     The law is asymptotic: exact for n_l → infinity at fixed ratios. The mean density of a finite draw differs by O(1/r)
-    inside the support and has tails of Tracy–Widom width beyond it. The functions are numerical: the relative error is
-    within 2e-14 for pdf and sf and within 1e-13 for cdf, up to the last double inside an edge (measured with 90 digits,
-    aspect ratios from 1e-12 to 1, L up to 20). The first call for new dimensions takes a few milliseconds, each further
-    value some tens of nanoseconds.
+    inside the support and has tails of Tracy–Widom width beyond it. Numerical: relative errors are within 2e-14 for pdf
+    and sf and 1e-13 for cdf, up to the last double inside an edge (aspect ratios from 1e-12 to 1, L up to 20).
 
     Attributes:
         dims: (n_0, ..., n_L), positive integers, L ≥ 1; ``d_model=, d_head=`` give those of W_QK.
@@ -52,9 +46,9 @@ class GaussianChain(ChainParameters, CutLaw):
             with an atom of mass 1 - r/n_L at zero; ``pdf`` is then the continuous part, all else includes the atom.
 
     Raises:
-        ParameterError: for dimensions that are not positive integers, fewer than two of them, a positional pair of
-            them, d_head > d_model, sigmas that are not positive and finite or whose number is not L, an unknown
-            normalization, or keywords that exclude each other.
+        ParameterError: for dimensions that are not positive integers, fewer than two, or a positional pair of them,
+            d_head > d_model, sigmas that are not positive and finite or not L, an unknown normalization, or keywords
+            that exclude each other.
     """
 
     atom: bool
@@ -112,7 +106,11 @@ class GaussianChain(ChainParameters, CutLaw):
         density[positive] = 2.0 * values[positive] * self.pdf(values[positive] ** 2)
         if self.has_hard_edge:
             # s pdf(s²) ~ s^(2/k - 1), with k the number of minimal n_l, is finite and nonzero only for k = 2.
-            density[values == 0.0] = self._density_at_zero_singular_value()
+            at_zero = math.inf
+            if self._map.minimal_count == 2:  # 1 + ψ = i ρ with ρ² = x / Π (1 - c): the density of λ is ρ / (π λ)
+                gaps = math.prod(gap**multiplicity for _, gap, multiplicity in self._map.wide)
+                at_zero = self._mass * 2.0 / (math.pi * math.sqrt(self._scale * gaps))
+            density[values == 0.0] = at_zero
         return density
 
     def cdf(self, x: ArrayLike) -> FloatArray:
@@ -145,7 +143,11 @@ class GaussianChain(ChainParameters, CutLaw):
 
     def cumulant(self, k: int) -> float:
         """Return the k-th classical cumulant of λ, k = 1, 2, ...: mean, variance, ...; exact, rounded once."""
-        return as_float(classical_cumulants(self._rational_moments(require_positive_integer("k", k, 1_000)))[-1])
+        moments, cumulants = self._rational_moments(require_positive_integer("k", k, 1_000)), []
+        for n, moment in enumerate(moments, 1):  # κ_n = m_n - Σ_j C(n-1, j-1) κ_j m_{n-j}
+            lower = (math.comb(n - 1, j - 1) * kappa * moments[n - j - 1] for j, kappa in enumerate(cumulants, 1))
+            cumulants.append(moment - sum(lower))
+        return as_float(cumulants[-1])
 
     def free_cumulant(self, k: int) -> float:
         """Return the k-th free cumulant of the law, k = 1, 2, ...: exact, rounded once.
@@ -153,7 +155,17 @@ class GaussianChain(ChainParameters, CutLaw):
         Free cumulants add when free random matrices are added. With ``atom=True`` those of one raw factor X of shape
         (n, p) are n p^(k-1) σ^(2k), the free Poisson law.
         """
-        return as_float(free_cumulants(self._rational_moments(require_positive_integer("k", k, 1_000)))[-1])
+        moments = self._rational_moments(require_positive_integer("k", k, 1_000))
+        # m_n = Σ_s κ_s [z^(n-s)] M(z)^s, M(z) = 1 + Σ_k m_k z^k (Speicher 1994).
+        series, order = [Fraction(1), *moments], len(moments)
+        powers = [[Fraction(1)] + [Fraction(0)] * order]
+        for _ in range(order):
+            last = powers[-1]
+            powers.append([sum((last[i] * series[j - i] for i in range(j + 1)), Fraction(0)) for j in range(order + 1)])
+        cumulants: list[Fraction] = []
+        for n, moment in enumerate(moments, 1):
+            cumulants.append(moment - sum(kappa * powers[s][n - s] for s, kappa in enumerate(cumulants, 1)))
+        return as_float(cumulants[-1])
 
     def var(self) -> float:
         """Variance of λ, without cancellation: C² (Σ_l c_l - 1), plus the contribution of the atom."""
@@ -243,9 +255,15 @@ class GaussianChain(ChainParameters, CutLaw):
 
     def _rational_moments(self, order: int) -> list[Fraction]:
         """m_1, ..., m_order, exactly."""
-        mass = Fraction(self.rank, self.dims[-1]) if self.atom else 1
-        factor = self._variance_factor
-        return [mass * factor**k * _rational_moment(self.dims, k) for k in range(1, order + 1)]
+        mass = Fraction(self.rank, self.dims[-1]) if self.atom else Fraction(1)
+        unit, moments = self._variance_factor * Fraction(math.prod(self.dims), self.rank), []
+        for k in range(1, order + 1):  # (C^k / k) [ψ^(k-1)] Π_l (1 + c_l ψ)^k
+            series = [Fraction(1)] + [Fraction(0)] * (k - 1)
+            for n in self.dims:
+                binomial = [math.comb(k, j) * Fraction(self.rank, n) ** j for j in range(k)]
+                series = [sum((series[i] * binomial[j - i] for i in range(j + 1)), Fraction(0)) for j in range(k)]
+            moments.append(mass * unit**k * series[k - 1] / k)
+        return moments
 
     @property
     def _last_angle(self) -> float:
@@ -256,24 +274,6 @@ class GaussianChain(ChainParameters, CutLaw):
     def _at_angle(self, chi: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         at = self._profile.position(chi)
         return self._eigenvalue(at), self._profile.imag_psi(at) / np.pi, self._map.log_x_slope_at_angle(chi)
-
-    def _density_at_zero_singular_value(self) -> float:
-        if self._map.minimal_count > 2:
-            return math.inf
-        # 1 + ψ = i ρ with ρ² = x / prod(1 - c): the density of λ is ρ / (π λ).
-        gaps = math.prod(gap**multiplicity for _, gap, multiplicity in self._map.wide)
-        return self._mass * 2.0 / (math.pi * math.sqrt(self._scale * gaps))
-
-
-def _rational_moment(dims: tuple[int, ...], k: int) -> Fraction:
-    """(C^k / k) [ψ^(k-1)] Π_l (1 + c_l ψ)^k for σ = 1."""
-    rank = min(dims)
-    series = [Fraction(1)] + [Fraction(0)] * (k - 1)
-    for n in dims:
-        ratio = Fraction(rank, n)
-        binomial = [math.comb(k, j) * ratio**j for j in range(k)]
-        series = [sum(series[i] * binomial[j - i] for i in range(j + 1)) for j in range(k)]  # type: ignore[misc]
-    return Fraction(math.prod(dims), rank) ** k * series[k - 1] / k
 
 
 def low_rank_product(
@@ -286,16 +286,11 @@ def low_rank_product(
     *,
     sigma: float | None = None,
 ) -> GaussianChain:
-    """Return the limiting law of the eigenvalues of W_QKᵀ W_QK, W_QK = W_Qᵀ W_K with Gaussian W_Q, W_K.
+    """Return the limiting law of the eigenvalues of W_QKᵀ W_QK, W_QK = W_Qᵀ W_K: the chain (d_model, d_head, d_model).
 
-    W_Q and W_K have shape (d_head, d_model) and entries N(0, σ_q²), N(0, σ_k²); W_QK is the chain (d_model, d_head,
-    d_model). With γ = d_head/d_model and ``sqrt_d``,
-
-        (1 + ψ) (1 + γ ψ)² / ψ = λ / (d_model σ_q² σ_k²),
-        ψ_± = (-1 ± √(1 + 8/γ)) / 4 at the edges,
-
-    the mean is d_model σ_q² σ_k² and the variance 2 γ mean². ``sigma_q`` and ``sigma_k`` default to 1; ``sigma`` sets
-    both. Errors as for :class:`GaussianChain`.
+    With γ = d_head/d_model and ``sqrt_d``, (1 + ψ) (1 + γ ψ)² / ψ = λ / (d_model σ_q² σ_k²), ψ_± = (-1 ± √(1 + 8/γ))/4
+    at the edges, the mean is d_model σ_q² σ_k² and the variance 2 γ mean². ``sigma_q`` and ``sigma_k`` default to 1;
+    ``sigma`` sets both. Errors as for :class:`GaussianChain`.
     """
     return GaussianChain(
         d_model=d_model,
@@ -330,13 +325,11 @@ def naive_marchenko_pastur(
     *,
     sigma: float | None = None,
 ) -> GaussianChain:
-    """Return the Marchenko–Pastur law that is often overlaid on W_QK. It is not the law of W_QK.
+    """Return the Marchenko–Pastur law that is often overlaid on W_QK, for comparison. It is not the law of W_QK.
 
-    This law is a common error, offered only for comparison. Its edges are d_model σ_q² σ_k² (1 ± √γ)² with
-    γ = d_head/d_model (times d_model without ``sqrt_d``), as for one Gaussian factor that is rescaled to the right
-    mean. The spectrum of a product of two factors is wider: at (768, 64) these edges are 388.59 and 1275.41, the right
-    ones 290.44 and 1564.23, so 18 % of the eigenvalues of an untrained head look like outliers. Use
-    :func:`low_rank_product`, which has the same arguments and errors.
+    Its edges are d_model σ_q² σ_k² (1 ± √γ)², γ = d_head/d_model (times d_model without ``sqrt_d``), as for one factor
+    rescaled to the right mean. At (768, 64) they are 388.59 and 1275.41, the right ones 290.44 and 1564.23, so 18 % of
+    the eigenvalues of an untrained head look like outliers. Arguments and errors as for :func:`low_rank_product`.
     """
     product = low_rank_product(d_model, d_head, sigma_q, sigma_k, normalization, sigma=sigma)
     width, head, _ = product.dims

@@ -1,21 +1,19 @@
 """Linear spectral statistics Σ_k f(λ_k) of a real Gaussian chain: mean, covariance and third cumulants.
 
 One step of the chain, M = Xᵀ B X with a given B and an X of n columns, is the sample covariance matrix of Bai &
-Silverstein (2004). Let Psi = Σ_k λ_k / (λ - λ_k) = r ψ, and let w be the point where Psi_B(w) = Psi_M(λ), so that
-λ = w (n + Psi). Then their companion transform of M is -1/w up to the factor n, their correction of the mean of the
-resolvent is the one-form (1/2) d ln(d λ/d w), and their covariance is the kernel
+Silverstein (2004). Let Psi = Σ_k λ_k / (λ - λ_k) = r ψ, and Psi_B(w) = Psi_M(λ), so that λ = w (n + Psi). Then their
+correction of the mean of the resolvent is the one-form (1/2) d ln(d λ/d w), and their covariance is the kernel
 
     2 [ d w_1 d w_2 / (w_1 - w_2)² - d λ_1 d λ_2 / (λ_1 - λ_2)² ].
 
-The contribution of B passes through the step unchanged as a form in Psi, because λ/w depends only on Psi. The
-corrections and kernels of the steps add up and telescope. They start with B = 1, where λ_0 = 1 + n_0/Psi is a Moebius
-function of Psi:
+The contribution of B passes through the step unchanged as a form in Psi. So the steps telescope, from B = 1, where
+λ_0 = 1 + n_0/Psi is a Moebius function of Psi:
 
     mean        (1/2) d ln(d λ/d λ_0) = (1/2) d ln(ψ² λ'(ψ)),
     covariance  2 d ψ_1 d ψ_2 / (ψ_1 - ψ_2)², minus a term whose integral around the cut is zero.
 
-The third cumulant is the next form of the same curve in the recursion of Eynard & Orantin (2007) with x = ln λ and
-y = r ψ, times (2/β)². It is a sum over all zeros of d λ, including those that are not edges of the support.
+The third cumulant is the next form in the recursion of Eynard & Orantin (2007) with x = ln λ and y = r ψ, times (2/β)²:
+a sum over all zeros of d λ, including those that are not edges of the support.
 """
 
 from __future__ import annotations
@@ -67,59 +65,45 @@ def linear_statistics(
 ) -> LinearStatistics:
     """Return joint cumulants of sums over the eigenvalues of one draw of a chain, by the central limit theorem.
 
-    With ψ on the cut of the chain's law, f(ψ) short for f(λ(ψ)), and contours around the cut,
+    With ψ on the cut of the chain's law, f(ψ) short for f(λ(ψ)), contours around the cut, and a the zeros of λ'(ψ),
 
         E[S]          = r E_law[f] + (1/2) (1/2 π i) ∮ f d ln(ψ² λ'(ψ))           (correction for β = 1)
         Cov(S, T)     = 2 (1/2 π i)² ∮∮ f(ψ_1) g(ψ_2) d ψ_1 d ψ_2 / (ψ_1 - ψ_2)²
         k3(S, T, U)   = 4 Σ_a f_a g_a u_a λ(a) / (r λ''(a)),     f_a = (1/2 π i) ∮ f d ψ / (ψ - a)²
 
-    where a runs over the zeros of λ'(ψ). For powers of λ these are the two leading terms of the exact E tr M^k and the
-    leading terms of the covariances and third cumulants. Independent entries with excess kurtosis κ_l add, to the same
-    orders and with K = Σ_l κ_l / (n_{l-1} n_l),
+    Entries with excess kurtosis κ_l add, to the same orders and with K = Σ_l κ_l / (n_{l-1} n_l),
 
         E[S]      += -K r² (1/2 π i) ∮ f ψ d ψ,
         Cov(S, T) += K C(f) C(g),    C(f) = -r (1/2 π i) ∮ f d ψ,
 
-    a fluctuation of the scale of W only. Numerical, to 1e-10 relative: the trapezoidal rule in a coordinate in which
-    the integrands are periodic and analytic (soft edges).
+    a fluctuation of the scale of W only. Numerical, to 1e-10: a trapezoidal rule whose integrands are periodic and
+    analytic (soft edges). scipy.integrate.IntegrationWarning if 1024 nodes do not reach that, as at a kink.
 
     Args:
         law: the chain; its atom, if any, is left out.
-        functions: each maps an array of eigenvalues to an array of the same shape. They must be analytic on the
-            support, and bounded at a hard edge.
+        functions: map eigenvalues to an array of the same shape; analytic on the support, bounded at a hard edge.
         excess_kurtosis: κ of the entries of all factors, or one for each factor.
 
     Raises:
-        ParameterError: if ``law`` is not a chain, if there is no function, if a function does not return one finite
-            number per eigenvalue, or for a kurtosis that no law has.
-
-    Warns:
-        scipy.integrate.IntegrationWarning: if 1024 nodes do not reach 1e-10, as for a function with a kink.
+        ParameterError: if ``law`` is not a chain, for no function, or one that does not return finite numbers, or for a
+            kurtosis that no law has.
 
     Source: Bai & Silverstein, Ann. Probab. 32, 553 (2004), for one Wishart matrix; Eynard & Orantin, Commun. Number
     Theory Phys. 1, 347 (2007), for the kernels.
     """
-    chain, evaluate, _ = _dimensionless(law, functions)
-    return linear_statistics_of_map(chain, evaluate, kurtosis_weight(law.dims, excess_kurtosis))
-
-
-def _dimensionless(
-    law: GaussianChain, functions: Sequence[Callable[[FloatArray], ArrayLike]]
-) -> tuple[ChainMap, Callable[[FloatArray], FloatArray], float]:
-    """Return the map of the law, the functions combined into one function of ln x, and the eigenvalue at x = 1."""
-    chain = chain_map(law.dims)
-    unit = chain_scale(chain, variance_factor(law.dims, law.sigmas, law.normalization))
     if len(functions) == 0:
         raise ParameterError("functions", functions, "at least one function")
+    chain = chain_map(law.dims)
+    eigenvalue_at_one = chain_scale(chain, variance_factor(law.dims, law.sigmas, law.normalization))
 
     def evaluate(log_x: FloatArray) -> FloatArray:
-        eigenvalues = unit * np.exp(log_x)
+        eigenvalues = eigenvalue_at_one * np.exp(log_x)
         values = [np.asarray(f(eigenvalues), dtype=np.float64) for f in functions]
         if any(row.shape != log_x.shape or not np.isfinite(row).all() for row in values):
             raise ParameterError("functions", functions, "functions that return one finite number per eigenvalue")
         return np.stack(values)
 
-    return chain, evaluate, unit
+    return linear_statistics_of_map(chain, evaluate, kurtosis_weight(law.dims, excess_kurtosis))
 
 
 def linear_statistics_of_map(
@@ -158,12 +142,9 @@ def linear_statistics_of_map(
 def eigenvalue_response_of_map(
     chain: ChainMap, functions: Callable[[FloatArray], FloatArray], log_x: float
 ) -> Float[np.ndarray, " function"]:
-    """Return Cov(ln λ, S_i) for the eigenvalue that lies at ln x inside the support, to leading order.
+    """Return Cov(ln λ, S_i) for the eigenvalue at ln x inside the support: it moves with the number of those above it.
 
-    The eigenvalue moves with the number of eigenvalues above it, which correlates with the sums. With p the value of ψ
-    there, on the upper lip of the cut,
-
-        Cov = 2 Im J(p) / (r Im p),    J(p) = (1/2 π i) ∮ (f(ψ) - f(p)) d ψ / (ψ - p).
+    To leading order Cov = 2 Im J(p) / (r Im p), J(p) = (1/2 π i) ∮ (f(ψ) - f(p)) d ψ / (ψ - p), p the upper lip's ψ.
     """
     cut = _Cut.of(chain, _EIGENVALUE_NODES)
     place = np.array([log_x])
@@ -240,10 +221,7 @@ class _Cut:
         return values @ (self.step * (self.chain.rank * density - turning)) + 0.25 * (at_upper + at_lower)
 
     def covariance(self, values: FloatArray) -> FloatArray:
-        """Cov, (i, j), with both contours on the cut: products of differences of f cancel the singularity.
-
-        The even and the odd nodes of the whole contour make two rules that share no point of the diagonal.
-        """
+        """Cov, (i, j), from differences of f at even and odd nodes of the whole contour, which share no point."""
         psi = np.concatenate([self.psi[::-1].conj(), self.psi])
         first = np.concatenate([-self.first[::-1].conj(), self.first])
         both = np.concatenate([values[:, ::-1], values], axis=1)

@@ -27,17 +27,12 @@ _FAR, _FARTHER = 14.0, 18.0  # -ln of the upper tail at the points that fix its 
 class BesselEdge(Tabulated):
     """Law of the smallest point of the hard-edge Bessel process of β = 1.
 
-    For a real m × (m + ν) Gaussian matrix it is the limit of 4 m λ_min / σ², and, with a relative error of order 1/m²,
-    the law of 2 (2 m + ν - 1) λ_min / σ². The probability that the process has no point in (0, s) is a Fredholm
-    determinant,
-
-        P(S > s) = det(1 - V) on L²(0, 1),   V(x, y) = (√s/2) J_ν(√(s x y)),
-
-    so P(S > s) is exp(-s/8 - √s/2) for ν = 0, exp(-s/8) for ν = 1 and 2 exp(-s/8) I_1(√s)/√s for ν = 3. It is computed
-    by Gauss–Legendre quadrature (Bornemann 2010); in the upper tail, below e^-14 = 8e-7, by the expansion
-    ln P = τ - s/8 + (ν - 1)√s/2 - ν(ν - 1)(ln s)/8 + c/√s with τ and c from the determinant. The result is tabulated as
-    a normal score. Numerical: the error relative to the smaller tail is within 1e-8 down to 1e-6, and within 1e-4 down
-    to 1e-30. P(S ≤ s) falls as s^((ν + 1)/2) towards 0.
+    For a real m × (m + ν) Gaussian matrix it is the law of 2 (2 m + ν - 1) λ_min / σ², up to order 1/m². The
+    probability that the process has no point in (0, s) is P(S > s) = det(1 - V) on L²(0, 1), V(x, y) = (√s/2) J_ν(√(s x
+    y)): exp(-s/8 - √s/2) for ν = 0, exp(-s/8) for ν = 1. It is computed by Gauss–Legendre quadrature (Bornemann 2010);
+    in the upper tail, below e^-14, by ln P = τ - s/8 + (ν - 1)√s/2 - ν(ν - 1)(ln s)/8 + c/√s with τ and c from the
+    determinant. The result is tabulated as a normal score, with an error relative to the smaller tail within 1e-8 down
+    to 1e-6, and 1e-4 down to 1e-30. P(S ≤ s) falls as s^((ν + 1)/2) towards 0.
 
     Sources: P. J. Forrester, Nonlinearity 19, 2989 (2006), for the determinant; A. Edelman, SIAM J. Matrix Anal. Appl.
     9, 543 (1988); J. A. Ramírez, B. Rider and O. Zeitouni, Electron. Commun. Probab. 16, 741 (2011), for the tail.
@@ -61,7 +56,7 @@ class BesselEdge(Tabulated):
         return np.append(left, np.linspace(math.sqrt(middle), math.sqrt(high), _NODES) ** 2)
 
     def _tails(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        far = self._ends[0]
+        far = self._ends[0][0]
         log_sf = np.array([self._log_determinant(s) if s < far else self._far_out(s) for s in x])
         return -np.expm1(log_sf), np.exp(log_sf)
 
@@ -80,17 +75,15 @@ class BesselEdge(Tabulated):
 
     def _far_out(self, s: float) -> float:
         """ln P(S > s) by the expansion, with τ and c fixed by two values of the determinant."""
-        (low, high), (at_low, at_high) = self._ends, self._rests
+        (low, at_low), (high, at_high) = self._ends
         share = (s**-0.5 - low**-0.5) / (high**-0.5 - low**-0.5)
         return self._expansion(s) + at_low + share * (at_high - at_low)
 
     @cached_property
-    def _ends(self) -> tuple[float, float]:
-        return self._where(self._log_determinant, -_FAR), self._where(self._log_determinant, -_FARTHER)
-
-    @cached_property
-    def _rests(self) -> list[float]:
-        return [self._log_determinant(s) - self._expansion(s) for s in self._ends]
+    def _ends(self) -> list[tuple[float, float]]:
+        """Two s far out, and the difference of ln P(S > s) there to the leading terms of the expansion."""
+        ends = [self._where(self._log_determinant, level) for level in (-_FAR, -_FARTHER)]
+        return [(s, self._log_determinant(s) - self._expansion(s)) for s in ends]
 
     def _where(self, log_sf: Callable[[float], float], level: float) -> float:
         """Find s at which ln of the upper tail is ``level``."""

@@ -52,11 +52,9 @@ _NEWTON_STEPS = 60
 
 @dataclass(frozen=True)
 class EdgeCoordinate:
-    """Langer's coordinate of one soft edge of a chain. It is dimensionless, so one instance serves every σ.
+    """Langer's coordinate ζ of one soft edge, dimensionless; it grows away from the bulk.
 
-    ζ grows away from the bulk: upwards at the upper edge, downwards at the lower one. Numerical: the error relative to
-    max(1, |ζ|) is 1e-13 for r/n_l > 1e-3; for smaller ratios it is the rounding of ln λ in units of the width of the
-    edge (1e-9 for r/n_l = 1e-10).
+    The error relative to max(1, |ζ|) is 1e-13 for r/n_l > 1e-3; below, the rounding of ln λ in widths of the edge.
     """
 
     chain: ChainMap
@@ -80,9 +78,8 @@ class EdgeCoordinate:
     def shift(self) -> float:
         """Shift that is added to ζ; of order r^(-1/3).
 
-        It moves the edge in ln λ by -(e_1 + e_3/e_2)/2, with e_k the elementary symmetric polynomials of the
-        1 / (n_l + r ψ). The first term is the first-order effect of replacing every n_l by n_l - 1/2. For one factor it
-        is the whole shift (Johnstone 2001), for two square factors 9/10 of it.
+        It moves the edge in ln λ by -(e_1 + e_3/e_2)/2, e_k the elementary symmetric polynomials of 1/(n_l + r ψ); for
+        one factor the first term, that of n_l - 1/2 in place of n_l, is all (Johnstone 2001).
         """
         first, second, _ = self._fold
         return -self._sign * (second / first - first / self.psi) / self._unit
@@ -118,11 +115,18 @@ class EdgeCoordinate:
 
     def log_x(self, zeta: FloatArray) -> FloatArray:
         """Invert :meth:`zeta` at finite values; values of ζ beyond the other edge give that edge."""
-        low, high = self._reach
+        low, high = np.sort(self._series(np.asarray(self._series.domain)))
         inside, beyond = zeta < low, zeta > high
         near = ~(inside | beyond)
         result = np.empty(zeta.shape)
-        result[near] = self._near_edge(zeta[near])
+        least, most = self._series.domain
+        place = np.clip(self.edge + self._sign * zeta[near] / self.slope, least, most)
+        for _ in range(_NEWTON_STEPS):  # invert the series by Newton's method
+            step = (self._series(place) - zeta[near]) / self._slope_series(place)
+            place = np.clip(place - step, least, most)
+            if np.abs(step).max(initial=0.0) < 1e-14:
+                break
+        result[near] = place
         result[inside] = self._quantile((2.0 / 3.0) / (np.pi * self.chain.rank) * (-zeta[inside]) ** 1.5)
         result[beyond] = self._far_out(zeta[beyond])
         return result
@@ -152,7 +156,6 @@ class EdgeCoordinate:
         terms = [(1.0, delta, self.chain.minimal_count)] + [(c, gap + c * delta, m) for c, gap, m in self.chain.wide]
 
         def taylor(k: int) -> float:
-            """Coefficient of (ψ - ψ_edge)^k in |ln x - edge|."""
             total = math.fsum(m * (c / u) ** k for c, u, m in terms) - psi**-k
             return self._sign * (-1.0) ** (k - 1) * total / k
 
@@ -174,12 +177,6 @@ class EdgeCoordinate:
     def _slope_series(self) -> Chebyshev:
         return self._series.deriv()
 
-    @cached_property
-    def _reach(self) -> tuple[float, float]:
-        """Lowest and highest ζ of the interpolated interval."""
-        low, high = np.sort(self._series(np.asarray(self._series.domain)))
-        return float(low), float(high)
-
     def _is_near(self, log_x: FloatArray) -> NDArray[np.bool_]:
         low, high = self._series.domain
         return (log_x >= low) & (log_x <= high)
@@ -197,8 +194,20 @@ class EdgeCoordinate:
         mass[within] = profile.sf(at) if self.side == "upper" else profile.cdf(at)
         result = np.empty(log_x.shape)
         result[inside] = -((1.5 * np.pi * chain.rank * mass[inside]) ** (2.0 / 3.0))
-        area = np.abs(self._area(*self._real_solutions(log_x[~inside])))
-        result[~inside] = (0.75 * chain.rank * area) ** (2.0 / 3.0)
+        first, second = self._real_solutions(log_x[~inside])
+        # The difference between them of L ψ - Σ_l ln(1 + c_l ψ)/c_l, the primitive of ψ d ln x. The factors that vanish
+        # at the ends of the parameter's range are represented by their logarithms.
+        start = self._delta_at(first)
+        step = self._delta_at(second) - start
+        area = chain.factors * step - chain.minimal_count * (self._log_delta(second) - self._log_delta(first))
+        others = chain.wide
+        if self.side == "lower":
+            c, _, multiplicity = chain.wide[0]
+            area = area + multiplicity / c * (_softplus(second) - _softplus(first))
+            others = chain.wide[1:]
+        for c, gap, multiplicity in others:
+            area = area - multiplicity / c * np.log1p(c * step / (gap + c * start))
+        result[~inside] = (0.75 * chain.rank * np.abs(area)) ** (2.0 / 3.0)
         return result
 
     def _half_gap(self, log_x: FloatArray) -> FloatArray:
@@ -214,17 +223,6 @@ class EdgeCoordinate:
 
     def _position(self, log_x: FloatArray) -> Position:
         return chain_profile(self.chain).position(self.chain.angle(log_x))
-
-    def _near_edge(self, zeta: FloatArray) -> FloatArray:
-        """Invert the series by Newton's method."""
-        low, high = self._series.domain
-        log_x = np.clip(self.edge + self._sign * zeta / self.slope, low, high)
-        for _ in range(_NEWTON_STEPS):
-            step = (self._series(log_x) - zeta) / self._slope_series(log_x)
-            log_x = np.clip(log_x - step, low, high)
-            if np.abs(step).max(initial=0.0) < 1e-14:
-                break
-        return log_x
 
     def _quantile(self, mass: FloatArray) -> FloatArray:
         """ln x with this mass between it and the edge; the other edge for a mass of 1 or more."""
@@ -250,22 +248,6 @@ class EdgeCoordinate:
                 break
         return log_x
 
-    def _area(self, first: FloatArray, second: FloatArray) -> FloatArray:
-        """Return the difference between two parameters of L ψ - Σ_l ln(1 + c_l ψ)/c_l, the primitive of ψ d ln x."""
-        chain = self.chain
-        start = self._delta_at(first)
-        step = self._delta_at(second) - start
-        # The factors that vanish at the ends of the parameter's range are represented by their logarithms.
-        total = chain.factors * step - chain.minimal_count * (self._log_delta(second) - self._log_delta(first))
-        remaining = chain.wide
-        if self.side == "lower":
-            c, _, multiplicity = chain.wide[0]
-            total = total + multiplicity / c * (_softplus(second) - _softplus(first))
-            remaining = chain.wide[1:]
-        for c, gap, multiplicity in remaining:
-            total = total - multiplicity / c * np.log1p(c * step / (gap + c * start))
-        return total
-
     def _height(self, u: FloatArray) -> FloatArray:
         """ln |x| at a parameter."""
         chain, delta = self.chain, self._delta_at(u)
@@ -285,7 +267,18 @@ class EdgeCoordinate:
         target = np.minimum(log_x, self.edge + _FARTHEST * self.chain.factors)
         at_edge = self.psi if self.side == "upper" else -self._delta / (self._width + self._delta)
         edge = np.full(target.shape, math.log(at_edge))
-        first, second = self._outer_parameters(target)
+        # Parameters beyond the two solutions, from asymptotes that bound the map on both sides.
+        chain = self.chain
+        if self.side == "upper":  # x > 1/ψ, and x > ψ^L Π c_l
+            log_ratios = math.fsum(m * math.log(c) for c, _, m in chain.wide)
+            first, second = -target - 1.0, (target - log_ratios) / chain.factors + 1.0
+        else:
+            c, _, multiplicity = chain.wide[0]
+            log_width = math.log(self._width)
+            at_zero = log_width + math.fsum(m * math.log(gap) for _, gap, m in chain.wide)
+            log_gaps = math.fsum(m * math.log(gap) for _, gap, m in chain.wide[1:])
+            far = log_width + multiplicity * (math.log(c) + log_width) + log_gaps
+            first, second = target - at_zero - 1.0, (far - target + 1.0) / multiplicity
         return self._solution(target, edge, first), self._solution(target, edge, second)
 
     def _solution(self, target: FloatArray, edge: FloatArray, outer: FloatArray) -> FloatArray:
@@ -297,10 +290,11 @@ class EdgeCoordinate:
             )
             return np.where(solution.success, solution.x, edge)
         # ln x is convex in ln ψ, so Newton steps from outside never pass the root.
+        ratios = [(1.0, self.chain.minimal_count), *((c, m) for c, _, m in self.chain.wide)]
         u, least, most = outer, np.minimum(edge, outer), np.maximum(edge, outer)
         for _ in range(_NEWTON_STEPS):
             psi = np.exp(u)
-            slope = sum(m * (c * psi) / (1.0 + c * psi) for c, m in self._ratios) - 1.0
+            slope = sum(m * (c * psi) / (1.0 + c * psi) for c, m in ratios) - 1.0
             excess = self._height(u) - target
             with np.errstate(invalid="ignore", divide="ignore"):
                 step = np.where(excess > 0.0, excess / slope, 0.0)
@@ -308,24 +302,6 @@ class EdgeCoordinate:
             if (np.abs(u - before) <= 4e-16 * np.maximum(np.abs(u), 1.0)).all():
                 break
         return u
-
-    @property
-    def _ratios(self) -> list[tuple[float, int]]:
-        """(c, multiplicity) of all dimensions."""
-        return [(1.0, self.chain.minimal_count), *((c, m) for c, _, m in self.chain.wide)]
-
-    def _outer_parameters(self, log_x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Parameters beyond the two solutions, from asymptotes that bound the map on both sides."""
-        chain = self.chain
-        if self.side == "upper":  # x > 1/ψ, and x > ψ^L Π c_l
-            ratios = math.fsum(m * math.log(c) for c, _, m in chain.wide)
-            return -log_x - 1.0, (log_x - ratios) / chain.factors + 1.0
-        c, _, multiplicity = chain.wide[0]
-        log_width = math.log(self._width)
-        at_zero = log_width + math.fsum(m * math.log(gap) for _, gap, m in chain.wide)
-        log_gaps = math.fsum(m * math.log(gap) for _, gap, m in chain.wide[1:])
-        far = log_width + multiplicity * (math.log(c) + log_width) + log_gaps
-        return log_x - at_zero - 1.0, (far - log_x + 1.0) / multiplicity
 
     # Parameter u of the real ψ outside the support. Upper edge: ψ = e^u. Lower edge: ψ + 1 = -width / (1 + e^-u), from
     # ψ = -1 to the next pole of ln x at ψ = -1/c.

@@ -20,8 +20,7 @@ from rmtbase.laws._edge._edge_coordinate import EdgeCoordinate, Side, edge_coord
 from rmtbase.laws._edge._extreme_law import ExtremeLaw, HardEdgeLaw
 from rmtbase.laws._edge._hard_edge_coordinate import LARGEST_CROWD, hard_edge_coordinate
 from rmtbase.laws._edge._tracy_widom import TracyWidom
-from rmtbase.laws._parameters import ChainKeywords, ChainParameters, takes, variance_factor
-from rmtbase.laws._scale import own_variance_log_cumulants
+from rmtbase.laws._parameters import ChainKeywords, ChainParameters, own_variance_log_cumulants, takes, variance_factor
 from rmtbase.parameters import require_moderate_sigmas
 
 _NEARLY_HARD = 16  # the lower edge is treated as hard if the second smallest dimension is nearer to the smallest
@@ -46,13 +45,9 @@ class EdgeLaw(ExtremeLaw, TransformedLaw):
 
         P(extreme eigenvalue nearer the bulk than λ) = F(s) + (v/2) F''(s),    s = ζ(λ) + shift,
 
-    which is F with its variance changed by v < 0. It is evaluated through its quantiles, s = t - (v/2) (ln F')'(t) with
-    t distributed as TW_1. This is the same to this order and is a proper distribution function. There are no fitted
-    numbers. The law is asymptotic: neglected terms are of relative order 1/r. The tail of the smallest eigenvalue
-    towards zero is a power of λ, as it must be. Mass beyond the other edge of the support, less than 1e-25 at r = 8, is
-    placed at that edge.
-
-    ``log_unit`` is ln of the eigenvalue at which the dimensionless map has x = 1.
+    evaluated through its quantiles, s = t - (v/2) (ln F')'(t) with t distributed as TW_1, a proper distribution
+    function. There are no fitted numbers; neglected terms are of relative order 1/r. Mass beyond the other edge of the
+    support, less than 1e-25 at r = 8, is placed at that edge. ``log_unit`` is ln of the eigenvalue at x = 1.
     """
 
     law = _TRACY_WIDOM
@@ -64,7 +59,6 @@ class EdgeLaw(ExtremeLaw, TransformedLaw):
 
     @property
     def side(self) -> Side:
-        """``"upper"`` for the largest, ``"lower"`` for the smallest eigenvalue."""
         return self.coordinate.side
 
     def expect_power(self, power: float) -> float:
@@ -83,14 +77,14 @@ class EdgeLaw(ExtremeLaw, TransformedLaw):
         return float(weights @ np.exp(power * log_values))
 
     def own_quadrature(self) -> tuple[FloatArray, FloatArray]:
-        """Return nodes ln λ and weights of total mass 1 for expectations over the law of λ itself."""
-        return self._log_eigenvalues, _tracy_widom_quadrature(_RIGHT)[1]
+        return self.log_unit + _log_x_at_nodes(self.coordinate), _tracy_widom_quadrature(_RIGHT)[1]
 
     def quadrature(self, right: float = _RIGHT) -> tuple[FloatArray, FloatArray]:
         """Return nodes ln value and weights of total mass 1 for expectations over the law, up to TW_1 = ``right``."""
+        if right == _RIGHT:
+            return super().quadrature()
         nodes, weights = _tracy_widom_quadrature(right)
-        log_eigenvalues = self._log_eigenvalues if right == _RIGHT else self._own_log_eigenvalue(nodes)
-        return self._derived(log_eigenvalues), weights
+        return self._derived(self._own_log_eigenvalue(nodes)), weights
 
     def _pdf(self, x: FloatArray) -> FloatArray:
         log_x, steepness = self._own(x)
@@ -101,10 +95,6 @@ class EdgeLaw(ExtremeLaw, TransformedLaw):
         slope = steepness[inside] * self.coordinate.zeta_slope(at) / self._s(t)[1]
         density[inside] = _TRACY_WIDOM.pdf(t) * slope / x[inside]
         return density
-
-    @property
-    def _log_eigenvalues(self) -> FloatArray:
-        return self.log_unit + _log_x_at_nodes(self.coordinate)
 
     def _own_log_eigenvalue(self, t: FloatArray) -> FloatArray:
         """ln λ at finite values t of TW_1."""
@@ -183,53 +173,40 @@ def smallest_eigenvalue(
             eigenvalues; at a nearly hard edge with more than four dimensions like the second smallest.
     """
     parameters = ChainParameters(*shape, **chain)
-    smallest, second, *_ = sorted(parameters.dims)
-    if second == smallest or (is_nearly_hard(parameters.dims) and smallest >= _SMALLEST_RANK):
-        return _hard_edge_law(parameters, self_normalized)
-    return _edge_law(parameters, self_normalized, "lower")
+    dims = parameters.dims
+    smallest, second, *_ = sorted(dims)
+    if second > smallest and not (is_nearly_hard(dims) and smallest >= _SMALLEST_RANK):
+        return _edge_law(parameters, self_normalized, "lower")
+    factor = _factor(parameters)
+    coordinate = hard_edge_coordinate(tuple(sorted(dims)))
+    if parameters.rank < _SMALLEST_RANK:
+        expected = f"a rank of at least {_SMALLEST_RANK} where the lower edge is hard (d_head = d_model)"
+        raise ParameterError("dims", dims, expected)
+    if coordinate.crowd > LARGEST_CROWD:
+        expected = (
+            f"at most {LARGEST_CROWD + 1:g} dimensions near the second smallest, if that exceeds the smallest by "
+            f"less than {_NEARLY_HARD}: the law was not simulated for more"
+        )
+        raise ParameterError("dims", dims, expected)
+    law = HardEdgeLaw(coordinate, math.log(factor))
+    return _self_normalized(law, dims) if self_normalized else law
 
 
 def is_nearly_hard(dims: tuple[int, ...]) -> bool:
-    """Return True if the lower edge is so nearly hard that the smallest eigenvalue follows the law of a hard edge."""
     smallest, second = sorted(dims)[:2]
     return second < smallest + _NEARLY_HARD
 
 
 def _edge_law(parameters: ChainParameters, self_normalized: bool, side: Side) -> EdgeLaw:
-    factor = _factor(parameters)
+    dims, factor, chain = parameters.dims, _factor(parameters), chain_map(parameters.dims)
     if parameters.rank < _SMALLEST_RANK:
-        raise ParameterError(
-            "dims",
-            parameters.dims,
-            f"a rank of at least {_SMALLEST_RANK}: the law of an extreme eigenvalue is an expansion in 1/rank",
-        )
-    chain = chain_map(parameters.dims)
+        expected = f"a rank of at least {_SMALLEST_RANK}: the law of an extreme eigenvalue is an expansion in 1/rank"
+        raise ParameterError("dims", dims, expected)
     coordinate = edge_coordinate(chain, side)
     if coordinate.variance < -_LARGEST_CORRECTION:
-        raise ParameterError(
-            "dims",
-            parameters.dims,
-            "more eigenvalues or fewer factors: the expansion about the Tracy-Widom law fails here",
-        )
+        expected = "more eigenvalues or fewer factors: the expansion about the Tracy-Widom law fails here"
+        raise ParameterError("dims", dims, expected)
     law = EdgeLaw(coordinate, math.log(chain_scale(chain, factor)))
-    return _self_normalized(law, parameters.dims) if self_normalized else law
-
-
-def _hard_edge_law(parameters: ChainParameters, self_normalized: bool) -> HardEdgeLaw:
-    factor, dims = _factor(parameters), parameters.dims
-    coordinate = hard_edge_coordinate(dims)
-    if parameters.rank < _SMALLEST_RANK:
-        raise ParameterError(
-            "dims", dims, f"a rank of at least {_SMALLEST_RANK} where the lower edge is hard (d_head = d_model)"
-        )
-    if coordinate.crowd > LARGEST_CROWD:
-        raise ParameterError(
-            "dims",
-            dims,
-            f"at most {LARGEST_CROWD + 1:g} dimensions near the second smallest, if that exceeds the smallest by "
-            f"less than {_NEARLY_HARD}: the law was not simulated for more",
-        )
-    law = HardEdgeLaw(coordinate, math.log(factor))
     return _self_normalized(law, dims) if self_normalized else law
 
 

@@ -24,11 +24,7 @@ _LARGEST_EXPONENT = 200.0  # the cube of its exponential is a finite double
 
 @dataclass(frozen=True)
 class ExtremeLaw(Distribution):
-    """Law of an extreme eigenvalue λ, or of a Box-Cox transform of it, in a coordinate of ln λ.
-
-    :meth:`with_log_cumulants` gives the law of a transform, ln value = offset + linear (e^(bend u) - 1)/bend with u =
-    ln λ - centre.
-    """
+    """Law of an extreme eigenvalue λ, or a Box-Cox transform: ln value = offset + linear · bent(ln λ - centre)."""
 
     coordinate: EdgeCoordinate | HardEdgeCoordinate
     log_unit: float  # ln of the eigenvalue at which the logarithm in the coordinate is 0
@@ -69,10 +65,10 @@ class ExtremeLaw(Distribution):
         return mean, float(weights @ (log_values - mean) ** 2), float(weights @ (log_values - mean) ** 3)
 
     def with_log_cumulants(self, mean: float, variance: float, third: float) -> Self:
-        """Return the law of the Box-Cox transform of the eigenvalue whose logarithm has these first three cumulants.
+        """Return the law of the Box-Cox transform whose logarithm has these cumulants; ParameterError if none has.
 
         It serves for an eigenvalue that is divided by a quantity which varies with it. The skewness of the transform
-        grows with ``bend`` (van Zwet 1964), so there is at most one solution; a ParameterError says that there is none.
+        grows with ``bend`` (van Zwet 1964), so there is at most one.
         """
         if not variance > 0.0:
             raise ParameterError("variance", variance, "a positive number")
@@ -82,7 +78,6 @@ class ExtremeLaw(Distribution):
         size = math.sqrt(float(weights @ u**2))
 
         def standardized(bend: float) -> tuple[float, float, float]:
-            """Return mean, standard deviation and skewness of the transform at offset 0 and linear 1."""
             value = bent(u, bend)
             first = float(weights @ value)
             spread = math.sqrt(float(weights @ (value - first) ** 2))
@@ -135,7 +130,6 @@ class HardEdgeLaw(ExtremeLaw, InvertedScore):
 
     @property
     def side(self) -> Side:
-        """Side of the spectrum, ``"lower"``."""
         return "lower"
 
     def expect_power(self, power: float) -> float:
@@ -146,11 +140,10 @@ class HardEdgeLaw(ExtremeLaw, InvertedScore):
         return float(weights @ np.exp(power * log_values))
 
     def own_quadrature(self) -> tuple[FloatArray, FloatArray]:
-        """Return nodes ln λ and weights of total mass 1 for expectations over the law of λ itself."""
-        return self._rule
+        return self._own_rule
 
     @cached_property
-    def _rule(self) -> tuple[FloatArray, FloatArray]:
+    def _own_rule(self) -> tuple[FloatArray, FloatArray]:
         score = np.arange(-_REACH + 0.5 * _STEP, _REACH, _STEP)
         weight = np.exp(-0.5 * score**2)
         return self.log_unit + self.coordinate.log_eigenvalue(score), weight / weight.sum()

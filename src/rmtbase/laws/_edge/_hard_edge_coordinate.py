@@ -2,32 +2,28 @@
 
 Langer's coordinate of a soft edge (``rmtbase/laws/_edge/_edge_coordinate.py``) fails where the two smallest dimensions
 r ≤ n = r + ν are nearly equal, because zero is too near. Here the edge is compared in the same way with the hard-edge
-Bessel process, which is the limit for one factor. Its curve s = -4 y (y + ν) has the edge at ν², and zero at the same
-place as the chain. Let u = r (1 + ψ), let u_± be the two solutions that meet at the edge (complex conjugates inside the
-support), and y_± likewise. Then
+Bessel process, the limit for one factor, whose curve s = -4 y (y + ν) has the edge at ν² and the same zero. With
+u = r (1 + ψ), u_± the two solutions that meet at the edge, and y_± likewise,
 
     int (u_+ - u_-) d ln λ = int (y_+ - y_-) d ln s,    y_+ - y_- = √(ν² - s),
 
-with integrals from the edge, gives s as a function of λ on both sides. As for one factor, P(λ_min ≤ λ) ∝ λ^((ν + 1)/2)
-at zero. Beyond its effect on the Bessel process itself, β = 1 adds
+with integrals from the edge, gives s as a function of λ on both sides. P(λ_min ≤ λ) ∝ λ^((ν + 1)/2) at zero. Beyond its
+effect on the Bessel process itself, β = 1 adds
 
-* a shift. The 1/r correction of the resolvent, (1/2) d ln(ψ² λ'(ψ)), is the first-order effect of lowering the two
-  smallest dimensions by one half, plus (1/2) d ln G with G = ψ² λ'(ψ) / ((1 + ψ)(1 + r ψ/n)). Lowering the dimensions
-  is the whole correction for one factor, and it separates n from other dimensions that equal it. The second term moves
-  ln λ by (1/2) ln(-G_+/G_-) / (u_+ - u_-).
-* a variance. The kernel of the fluctuations of the eigenvalues, 2 d u_1 d u_2 / (u_1 - u_2)², minus that of the Bessel
-  process is regular. Integrated twice from - to +, it acts as a random shift of ln λ, whose variance is here negative:
+* a shift. The 1/r correction of the resolvent, (1/2) d ln(ψ² λ'(ψ)), lowers the two smallest dimensions by one half,
+  which is all for one factor, and adds (1/2) d ln G, G = ψ² λ'(ψ) / ((1 + ψ)(1 + r ψ/n)), which moves ln λ by
+  (1/2) ln(-G_+/G_-) / (u_+ - u_-).
+* a variance. The kernel of the fluctuations, 2 d u_1 d u_2 / (u_1 - u_2)², minus that of the Bessel process is regular.
+  Integrated twice from - to +, it acts as a random shift of ln λ, whose variance is here negative:
 
       D = (4 ln |(u_+ - u_-)²/(y_+ - y_-)²| - 4 ln |(d u / d ln λ)/(d y / d ln s)|) / |u_+ - u_-|²
 
-  inside the support, and minus this expression outside. P(λ_min ≤ λ) = F + (D F')'/2, where F is the distribution
-  function of the Bessel edge and the derivatives are with respect to ln λ.
+  inside the support, and minus this outside. P(λ_min ≤ λ) = F + (D F')'/2, F the Bessel edge's, derivatives in ln λ.
 
-The neglected terms fall with r for one factor. For several factors with similar dimensions they fall only with ν: the
-limit of a product of square matrices is not the Bessel process but a process with Meijer G-functions (β = 2; Kuijlaars
-& Zhang 2014), or an unknown one (β = 1). The remaining error of the normal score depends on ν and on the number of
-dimensions near n, but hardly on r. It was simulated at r = 16 (``studies/hard_edge``) and is subtracted. Without this
-subtraction the score is within 0.24 for square W_QK, 0.07 at ν = 1 and 0.03 from ν = 4 on.
+For several factors with similar dimensions the neglected terms fall only with ν, because the limit of a product of
+square matrices has Meijer G-functions (β = 2; Kuijlaars & Zhang 2014) or is unknown (β = 1). The remaining error of the
+normal score, which hardly depends on r, was simulated at r = 16 (``studies/hard_edge``) and is subtracted. Without that
+the score is within 0.24 for square W_QK, 0.07 at ν = 1 and 0.03 from ν = 4 on.
 """
 
 from __future__ import annotations
@@ -128,12 +124,29 @@ class HardEdgeCoordinate:
         """ln λ, scores, and the spline of the score as a function of ln λ."""
         chain, bessel = self._chain, bessel_edge(self.excess)
         s, log_x = self._matched(np.exp(bessel.table[0]))
-        shift, noise = self._corrections(s, log_x)
+        # The shift of ln s, and D. Near zero both are constant; values lost to rounding are filled in.
+        nu = float(self.excess)
+        lost = int(np.searchsorted(s, _RESOLVED * max(nu, 1.0) ** 2))
+        at, log_at = s[lost:], log_x[lost:]
+        inside = at > nu**2
+        upper, lower = np.empty(at.shape, complex), np.empty(at.shape, complex)
+        upper[inside] = chain.solve(log_at[inside])
+        lower[inside] = upper[inside].conj()
+        if not inside.all():
+            upper[~inside], lower[~inside] = edge_coordinate(chain, "lower").real_solutions(log_at[~inside])
+        gap, bessel_gap = chain.rank * np.abs(upper - lower), np.sqrt(np.abs(at - nu**2))
+        slope = np.sqrt(np.abs(chain.log_slope(upper) * chain.log_slope(lower)))
+        relative = chain.rank / slope / (0.25 * at / bessel_gap)
+        noise = np.where(inside, 1.0, -1.0) * (8.0 * np.log(gap / bessel_gap) - 4.0 * np.log(relative)) / gap**2
+        shift = 0.5 * self._log_ratio(upper, lower, inside) / bessel_gap
+        if not nu:  # here √s is the integral, and the shift is added to it
+            shift = 2.0 * np.log1p(0.5 * shift)
+        shift, noise = np.pad(shift, (lost, 0), "edge"), np.pad(noise, (lost, 0), "edge")
         place = log_x + math.fsum(math.log(n) for n in chain.dims) - math.log(chain.rank)
         moved: BSpline = make_interp_spline(place, np.log(s) + shift, k=5)
-        at = moved(place)
-        at[(at < bessel.table[0][0]) | (at > bessel.table[0][-1])] = np.nan
-        score, first, second = (bessel.table[2](at, k) for k in range(3))
+        log_s = moved(place)
+        log_s[(log_s < bessel.table[0][0]) | (log_s > bessel.table[0][-1])] = np.nan
+        score, first, second = (bessel.table[2](log_s, k) for k in range(3))
         rise, bend = first * moved(place, 1), second * moved(place, 1) ** 2 + first * moved(place, 2)
         spread: BSpline = make_interp_spline(place, noise, k=5)
         score = score + 0.5 * noise * (bend - score * rise**2) + 0.5 * spread(place, 1) * rise
@@ -162,32 +175,8 @@ class HardEdgeCoordinate:
         zeta = (1.5 * half) ** (2.0 / 3.0)
         return s, edge_coordinate(chain, "lower").log_x(np.where(inside, -zeta, zeta))
 
-    def _corrections(self, s: FloatArray, log_x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the shift of ln s, and D. Near zero both are constant; values lost to rounding are filled in."""
-        chain, nu = self._chain, float(self.excess)
-        first = np.searchsorted(s, _RESOLVED * max(nu, 1.0) ** 2)
-        s, log_x = s[first:], log_x[first:]
-        inside = s > nu**2
-        upper, lower = np.empty(s.shape, complex), np.empty(s.shape, complex)
-        upper[inside] = chain.solve(log_x[inside])
-        lower[inside] = upper[inside].conj()
-        if not inside.all():
-            upper[~inside], lower[~inside] = edge_coordinate(chain, "lower").real_solutions(log_x[~inside])
-        gap, bessel_gap = chain.rank * np.abs(upper - lower), np.sqrt(np.abs(s - nu**2))
-        slope = np.sqrt(np.abs(chain.log_slope(upper) * chain.log_slope(lower)))
-        relative = chain.rank / slope / (0.25 * s / bessel_gap)
-        noise = np.where(inside, 1.0, -1.0) * (8.0 * np.log(gap / bessel_gap) - 4.0 * np.log(relative)) / gap**2
-        shift = 0.5 * self._log_ratio(upper, lower, inside) / bessel_gap
-        if not nu:  # here √s is the integral, and the shift is added to it
-            shift = 2.0 * np.log1p(0.5 * shift)
-        before = int(first), 0
-        return np.pad(shift, before, "edge"), np.pad(noise, before, "edge")
-
     def _log_ratio(self, upper: NDArray[Any], lower: NDArray[Any], inside: NDArray[np.bool_]) -> FloatArray:
-        """ln(-G_+/G_-), divided by i inside the support.
-
-        Up to a function of λ, G is ψ λ'/λ times the product of 1 + c ψ over all n_l except the two smallest.
-        """
+        """ln(-G_+/G_-), over i inside; G is ψ λ'/λ times the 1 + c ψ of all n_l but the two smallest."""
         chain = self._chain
         first, second = ((delta - 1.0) * chain.log_slope(delta) for delta in (upper, lower))
         ratio = -first / second
@@ -215,6 +204,4 @@ def _simulated() -> dict[str, Any]:
     return json.loads(Path(__file__).with_name("hard_edge_rest.json").read_text(encoding="utf-8"))
 
 
-@lru_cache(maxsize=256)
-def hard_edge_coordinate(dims: tuple[int, ...]) -> HardEdgeCoordinate:
-    return HardEdgeCoordinate(tuple(sorted(dims)))
+hard_edge_coordinate = lru_cache(maxsize=256)(HardEdgeCoordinate)

@@ -14,8 +14,7 @@ from rmtbase.laws._chain._chain_map import ChainMap, chain_map, chain_scale
 from rmtbase.laws._chain._gaussian_chain import GaussianChain
 from rmtbase.laws._distribution import ComplexArray, FloatArray
 from rmtbase.laws._edge._extreme_eigenvalues import largest_eigenvalue, smallest_eigenvalue
-from rmtbase.laws._parameters import ChainKeywords, takes, variance_factor
-from rmtbase.laws._scale import own_variance_log_cumulants
+from rmtbase.laws._parameters import ChainKeywords, own_variance_log_cumulants, takes, variance_factor
 from rmtbase.shown import in_one_line
 
 # Constant in the number variance of the sine process of β = 1. In an interval of mean number x, which has two ends, it
@@ -50,18 +49,14 @@ def ordered_eigenvalues(
         std(λ_k) = (Var N - 1/12)^(1/2) / (r density),    Var N = (1/π²) [ln(2 π x) + γ_E + 1 - π²/8],
         x = r density 2 Im ψ / |d ψ/d λ|,
 
-    Here ψ is taken on the upper lip of the cut, x is the number of eigenvalues in the local length scale of the cut,
-    and 1/12 is the variance of a position within one spacing. The first and the last eigenvalue have their own laws
-    (:func:`rmtbase.laws.largest_eigenvalue`, :func:`rmtbase.laws.smallest_eigenvalue`). Where such a law does not
-    exist, as for fewer than 4 eigenvalues, the formula above stands; at a nearly hard edge it can miss the last
-    eigenvalue by orders of magnitude.
+    with ψ on the upper lip of the cut, x the number of eigenvalues in its local length scale, and 1/12 the variance of
+    a position within one spacing. The first and the last have their own laws (:func:`rmtbase.laws.largest_eigenvalue`,
+    :func:`rmtbase.laws.smallest_eigenvalue`); where such a law does not exist, the formula above stands.
 
-    The formula is asymptotic. Measured against 2 000 to 40 000 draws at d_head from 8 to 64 and d_head ≤ d_model / 2,
-    means are within 0.06 standard deviations and standard deviations within 5 %; at d_head > d_model / 2, and for three
-    factors, within 0.15 and 7 %. It is less accurate near a hard edge: for d_head = d_model the fourth and third last
-    eigenvalues are off by up to 0.35 and 25 %, the last but one by 0.65 and 60 %.
-
-    ``self_normalized`` is that of :func:`rmtbase.laws.largest_eigenvalue`.
+    Asymptotic. Against 2 000 to 40 000 draws at d_head from 8 to 64 and d_head ≤ d_model / 2, means are within 0.06
+    standard deviations and standard deviations within 5 %; at d_head > d_model / 2, and for three factors, within 0.15
+    and 7 %. For d_head = d_model the fourth and third last eigenvalues are off by up to 0.35 and 25 %, the last but one
+    by 0.65 and 60 %. ``self_normalized`` is that of :func:`rmtbase.laws.largest_eigenvalue`.
 
     Raises:
         ParameterError: as :class:`rmtbase.laws.GaussianChain`.

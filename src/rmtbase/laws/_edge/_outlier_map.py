@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.optimize.elementwise import find_root
@@ -16,32 +16,19 @@ _NEWTON_STEPS = 64  # each step only halves the distance to a root at the edge, 
 _ROUNDING = 4e-16
 
 
-@dataclass(frozen=True)
 class OutlierMap:
-    """Maps from ψ to λ, θ and the statistics of the outlier, for one chain and one position of the spike."""
+    """Maps from ψ to λ, θ and the statistics of the outlier, for one chain and one position of the spike.
 
-    chain: ChainMap
-    log_scale: float  # ln C, the unit of the eigenvalues
-    log_unit: float  # ln K, the unit of θ²
-    first: int  # a, the index of the spike's left dimension
-    last: int  # b, that of its right dimension
+    ln C and ln K are the units of the eigenvalues and of θ²; the spike has the dimensions ``first`` to ``last``.
+    """
 
-    @property
-    def ratios(self) -> FloatArray:
-        """Ratios c_l = r/n_l of the whole chain."""
-        return self.chain.rank / np.asarray(self.chain.dims)
+    def __init__(self, chain: ChainMap, log_scale: float, log_unit: float, first: int, last: int) -> None:
+        self.chain, self.log_scale, self.log_unit, self.first, self.last = chain, log_scale, log_unit, first, last
+        self.ratios = chain.rank / np.asarray(chain.dims)  # c_l of the whole chain
+        self.inner = self.ratios[first + 1 : last]  # strictly inside the sub-product that holds the spike
+        self.psi_edge = chain.upper_delta - 1.0  # ψ_+, where the outlier separates from the bulk
 
-    @property
-    def inner(self) -> FloatArray:
-        """Ratios c_l strictly inside the sub-product that holds the spike."""
-        return self.ratios[self.first + 1 : self.last]
-
-    @property
-    def psi_edge(self) -> float:
-        """ψ_+, where the outlier separates from the bulk."""
-        return self.chain.upper_delta - 1.0
-
-    @property
+    @cached_property
     def psi_end(self) -> float:
         """End of the continuation of the outlier below the threshold: the ψ of minimal θ, where S_in = 1."""
         if self.inner.size < 2:
@@ -55,13 +42,9 @@ class OutlierMap:
     def log_strength(self, psi: FloatArray) -> FloatArray:
         return 0.5 * (self.log_unit + _log_product(self.inner, psi) - np.log(psi))
 
-    def psi_of_eigenvalue(self, log_eigenvalue: FloatArray) -> FloatArray:
-        """ψ in (0, ψ_+] at ln λ above the edge."""
-        return self._solve(self.ratios, log_eigenvalue - self.log_scale, 0.0, self.psi_edge)
-
     def psi_of_strength(self, log_strength: FloatArray) -> FloatArray:
         """ψ in (0, ψ_+] at ln θ above the threshold."""
-        return self._solve(self.inner, 2.0 * log_strength - self.log_unit, 0.0, self.psi_edge)
+        return self.solve(self.inner, 2.0 * log_strength - self.log_unit, 0.0, self.psi_edge)
 
     def psi_below_threshold(self, log_strength: FloatArray) -> FloatArray:
         """ψ > ψ_+ at ln θ below the threshold: the continuation of the outlier; inf where it ends."""
@@ -69,13 +52,8 @@ class OutlierMap:
         target = 2.0 * log_strength - self.log_unit
         reached = target > _log_product(self.inner, np.asarray(end)) - math.log(end)
         psi = np.full(target.shape, np.inf)
-        psi[reached] = self._solve(self.inner, target[reached], self.psi_edge, end)
+        psi[reached] = self.solve(self.inner, target[reached], self.psi_edge, end)
         return psi
-
-    @property
-    def log_gain(self) -> float:
-        """ln of the singular value of the image of the spike in the product, at θ = 1."""
-        return 0.5 * (self.log_scale - self.log_unit)
 
     def overlap(self, psi: FloatArray) -> FloatArray:
         """(1 - S)/(1 - S_in), the squared overlap without the factor of either side."""
@@ -89,21 +67,14 @@ class OutlierMap:
         return both * left, both * right
 
     def relative_std(self, psi: FloatArray) -> FloatArray:
-        """Return the standard deviation of ln λ_out to leading order: Var = (2/r) Q [(S - S_in)/ψ - (c_a + c_b) Q].
-
-        Q = (1 - S)/(1 - S_in). Var is the sum of the independent fluctuations of uᵀ Aᵀ R A u, vᵀ B R Bᵀ v and the cross
-        term, with u and v uniform on their spheres.
-        """
+        """Return the std of ln λ_out to leading order: Var = (2/r) Q [(S - S_in)/ψ - (c_a + c_b) Q], Q the overlap."""
         both = self.overlap(psi)
         free = (_slope(self.ratios, psi) - _slope(self.inner, psi)) / psi
         ends = self.ratios[self.first] + self.ratios[self.last]
         return np.sqrt(np.maximum(2.0 / self.chain.rank * both * (free - ends * both), 0.0))
 
-    def _solve(self, ratios: FloatArray, target: FloatArray, low: float, high: float) -> FloatArray:
-        """Find ψ in [low, high] with sum ln(1 + c ψ) - ln ψ = target; the left side falls with ψ there.
-
-        It is convex in ln ψ, so Newton steps from the left end never pass the root.
-        """
+    def solve(self, ratios: FloatArray, target: FloatArray, low: float, high: float) -> FloatArray:
+        """Find ψ in [low, high] with Σ ln(1 + c ψ) - ln ψ = target, convex in ln ψ: Newton steps do not pass it."""
         least = np.maximum(-target, math.log(low) if low else -np.inf)
         if not ratios.size:
             return np.exp(least)

@@ -7,14 +7,10 @@ outlier at λ = F(ψ), 0 < ψ < ψ_+, belongs to the strength
 
     θ² = 1/D = K Π_{a<l<b} (1 + c_l ψ) / ψ,    K = Π_{a<l≤b} σ_l² Π_{a≤l≤b} n_l / r.
 
-For the whole product, D = (1 + c_0 ψ)(1 + c_L ψ)/λ is the D-transform of Benaych-Georges & Nadakuditi (2012); their φ
-is (1 + c ψ)/√λ, which counts the zero eigenvalues of either side. A spike inside the chain sees the resolvent
-R = (λ - W Wᵀ)^(-1) through the factors around it, W = A Y B. With <.> the normalized trace,
-λ <Aᵀ R A> = <Aᵀ A> Π_{l≤a} (1 + c_l ψ) by free multiplicativity, likewise for B, and D is λ times the product of
-<Aᵀ R A> and its counterpart.
-
-With p_l = c_l ψ / (1 + c_l ψ), S = Σ_l p_l and S_in the sum over a < l < b only, the logarithmic slopes are
-d ln λ / d ln ψ = S - 1 and d ln θ² / d ln ψ = S_in - 1. Everything else follows from them.
+For the whole product, D = (1 + c_0 ψ)(1 + c_L ψ)/λ is the D-transform of Benaych-Georges & Nadakuditi (2012). A spike
+inside the chain sees the resolvent R = (λ - W Wᵀ)^(-1) through the factors around it, W = A Y B, with
+λ <Aᵀ R A> = <Aᵀ A> Π_{l≤a} (1 + c_l ψ) by free multiplicativity, likewise for B. With p_l = c_l ψ / (1 + c_l ψ),
+S = Σ_l p_l and S_in the sum over a < l < b only, d ln λ / d ln ψ = S - 1 and d ln θ² / d ln ψ = S_in - 1.
 """
 
 from __future__ import annotations
@@ -67,22 +63,19 @@ class Outlier(NamedTuple):
 class RankOneSpike(ChainParameters):
     """Rank-one spike θ u vᵀ in a Gaussian chain W = X_1 X_2 ... X_L, a model of what learning adds.
 
-    u and v are unit vectors, fixed or independent of the chain. By default the spike is added to the product. With
-    ``factor`` it is added to X_factor before the product is taken, as training adds it to W_Q (``factor=0`` of the
-    chain (d_model, d_head, d_model)). In the limit n_l → infinity the largest eigenvalue of Wᵀ W stays at the edge of
-    the bulk for θ ≤ threshold and lies outside the bulk for larger θ (Benaych-Georges & Nadakuditi 2012).
-
-    With ψ the moment generating function (see :class:`GaussianChain`), σ = 1 and no normalization, for W_QK
+    u and v are unit vectors, fixed or independent of the chain. By default the spike is added to the product; with
+    ``factor`` to X_factor before the product is taken, as training adds it to W_Q (``factor=0`` of the chain (d_model,
+    d_head, d_model)). In the limit n_l → infinity the largest eigenvalue of Wᵀ W stays at the edge of the bulk for
+    θ ≤ threshold and lies outside it for larger θ (Benaych-Georges & Nadakuditi 2012). With ψ the moment generating
+    function (see :class:`GaussianChain`), σ = 1 and no normalization, for W_QK and λ_out = F(ψ),
 
         spike on W_QK:  ψ = d² / (θ² - d²),   √λ_out = θ (1 + γ ψ),
-        spike on W_Q:   ψ = d / θ²,
+        spike on W_Q:   ψ = d / θ².
 
-    and λ_out = F(ψ) for both. At (768, 64) the thresholds are 925.45 on W_QK (33.39 for ``sqrt_d``) and 18.63 on W_Q. A
-    spike on W_Q is visible in the spectrum of W_Q itself from (d d_head)^(1/4) = 14.89 on. For L = 1 and dims (n, m),
-    θ_c = σ (n m)^(1/4) and λ_out = (θ² + σ² n)(θ² + σ² m)/θ².
-
-    Accuracy: threshold, eigenvalue and overlaps are limits, computed to rounding. At finite size they are off by
-    O(1/r), measured as less than 0.06 of :meth:`eigenvalue_std` at θ ≥ 1.3 threshold for d_head = 32 and 64.
+    At (768, 64) the thresholds are 925.45 on W_QK (33.39 for ``sqrt_d``) and 18.63 on W_Q; a spike on W_Q is visible in
+    W_Q itself from (d d_head)^(1/4) = 14.89 on. For L = 1 and dims (n, m), θ_c = σ (n m)^(1/4). Threshold, eigenvalue
+    and overlaps are limits, off at finite size by O(1/r): less than 0.06 of :meth:`eigenvalue_std` at θ ≥ 1.3
+    threshold.
 
     Attributes:
         dims, sigmas, normalization: as for :class:`GaussianChain`. A strength on the product is in units of the
@@ -146,7 +139,7 @@ class RankOneSpike(ChainParameters):
     @property
     def gain(self) -> float:
         """Singular value of the image in W of a spike of strength 1, in the limit; 1 for a spike on the product."""
-        return math.exp(self._map.log_gain)
+        return math.exp(0.5 * (self._map.log_scale - self._map.log_unit))
 
     def outlier(self, eigenvalue: ArrayLike) -> Outlier:
         """Estimate the spike whose outlier is at ``eigenvalue``; the fields of :class:`Outlier` have its shape.
@@ -160,7 +153,8 @@ class RankOneSpike(ChainParameters):
         at_edge = (self.threshold * self.gain) ** 2 - self.edge
         fields = [np.where(np.isnan(values), np.nan, value) for value in (np.nan, np.nan, 0.0, at_edge)]
         out = values > self.edge
-        psi, eigenvalues = self._map.psi_of_eigenvalue(np.log(values[out])), values[out]
+        eigenvalues, at = values[out], self._map
+        psi = at.solve(at.ratios, np.log(eigenvalues) - at.log_scale, 0.0, at.psi_edge)
         strength = np.exp(self._map.log_strength(psi))
         of_outlier = (
             strength,
@@ -206,16 +200,12 @@ class RankOneSpike(ChainParameters):
 
         The test rejects above ``largest_eigenvalue(dims=dims, ...).isf(level)``. λ_max follows the spiked Tracy–Widom
         law F(x; w) of Bloemendal & Virág (2013) with w = l ln(ψ/ψ_+) and l = ψ_+ √(F''(ψ_+) / (2 δ_+)). Above the
-        threshold its centre w² and spread 2 √|w| are matched to :meth:`eigenvalue` and :meth:`eigenvalue_std`, so that
-        it tends to that normal law. Dimensions are shifted by 1/2 (Johnstone 2001), and x by 1/(2 l), half a step of
-        the lattice whose continuum limit is the edge.
+        threshold centre w² and spread 2 √|w| are matched to :meth:`eigenvalue` and :meth:`eigenvalue_std`. Dimensions
+        are shifted by 1/2 (Johnstone 2001), and x by 1/(2 l), half a step of the lattice whose limit is the edge.
 
-        The law is asymptotic, to relative order r^(-1/3). It is proved for one spiked Wishart matrix and assumed, by
-        universality, for a chain. The corrections (coordinate, matching, both shifts) are heuristic: this form was
-        chosen among several by simulation of W_QK at four sizes. At other sizes, (320, 40), (240, 20) and (160, 80),
-        with the spike on the product or on W_Q and 0.7 to 1.4 thresholds, the power is within 0.035 of simulation at
-        levels 0.05 and 0.01; the error is largest near the threshold. For a spike on a product of three or four factors
-        (two chains tried) it is within 0.05, with a step of that size at the threshold. At strength 0 it equals
+        Asymptotic, to relative order r^(-1/3); proved for one spiked Wishart matrix, and the corrections are heuristic,
+        chosen by simulation of W_QK. At other sizes, (320, 40), (240, 20) and (160, 80), the power is within 0.035 of
+        simulation at levels 0.05 and 0.01, for products of three or four factors within 0.05. At strength 0 it is
         ``level`` to 4 % for r ≥ 16 and level ≥ 0.001.
 
         A negative or infinite strength, or a level outside (0, 1), raises a ParameterError.
@@ -286,11 +276,9 @@ class RankOneSpike(ChainParameters):
         total = self._variance_factor
         spanned = total if self.factor is None else variance_factor(self.dims, self.sigmas[first:last], "none")
         dims, log_rank = [math.log(n) for n in chain.dims], math.log(chain.rank)
-
-        def unit(variance: object, spanned_dims: list[float]) -> float:
-            return math.log(variance) + math.fsum(spanned_dims) - log_rank  # type: ignore[arg-type]
-
-        return OutlierMap(chain, unit(total, dims), unit(spanned, dims[first : last + 1]), first, last)
+        log_scale = math.log(total) + math.fsum(dims) - log_rank
+        log_unit = math.log(spanned) + math.fsum(dims[first : last + 1]) - log_rank
+        return OutlierMap(chain, log_scale, log_unit, first, last)
 
     def _of_outlier(
         self, strength: ArrayLike, otherwise: float, function: Callable[[FloatArray], FloatArray]

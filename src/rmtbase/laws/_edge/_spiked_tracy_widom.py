@@ -25,17 +25,14 @@ def spiked_tracy_widom_cdf(x: ArrayLike, w: ArrayLike, beta: int = 1) -> FloatAr
     """Return P(λ_max ≤ x) at a soft edge with a rank-one spike, in units of the edge; x and w broadcast.
 
     ``w`` is the distance of the spike from its threshold: w = 0 at the threshold, w → ∞ far below it (the Tracy–Widom
-    law of ``beta``), w → -∞ far above it (a normal outlier of mean w² and variance 4 |w| / β). F(x; w) is the
-    probability that the diffusion dp = (2/√β) dB + (t - p²) dt, started from p = w at t = x, does not explode. It
-    solves
+    law of ``beta``), w → -∞ far above it (a normal outlier of mean w² and variance 4 |w| / β). It solves
 
         dF/dx + (2/β) d²F/dw² + (x - w²) dF/dw = 0,    F → 0 at w → -∞
 
-    (Bloemendal & Virág 2013). Numerical: Chebyshev collocation in arccot w and Radau steps in x, from
-    F = Φ((w + √x) β^(1/2) x^(1/4)) at a large x that does not influence the result. The table for β = 1 is stored by
-    ``python -m rmtbase.laws._edge._spiked_tracy_widom``; for other β it is computed on first use (0.25 s). The absolute
-    error for x in [-8, 9], measured on a finer grid, is below 2e-6 for β = 1 and 5e-6 for β = 2. For x > 9 the starting
-    form is returned, within 0.015.
+    (Bloemendal & Virág 2013), by Chebyshev collocation in arccot w and Radau steps in x, from
+    F = Φ((w + √x) β^(1/2) x^(1/4)) at a large x. The table for β = 1 is stored by
+    ``python -m rmtbase.laws._edge._spiked_tracy_widom``; for other β it is computed on first use. The absolute error
+    for x in [-8, 9] is below 2e-6 for β = 1 and 5e-6 for β = 2; for x > 9 the starting form is within 0.015.
     """
     spline, angles, weights = _table(beta)
     x, w = np.broadcast_arrays(require_real_numbers("x", x), require_real_numbers("w", w))
@@ -50,11 +47,9 @@ def spiked_tracy_widom_cdf(x: ArrayLike, w: ArrayLike, beta: int = 1) -> FloatAr
 
 
 def spiked_tracy_widom_score(q: float, w: FloatArray) -> FloatArray:
-    """Return the q-quantile of F(x; w), β = 1, as z = (x - m²)/(2 √(1 + m)), m = max(-w, 0).
+    """Return the q-quantile of F(x; w), β = 1, as z = (x - m²)/(2 √(1 + m)), m = max(-w, 0), from a table in w.
 
-    Far above the threshold z is the normal quantile. The values come from a table in w, made once per q. Beyond its
-    ends the table is constant: at w = -60 z is within 0.01 of the normal quantile, and at w = 40 the law is the
-    Tracy–Widom law.
+    It is constant beyond w = -60, where z is within 0.01 of the normal quantile, and w = 40 (the Tracy–Widom law).
     """
     table = _score_table(float(q))
     return table(np.clip(np.arcsinh(w), table.x[0], table.x[-1]))
@@ -62,7 +57,6 @@ def spiked_tracy_widom_score(q: float, w: FloatArray) -> FloatArray:
 
 @cache
 def _score_table(q: float) -> CubicSpline:
-    """Return the scores at equidistant arcsinh w, as a spline."""
     nodes = np.linspace(np.arcsinh(-60.0), np.arcsinh(40.0), 241)
     w = np.sinh(nodes)
     depth = np.maximum(-w, 0.0)
@@ -98,11 +92,13 @@ def _table(beta: int) -> tuple[CubicSpline, FloatArray, FloatArray]:
 def collocated(beta: int) -> FloatArray:
     """F at the Chebyshev angles, shape (x, angle), with x descending.
 
-    With w = cot(φ) the equation is dF/dx + (2/β) sin⁴ F'' + (cos² - x sin² + (4/β) sin³ cos) F' = 0 on (0, π). F = 0 at
-    π; at 0, where the diffusion enters, no boundary condition is needed besides the equation.
+    With w = cot(φ): dF/dx + (2/β) sin⁴ F'' + (cos² - x sin² + (4/β) sin³ cos) F' = 0 on (0, π), F = 0 at π.
     """
     angles, weights = _chebyshev()
-    derivative = _differentiation(angles, weights)
+    gap = angles[:, None] - angles + np.eye(angles.size)
+    derivative = weights / weights[:, None] / gap  # differentiates the polynomial through values at the angles
+    np.fill_diagonal(derivative, 0.0)
+    np.fill_diagonal(derivative, -derivative.sum(axis=1))
     inner = slice(0, _ANGLES)
     sine, cosine = np.sin(angles[inner, None]), np.cos(angles[inner, None])
     first, second = derivative[inner, inner], (derivative @ derivative)[inner, inner]
@@ -126,15 +122,6 @@ def _chebyshev() -> tuple[FloatArray, FloatArray]:
     weights = np.where(index % 2, -1.0, 1.0)
     weights[[0, -1]] *= 0.5
     return 0.5 * np.pi * (1.0 - np.cos(np.pi * index / _ANGLES)), weights
-
-
-def _differentiation(nodes: FloatArray, weights: FloatArray) -> FloatArray:
-    """Return the matrix that differentiates the polynomial through values at ``nodes``."""
-    gap = nodes[:, None] - nodes + np.eye(nodes.size)
-    matrix = weights / weights[:, None] / gap
-    np.fill_diagonal(matrix, 0.0)
-    np.fill_diagonal(matrix, -matrix.sum(axis=1))
-    return matrix
 
 
 def _radau(stages: int) -> tuple[FloatArray, FloatArray]:

@@ -45,13 +45,11 @@ class TracyWidom(Distribution):
     """Tracy–Widom law F_beta of the largest eigenvalue at a soft edge, for β = 1 (real) or 2 (complex matrices).
 
     F_1(s) = det(1 - B_s) and F_2(s) = det(1 - B_s²) with B_s(x, y) = Ai(x + y + s) on L²(0, ∞) (Ferrari & Spohn
-    2005). Numerical, with small relative errors in both tails. For s ≥ -1 the determinants are computed by
-    Gauss-Legendre quadrature (Bornemann 2010), and the survival function follows from the eigenvalues of B_s rather
-    than from 1 - cdf. For s < -1, where determinants lose their digits, Painlevé II is solved between the determinant
-    at -1 and the left asymptotics. Relative errors, measured against 70-digit determinants, are below 1e-12 for sf
-    everywhere and for cdf at s ≥ -14; moments are accurate to 1e-13 of E|TW|^k for moderate k. The tables are built
-    once per process on first use (about 20 ms); each value then takes some tens of nanoseconds. Mean and variance are
-    -1.2065335745820 and 1.6077810345810 for β = 1, -1.7710868074116 and 0.8131947928329 for β = 2.
+    2005), by Gauss-Legendre quadrature for s ≥ -1 (Bornemann 2010), the survival function from the eigenvalues of B_s.
+    For s < -1, where determinants lose their digits, Painlevé II is solved between -1 and the left asymptotics. Against
+    70-digit determinants relative errors are below 1e-12 for sf everywhere and for cdf at s ≥ -14; moments are accurate
+    to 1e-13 of E|TW|^k. The tables are built once per process (about 20 ms). Mean and variance are -1.2065335745820 and
+    1.6077810345810 for β = 1, -1.7710868074116 and 0.8131947928329 for β = 2.
 
     Attributes:
         beta: 1 or 2.
@@ -65,10 +63,6 @@ class TracyWidom(Distribution):
     def __post_init__(self) -> None:
         if isinstance(self.beta, bool) or self.beta not in (1, 2):
             raise ParameterError("beta", self.beta, "1 (real matrices) or 2 (complex matrices)")
-
-    @property
-    def support(self) -> tuple[float, float]:
-        return -math.inf, math.inf
 
     def logsf(self, s: ArrayLike) -> FloatArray:
         """ln P(TW > s), finite for every finite s."""
@@ -161,11 +155,7 @@ def _piecewise(
 
 @cache
 def _airy_series() -> PPoly:
-    """Ai on [_MIDDLE, 40] by its Taylor series about points 1/8 apart, from Ai^(n+2) = z Ai^(n) + n Ai^(n-1).
-
-    The relative error is at double precision. On the many arguments of the kernels this is thirty times faster than
-    ``scipy.special.airy``.
-    """
+    """Ai on [_MIDDLE, 40] by Taylor series, Ai^(n+2) = z Ai^(n) + n Ai^(n-1); thirty times faster than scipy's."""
     points = np.arange(_MIDDLE, 40.0 + 0.125, 0.125)
     start = points[:-1]
     terms = list(airy(start)[:2])  # terms[n] = Ai^(n) / n!
@@ -176,12 +166,8 @@ def _airy_series() -> PPoly:
 
 
 def _kernel(s: FloatArray, order: int) -> tuple[FloatArray, FloatArray]:
-    """B_s and its first row Ai(x + s), by ``order``-point Gauss-Legendre quadrature for each s ≥ _MIDDLE.
-
-    Both include the square roots of the weights. The half line is cut where Ai(x + s) is below 1e-17 of its largest
-    value on it.
-    """
-    # Ai falls as exp(-2/3 x^1.5), measured from 0 for s < 0 and from Ai(s) for s > 0.
+    """B_s and its first row Ai(x + s), by ``order``-point Gauss-Legendre quadrature, with the roots of the weights."""
+    # The half line is cut where Ai(x + s), which falls as exp(-2/3 x^1.5), is below 1e-17 of its largest value on it.
     start = np.maximum(s, 0.0)
     length = (start**1.5 + 60.0) ** (2.0 / 3.0) - s
     points, weights = np.polynomial.legendre.leggauss(order)
@@ -195,15 +181,6 @@ def _log_determinant(beta: int, kernel: FloatArray) -> FloatArray:
     """ln F from the eigenvalues of the matrices of B_s; the relative error of ln F is small also where F is near 1."""
     eigenvalues = np.linalg.eigvalsh(kernel)
     return np.asarray(np.log1p(-eigenvalues if beta == 1 else -(eigenvalues**2)).sum(axis=-1), dtype=np.float64)
-
-
-@cache
-def _log_cdf_series() -> tuple[Chebyshev, Chebyshev]:
-    """ln F_1 and ln F_2 on [FAR_LEFT, _MIDDLE], from the determinants and q = ((1 - B²)⁻¹ Ai)(s) at _MIDDLE."""
-    (kernel,), (row,) = _kernel(np.array([_MIDDLE]), 52)
-    q = airy(_MIDDLE)[0] + row @ kernel @ np.linalg.solve(np.eye(row.size) - kernel @ kernel, row)
-    log_f1, log_f2 = (float(_log_determinant(beta, kernel)) for beta in (1, 2))
-    return log_cdf_on_left(_MIDDLE, float(q), log_f1, log_f2)
 
 
 @cache
@@ -237,8 +214,7 @@ def _right_body(beta: int) -> tuple[PiecewisePolynomial, PiecewisePolynomial]:
 def _right_tail_series(beta: int) -> tuple[Chebyshev, Chebyshev]:
     """Return the interpolant in w = s^(-3/2) of ln (1 - F(s)) + (2 β/3) s^(3/2) + (3 β/4) ln s, and its derivative.
 
-    Beyond _RIGHT, 1 - F is the trace of the kernel to double precision: (1/2) int_0^inf Ai(s + u) du for β = 1 and
-    int_0^inf u Ai(s + u)² du for β = 2.
+    Beyond _RIGHT, 1 - F is the trace of the kernel: (1/2) ∫ Ai(s + u) du for β = 1, ∫ u Ai(s + u)² du for β = 2.
     """
     points, weights = np.polynomial.legendre.leggauss(64)
     t, weight = 20.0 * (points + 1.0), 20.0 * weights
@@ -302,8 +278,7 @@ def hastings_mcleod_far_left(v: FloatArray) -> FloatArray:
 def far_left_log_cdf(beta: int, v: FloatArray) -> tuple[FloatArray, FloatArray]:
     """ln F_beta(-v) and its derivative in s = -v, for v ≥ -FAR_LEFT: the series integrated term by term.
 
-    The constants are ln τ_2 = ln 2 / 24 + ζ'(-1) and ln τ_1 = -11 ln 2 / 48 + ζ'(-1) / 2 (Deift, Its &
-    Krasovsky 2008; Baik, Buckingham & DiFranco 2008).
+    Constants: Deift, Its & Krasovsky 2008; Baik, Buckingham & DiFranco 2008.
     """
     a = np.array(_hastings_mcleod_series())
     j, w = np.arange(a.size), v**-3.0
@@ -319,23 +294,25 @@ def far_left_log_cdf(beta: int, v: FloatArray) -> tuple[FloatArray, FloatArray]:
     return 0.5 * (value - integral) - 0.25 * math.log(2.0), 0.5 * (slope + hastings_mcleod_far_left(v))
 
 
-def log_cdf_on_left(right: float, q_right: float, log_f1: float, log_f2: float) -> tuple[Chebyshev, Chebyshev]:
-    """Return ln F_1 and ln F_2 on [FAR_LEFT, right], from q, ln F_1 and ln F_2 at ``right`` and the series at the left.
+@cache
+def _log_cdf_series() -> tuple[Chebyshev, Chebyshev]:
+    """ln F_1 and ln F_2 on [FAR_LEFT, _MIDDLE], from the determinants and q = ((1 - B²)⁻¹ Ai)(s) at _MIDDLE.
 
-    The method is collocation at Chebyshev points with the operator that inverts the second derivative under zero
-    boundary values. The equations become integral equations of the second kind and do not amplify rounding.
+    Collocation inverts the second derivative; integral equations of the second kind do not amplify rounding.
     """
-    domain = (FAR_LEFT, right)
+    (kernel,), (row,) = _kernel(np.array([_MIDDLE]), 52)
+    q_right = float(airy(_MIDDLE)[0] + row @ kernel @ np.linalg.solve(np.eye(row.size) - kernel @ kernel, row))
+    log_f1, log_f2 = (float(_log_determinant(beta, kernel)) for beta in (1, 2))
+    domain = (FAR_LEFT, _MIDDLE)
     points = chebyshev.chebpts1(_DEGREE + 1)
-    s = FAR_LEFT + 0.5 * (right - FAR_LEFT) * (points + 1.0)
+    s = FAR_LEFT + 0.5 * (_MIDDLE - FAR_LEFT) * (points + 1.0)
     coefficients = to_series(_DEGREE).T
-    inverse = (0.5 * (right - FAR_LEFT)) ** 2 * chebyshev.chebint(coefficients, 2)
+    inverse = (0.5 * (_MIDDLE - FAR_LEFT)) ** 2 * chebyshev.chebint(coefficients, 2)
     ends = chebyshev.chebval(np.array([-1.0, 1.0]), inverse)
     inverse[0] -= ends.mean(axis=1)
     inverse[1] -= 0.5 * (ends[:, 1] - ends[:, 0])
 
     def line(left: float, right: float) -> FloatArray:
-        """Return the first two coefficients of the linear function with these boundary values."""
         return np.array([0.5 * (left + right), 0.5 * (right - left)])
 
     edge = np.array([-FAR_LEFT])
@@ -349,4 +326,4 @@ def log_cdf_on_left(right: float, q_right: float, log_f1: float, log_f2: float) 
     curvature[:2] += line(float(far_left_log_cdf(2, edge)[0][0]), log_f2)
     f2 = Chebyshev(curvature, domain)
     f1 = 0.5 * (f2 + Chebyshev(coefficients @ q, domain).integ())
-    return f1 + (log_f1 - f1(right)), f2
+    return f1 + (log_f1 - f1(_MIDDLE)), f2

@@ -21,18 +21,14 @@ class AdamWNoise:
 
         w <- (1 - η λ) w - η m,    m <- beta1 m + (1 - beta1) g,    g i.i.d., mean 0, variance 1,
 
-    where the gradient is already divided by its root mean square. From m = 0, with a = 1 - η λ and c_j = (1 - beta1)
-    (a^{j+1} - beta1^{j+1}) / (a - beta1), the exact variance after t steps is a^{2t} Var w_0 + η² Σ_{j<t} c_j². It
-    tends to
+    where the gradient is already divided by its root mean square. With a = 1 - η λ and c_j = (1 - beta1)
+    (a^{j+1} - beta1^{j+1}) / (a - beta1), the exact variance after t steps is a^{2t} Var w_0 + η² Σ_{j<t} c_j², and
 
         σ² = η² / (1 - a²) (1 - beta1)(1 + a beta1) / ((1 + beta1)(1 - a beta1)) → η / (2 λ),
 
-    where the last limit holds for η λ << 1 - beta1. This is the law σ ~ √(η/λ), with relaxation time 1/(η λ) (Wang &
-    Aitchison 2024; Fan et al. 2025).
-
-    The model neglects the fluctuations of Adam's denominator and its bias corrections (compared with AdamW itself under
-    normal gradients, σ is right to 0.5 % at beta2 = 0.999 and to 1.5 % at 0.95), schedules, and any systematic part of
-    the gradient.
+    the last for η λ << 1 - beta1, with relaxation time 1/(η λ) (Wang & Aitchison 2024; Fan et al. 2025). The model
+    neglects the fluctuations of Adam's denominator and its bias corrections (σ is right to 0.5 % at beta2 = 0.999 and
+    to 1.5 % at 0.95), schedules, and any systematic part of the gradient.
 
     Attributes:
         learning_rate: η > 0.
@@ -40,8 +36,7 @@ class AdamWNoise:
         beta1: the momentum, 0 ≤ beta1 < 1.
 
     Raises:
-        ParameterError: for parameters outside these domains, or η λ ≥ 1 - beta1, where the decay is faster than
-            the momentum and noise no longer determines the scale.
+        ParameterError: for parameters outside these domains, or η λ ≥ 1 - beta1.
     """
 
     learning_rate: float

@@ -66,10 +66,6 @@ class ContaminatedNormal(Distribution):
             object.__setattr__(self, name, require_finite_number(name, getattr(self, name)))
 
     @property
-    def support(self) -> tuple[float, float]:
-        return -math.inf, math.inf
-
-    @property
     def atom_mass(self) -> float:
         """Mass of the atom at mean_spike: q for σ_spike = 0, else 0."""
         return self.spike_weight if self.sigma_spike == 0.0 else 0.0
@@ -137,13 +133,10 @@ class ContaminatedNormal(Distribution):
         """Differential entropy -<ln pdf> in nats; numerical, absolute error below 1e-9; -inf with a point mass."""
         if self.atom_mass > 0.0:
             return -math.inf
-        marks = [
-            mean + sign * reach * sigma
-            for mean, sigma in self._components
-            for sign in (-1.0, 1.0)
-            for reach in (0.0, 3.0, 9.0, 38.0)
-        ]
-        ends = sorted(set(marks))
+        components = [(self.mean_bulk, self.sigma_bulk)] * (self.spike_weight < 1.0)
+        components += [(self.mean_spike, self.sigma_spike)] * (self.spike_weight > 0.0)
+        reaches = [sign * reach for sign in (-1.0, 1.0) for reach in (0.0, 3.0, 9.0, 38.0)]
+        ends = sorted({mean + reach * sigma for mean, sigma in components for reach in reaches})
         return math.fsum(
             quad(lambda x: -xlogy(p := float(self.pdf(x)), p), low, high, epsabs=1e-12, epsrel=1e-11, limit=200)[0]
             for low, high in pairwise(ends)
@@ -152,12 +145,6 @@ class ContaminatedNormal(Distribution):
     @property
     def _delta(self) -> float:
         return self.mean_spike - self.mean_bulk
-
-    @property
-    def _components(self) -> list[tuple[float, float]]:
-        """(mean, σ) of the components with nonzero weight."""
-        components = [(self.mean_bulk, self.sigma_bulk)] if self.spike_weight < 1.0 else []
-        return components + [(self.mean_spike, self.sigma_spike)] * (self.spike_weight > 0.0)
 
 
 def _normal_pdf(x: FloatArray, mean: float, sigma: float) -> FloatArray:

@@ -4,31 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from numpy.typing import NDArray
 from scipy.interpolate import PchipInterpolator
 
 from rmtbase.laws._distribution import FloatArray
 from rmtbase.laws._element._arithmetic import FLOAT
-from rmtbase.laws._element._expansion import Expansion, curvature_form, even_directions, quadratic_cumulants
-from rmtbase.laws._element._panels import Panels
+from rmtbase.laws._element._expansion import Expansion, Panels, curvature_form, even_directions, quadratic_cumulants
 from rmtbase.laws._element._product_element import chi_square_rule
-from rmtbase.laws._element._product_sum import Element, RowLaw, row_law
+from rmtbase.laws._element._product_sum import Element, row_law
 
 _LIGHT = 1e-12  # norms of smaller weight do not change a cumulant
 _MOST = 2.0  # largest exponent that the fourth cumulant of a row adds in the tails
 _ROUNDS = 4
-
-
-class DependentCumulants(NamedTuple):
-    """Cumulants of a statistic T of N elements: N times the bias, N Var T and N² κ₃(T); they depend on N as well."""
-
-    drift: float
-    second: float
-    third: float
 
 
 @dataclass(frozen=True)
@@ -45,46 +34,34 @@ class DependentStatistic:
     c3: float
     along: FloatArray  # E a φ_g at the nodes
 
-    def cumulants(self, d_query: int, d_key: int) -> DependentCumulants:
-        """Return the cumulants for d_query × d_key elements."""
+    def cumulants(self, d_query: int, d_key: int) -> tuple[float, float, float]:
+        """Return N times the bias, N Var T and N² κ₃(T) for N = d_query × d_key elements; they depend on N as well."""
         statistic, partners = self.statistic, d_query + d_key - 2
         linear = self.c3 + 3.0 * (d_query + d_key) * self.ac2
         linear += 6.0 * d_query * d_key * self.abc + (d_query**2 + d_key**2) * self.a3
-        return DependentCumulants(
+        return (
             statistic.drift + 0.5 * partners * self.curved,
             statistic.variance + partners * self.a2,
             linear + 3.0 * statistic.curvature(statistic.influence + partners * self.along),
         )
 
 
-@dataclass(frozen=True)
 class SharedNorms:
-    """Elements w_ij = q_i · k_j of a d_query × d_key W_QK. Given q_i, the elements of row i are independent.
+    """Elements w_ij = q_i · k_j of a d_query × d_key W_QK; given q_i, row i is independent (:class:`RowLaw`).
 
-    For normal factors they are then normal with variance |q_i|²; for other factors :class:`RowLaw` describes them to
-    the next order in 1/d_head. Elements in the same row or column share its norm; other elements share nothing. Let
-    a = E(IF | |q|²) for an influence function IF, b the same function for columns, IF = a + b + c, and φ_g the relative
-    change from the law of an element to the law in a row of norm g. A statistic has
+    Elements in one row or column share its norm, others nothing. Let a = E(IF | |q|²) for an influence function IF, b
+    the same for columns, IF = a + b + c, φ_g the relative change of the law in a row of norm g, M = d_key + d_query:
 
-        N × bias = drift + (d_key + d_query − 2) E curvature(φ_g)/2,
-        N Var = E IF² + (d_key + d_query − 2) E a²,
-        N² κ₃ = E c³ + 3 (d_key + d_query) E ac² + 6 N E abc + (d_key² + d_query²) E a³ + 3 curvature(C),
+        N × bias = drift + (M − 2) E curvature(φ_g)/2,    N Var = E IF² + (M − 2) E a²,
+        N² κ₃ = E c³ + 3 M E ac² + 6 N E abc + (d_key² + d_query²) E a³ + 3 curvature(IF + (M − 2) E a φ_g)
 
-    where C = IF + (d_key + d_query − 2) E a φ_g is N times the covariance of the empirical law with the linear part
     (Hoeffding 1948). Neglected: terms of relative order 1/d_head in the drift and the third cumulant.
     """
 
-    grid: Panels  # quadrature over the law of an element
-
-    @cached_property
-    def _element(self) -> Element:
-        parent = self.grid.parent
-        assert isinstance(parent, Element)
-        return parent
-
-    @cached_property
-    def _row(self) -> RowLaw:
-        return row_law(self._element)
+    def __init__(self, grid: Panels) -> None:
+        assert isinstance(grid.parent, Element)
+        self.grid = grid  # quadrature over the law of an element
+        self._row = row_law(grid.parent)
 
     @cached_property
     def _relative(self) -> Float[np.ndarray, "norm node"]:
@@ -102,7 +79,7 @@ class SharedNorms:
 
     def _in_deviations(self, log_variance: FloatArray | float) -> FloatArray:
         """Return |w| in units of the standard deviation of a row."""
-        return np.exp(self.grid.log_x - 0.5 * log_variance) / float(self._element.unit(FLOAT))
+        return np.exp(self.grid.log_x - 0.5 * log_variance) / float(self.grid.parent.unit(FLOAT))
 
     @cached_property
     def _shape(self) -> FloatArray:
@@ -121,7 +98,6 @@ class SharedNorms:
         return float(weights @ ((a - weights @ a) * (b - weights @ b)))
 
     def __call__(self, statistic: Expansion) -> DependentStatistic:
-        """Return a statistic of the dependent elements, for any number of them."""
         weights, influence = self._row.weight, statistic.influence
         a = self.given_norm(influence)
         a = a - weights @ a
@@ -132,7 +108,19 @@ class SharedNorms:
         if self._row.excess_variance:  # rows of the same norm differ in shape
             curved += self._row.excess_variance * statistic.curvature(self._shape)
             a2 += self._row.excess_variance * statistic.along(self._shape) ** 2
-        a3, abc = float(weights @ a**3), self._all_three(influence, a)
+        # abc = E[a(|q|²) b(|k|²) IF(w)], where k has the component w/|q| along q, and h − 1 others.
+        h, log_variance = self._row.degrees, self._row.log_variance
+        points = np.geomspace(1e-8, max(60.0, 8.0 * h), 160)
+        squares, share = points[:, None] / h, np.ones(1)
+        if h > 1.0:
+            others, share = chi_square_rule(h - 1.0)
+            squares = (points[:, None] + (h - 1.0) * np.exp(others)) / h
+        of_norm = PchipInterpolator(log_variance, a)
+        across = of_norm(np.clip(np.log(squares), log_variance[0], log_variance[-1])) @ share
+        along_q = self._in_deviations(log_variance[:, None]) ** 2
+        of_column = np.interp(np.log(np.maximum(along_q, 1e-8)), np.log(points), across)
+        joint = (self._relative * of_column) @ (self.grid.probability * influence)
+        a3, abc = float(weights @ a**3), float(weights @ (a * joint))
         ac2 = float(weights @ (a * self.given_norm(influence**2))) - a3 - 2.0 * abc
         c3 = float(self.grid.probability @ influence**3) - 2.0 * a3 - 6.0 * abc - 6.0 * ac2
         along = (weights * a) @ changes
@@ -141,9 +129,7 @@ class SharedNorms:
     def noise(self, statistic: Expansion, d_query: int, d_key: int) -> tuple[float, float]:
         """Return the contributions of the dependence to N² κ₂ and N³ κ₃ of the quadratic term with curvature K.
 
-        The empirical law of the elements has the covariance (1 + (d_key + d_query − 2) Σ)/N, Σ = E φ_g φ_g, so zᵀK z/2
-        has the cumulants of the form K (1 + …). The quadratic term is the whole law where the influence function
-        vanishes.
+        The covariance of the empirical law is (1 + (M − 2) Σ)/N, Σ = E φ_g φ_g: the cumulants are those of K (1 + …).
         """
         directions = even_directions(self.grid)
         form = curvature_form(statistic.curvature, directions)
@@ -151,22 +137,6 @@ class SharedNorms:
         shared = (d_query + d_key - 2) * (rows.T * self._row.weight) @ rows
         second, third = quadratic_cumulants(form + form @ shared) - quadratic_cumulants(form)
         return float(second), float(third)
-
-    def _all_three(self, influence: FloatArray, a: FloatArray) -> float:
-        """E abc = E[a(|q|²) b(|k|²) IF(w)], where k has the component w/|q| along q, and h − 1 others."""
-        h, log_variance, weights = self._row.degrees, self._row.log_variance, self._row.weight
-        of_norm = PchipInterpolator(log_variance, a)
-        along = self._in_deviations(log_variance[:, None]) ** 2
-        points = np.geomspace(1e-8, max(60.0, 8.0 * h), 160)
-        if h > 1.0:
-            rest, share = chi_square_rule(h - 1.0)
-            squares = (points[:, None] + (h - 1.0) * np.exp(rest)) / h
-        else:
-            squares, share = points[:, None] / h, np.ones(1)
-        across = of_norm(np.clip(np.log(squares), log_variance[0], log_variance[-1])) @ share
-        of_column = np.interp(np.log(np.maximum(along, 1e-8)), np.log(points), across)
-        joint: NDArray[np.float64] = (self._relative * of_column) @ (self.grid.probability * influence)
-        return float(weights @ (a * joint))
 
 
 def _fourth_cumulant(u: FloatArray) -> FloatArray:

@@ -60,11 +60,8 @@ def _average_parts(function: Callable[[FloatArray], ArrayLike], law: ProductElem
 
 
 def _normal_mixture(law: ProductElement) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return x > 0, the kernel (node, x) and weights (node) with E f(w) = weights @ kernel @ (f(x) + f(-x)).
-
-    A row of the kernel is the conditional law at one |q|², by the trapezoidal rule in ln x. There x times a normal
-    density is analytic in a strip of width π/2, and one step serves all variances.
-    """
+    """Return x > 0, the kernel (node, x) and weights (node) with E f(w) = weights @ kernel @ (f(x) + f(-x))."""
+    # Trapezoidal rule in ln x, where x times a normal density is analytic in a strip of width π/2 for all variances.
     v, weights = chi_square_rule(law.d_head)
     log_std = 0.5 * v
     t = np.arange(log_std[0] - _LOG_REACH, log_std[-1] + math.log(9.5), _LOG_STEP)
@@ -83,17 +80,13 @@ def nearest_neighbour_entropy(d_model: int, d_head: int, k: int = 1, **scale: Un
         mean = entropy - χ/d_model,    χ = E ∫ p(x|s)²/p(x) dx - 1, about 1/d_head,
         variance = [Var ln p + c_k + 2 (d_model - 1) Var E(ln p | s)] / N.
 
-    The elements of one matrix follow a random density around p, whose entropy is lower by χ/d_model; this is the
-    entropy that is estimated. c_k is the contribution of the distances, 2.14114 for k = 1 and near 1.8/k for larger k.
-    For N independent elements the mean would be the entropy and the variance [Var ln p + c_k]/N.
-
-    For d_head < 3, χ is infinite because p is singular at zero.
+    The elements of one matrix follow a random density around p, whose entropy is lower by χ/d_model. c_k is the
+    contribution of the distances, 2.14114 for k = 1 and near 1.8/k for larger k (Delattre & Fournier 2017 for the
+    variance of independent elements, [Var ln p + c_k]/N). For d_head < 3, χ is infinite because p is singular at zero.
 
     Raises:
         ParameterError: as :func:`rmtbase.laws.low_rank_product`, for a d_head below 3, and for a k that is not a
             positive integer or leaves no k-th neighbour.
-
-    Source: Delattre & Fournier (2017) for the variance of independent elements at k = 1.
     """
     law = _require_law(d_model, d_head, scale)
     return _moments(law, d_model, k, law.entropy(), -1.0, 0.0, False)
@@ -146,15 +139,14 @@ def _moments(
 def _distance_variance(k: int) -> float:
     """Return c_k = lim n Var(Σ ln ρ_i / n), with ρ_i the k-th neighbour distances of n uniform points on a circle.
 
-    Let D_x be the k-th neighbour distance of a point x of a Poisson process of unit rate, and
-    h(r) = P(D > r) = P(Poisson(2r) < k). Then
+    With D_x the k-th neighbour distance of a point x of a Poisson process of unit rate, h(r) = P(D > r), and laws
+    conditional on points at 0 and y,
 
-        c_k = ψ'(k) - 1 + ∫ dy ∫∫ [P(D_0 > r, D_y > t) - P(D_0 > r) h(t) - h(r) P(D_y > t) + h(r) h(t)] dr dt/(r t)
+        c_k = ψ'(k) - 1 + ∫ dy ∫∫ [P(D_0 > r, D_y > t) - P(D_0 > r) h(t) - h(r) P(D_y > t) + h(r) h(t)] dr dt/(r t);
 
-    where the laws of D_0 and D_y are conditional on points at both 0 and y, and -1 removes the fluctuation of the
-    number of points. For k = 1 it is π²/6 - 1 + 4 [π²/12 + Li₂(-1/2)] = 2.14114. It is computed to 1e-10 by
-    Gauss–Legendre quadrature in t/r, y/r and r over the pieces on which the integrand is analytic.
+    -1 removes the fluctuation of the number of points. For k = 1 it is π²/6 - 1 + 4 [π²/12 + Li₂(-1/2)] = 2.14114.
     """
+    # Gauss–Legendre quadrature in t/r, y/r and r over the pieces on which the integrand is analytic, to 1e-10.
     nodes, gauss = np.polynomial.legendre.leggauss(24)
     end = 0.5 * (k + 12.0 * math.sqrt(k) + 40.0)
     fine, fine_gauss = np.polynomial.legendre.leggauss(64)

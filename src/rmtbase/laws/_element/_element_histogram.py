@@ -29,22 +29,17 @@ def histogram_entropy(
     """Return mean and standard deviation of the histogram entropy of the N = d_model² elements of one W_QK.
 
     The estimate is :func:`rmtbase.statistics.histogram_entropy`, -Σ p ln(p/width) with p the fractions of the elements
-    within ``range`` in ``bins`` equal bins. Its mean is the entropy of the law, plus the effects of binning
-    (width²/(24 variance)) and of the cut, minus (occupied bins - 1)/(2N), minus the effect of the dependence between
-    elements, about 1/(d_model d_head): the elements of one matrix follow a random density, narrower or wider than the
-    law. Its standard deviation is near √((1/2 + d_model/d_head)/N); for independent elements it would be √(1/(2N)).
+    within ``range``, (low, high), in ``bins`` equal bins. Its mean is the entropy of the law, plus the effects of
+    binning (width²/(24 variance)) and of the cut, minus (occupied bins - 1)/(2N) (Miller 1955), minus the effect of the
+    dependence, about 1/(d_model d_head). Its standard deviation is near √((1/2 + d_model/d_head)/N); for independent
+    elements it would be √(1/(2N)).
 
     Means, variances and covariances of the counts are exact (as in :func:`element_average`), and so is the expectation
-    of n ln n for a binomial count n. ``error`` is the next order of the dependence, ``std_error`` the next order of the
-    spread.
-
-    ``range`` is (low, high) in the units of the elements.
+    of n ln n for a binomial count n. ``error`` and ``std_error`` are the next orders of the dependence and the spread.
 
     Raises:
         ParameterError: as :func:`rmtbase.laws.low_rank_product`, and for a number of bins that is not a positive
             integer or a range that is not an interval or holds no elements.
-
-    Source: Miller (1955) for the (bins - 1)/(2N).
     """
     law = product_element(d_model, d_head, **scale)
     low, high = require_interval("range", range)
@@ -90,21 +85,18 @@ def histogram_kl(
 
 
 class _Cells:
-    """Fractions of the elements of one matrix in the bins, and their mean square: means and exact covariances.
-
-    Attributes:
-        kept: True for bins that can be occupied; the other attributes are for these bins.
-        share: P(w in bin).
-        independent, dependent: covariance matrices of (fractions of the N elements, mean square over the variance of
-            the law): the part for independent elements, and the part that the dependence adds.
-        third: contribution of the dependence to the third central moments of the fractions, of order 1/d_model².
-    """
+    """Fractions of the elements of one matrix in the bins, and their mean square: means and exact covariances."""
 
     def __init__(self, law: ProductElement, d_model: int, edges: FloatArray) -> None:
         v, weights = chi_square_rule(law.d_head)
         u = edges / (law.std() * np.exp(0.5 * v[:, None]))
-        given_row = _normal_mass(u[:, :-1], u[:, 1:])
-        square_given_row = np.exp(v[:, None]) * (given_row - np.diff(u * _normal_density(u)))
+        # P(low < z < high) for a standard normal z, without cancellation in the right tail.
+        low, high = u[:, :-1], u[:, 1:]
+        flip = low > 0.0
+        given_row = special.ndtr(np.where(flip, -low, high)) - special.ndtr(np.where(flip, -high, low))
+        density = np.exp(-0.5 * u * u) / math.sqrt(2.0 * math.pi)
+        square_given_row = np.exp(v[:, None]) * (given_row - np.diff(u * density))
+        # Bins that can be occupied; the other attributes are for these. ``share`` is P(w in bin).
         self.kept = d_model**2 * (weights @ given_row) > _NEVER
         if not self.kept.any():
             raise ParameterError("range", (edges[0], edges[-1]), "an interval that holds elements of the matrix")
@@ -116,6 +108,8 @@ class _Cells:
         covariance[:-1, :-1] = np.diag(self.share) - np.outer(self.share, self.share)
         covariance[:-1, -1] = covariance[-1, :-1] = weights @ square_given_row - self.share
         covariance[-1, -1] = 2.0 + 6.0 / law.d_head
+        # Covariance of (fractions of the N elements, mean square over the variance) for independent elements, the part
+        # that the dependence adds, and its part of the third central moments of the fractions, of order 1/d_model².
         self.independent = covariance / self.count
         self.dependent = 2.0 * (d_model - 1) * (weighted.T @ conditional) / self.count
         self.third = 2.0 * (weights @ conditional[:, :-1] ** 3) / self.count
@@ -149,9 +143,7 @@ class _Cells:
 def _beyond_second_order(count: int, share: FloatArray, slope: FloatArray) -> tuple[float, float]:
     """Return the parts of mean and variance of Σ_b g_b(n/count) beyond second order, for binomial n of ``share`` p.
 
-    g_b(c) = c ln c + a c, with a such that g_b'(p) is ``slope``. To second order, with q = 1 - p, the mean is
-    g_b(p) + q/(2 count) and the variance slope² p q/count + q²/(2 count²). Bins with small expected counts are summed
-    exactly; the mean of the others is expanded to the sixth order in n/count - p.
+    g_b(c) = c ln c + a c with g_b'(p) = ``slope``. Bins with few counts are summed exactly, others to sixth order.
     """
     p, q = share, 1.0 - share
     third = -q * (1.0 - 2.0 * p) / (6.0 * p * count**2)
@@ -177,11 +169,8 @@ def _log_normal_shares(edges: FloatArray) -> FloatArray:
     log_density = -0.5 * edges**2 - 0.5 * math.log(2.0 * math.pi)
     derivatives = []
     for factor in (-0.5 * edges, 0.25 * edges * (1.0 - edges**2)):
-        upper, lower = (
-            factor[1:] * np.exp(log_density[1:] - log_mass),
-            factor[:-1] * np.exp(log_density[:-1] - log_mass),
-        )
-        derivatives.append(upper - lower)
+        upper = factor[1:] * np.exp(log_density[1:] - log_mass)
+        derivatives.append(upper - factor[:-1] * np.exp(log_density[:-1] - log_mass))
     weights = np.exp(log_mass - log_total)
     first, second = derivatives[0], derivatives[1] - derivatives[0] ** 2
     mean_first = weights @ first
@@ -196,13 +185,3 @@ def log_normal_mass(low: FloatArray, high: FloatArray) -> FloatArray:
     low, high = np.where(flip, -high, low), np.where(flip, -low, high)
     larger, smaller = special.log_ndtr(high), special.log_ndtr(low)
     return larger + np.log(-np.expm1(smaller - larger))
-
-
-def _normal_mass(low: FloatArray, high: FloatArray) -> FloatArray:
-    """P(low < z < high) for a standard normal z, without cancellation in the right tail."""
-    flip = low > 0.0
-    return special.ndtr(np.where(flip, -low, high)) - special.ndtr(np.where(flip, -high, low))
-
-
-def _normal_density(u: FloatArray) -> FloatArray:
-    return np.exp(-0.5 * u * u) / math.sqrt(2.0 * math.pi)

@@ -1,15 +1,68 @@
-"""Second-order expansions of sample statistics about the law of the sample, and their algebra."""
+"""Second-order expansions of sample statistics about the law of the sample, by quadrature over that law in panels."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
+from jaxtyping import Float
 
 from rmtbase.laws._distribution import FloatArray
-from rmtbase.laws._element._panels import Panels
+from rmtbase.laws._element._arithmetic import FLOAT
+from rmtbase.laws._element.parents import Parent
+
+_ORDER = 16
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(_ORDER)
+_LEGENDRE = np.polynomial.legendre.legvander(_NODES, _ORDER - 1)
+_SPREAD = 1.0  # logits per panel, so that the nearest singularity is farther from a panel than its width
+_TINY = 1e-300
+_FAR = 42.0  # logit of the outermost panels; the probability beyond is 1e-18
+
+
+# Row i integrates the polynomial through the nodes from −1 to node i.
+_TO_COEFFICIENTS = (np.arange(_ORDER)[:, None] + 0.5) * (_LEGENDRE * _WEIGHTS[:, None]).T
+_INTEGRATED = np.polynomial.legendre.legint(_TO_COEFFICIENTS, lbnd=-1)
+_RUNNING = np.polynomial.legendre.legvander(_NODES, _ORDER) @ _INTEGRATED
+
+
+class Panels:
+    """Gauss–Legendre panels in ln x between quantiles of a parent one logit apart, with running integrals."""
+
+    def __init__(self, edges: Float[np.ndarray, " end"], parent: Parent) -> None:
+        self.edges = edges  # ln x at the ends of the panels, ascending
+        self.parent = parent  # the law that is integrated over
+        self._half = np.diff(edges)[:, None] / 2
+        self.log_x = (edges[:-1, None] + self._half + self._half * _NODES).ravel()
+        density, self.cdf, self.sf = parent.law(np.exp(self.log_x), FLOAT)
+        self.density = density * np.exp(self.log_x)  # dF/d ln x at the nodes
+        self.width = (self._half * _WEIGHTS).ravel()  # quadrature weights d ln x of the nodes
+        self.probability = self.density * self.width  # quadrature weights dF
+
+    @cached_property
+    def log_hazard(self) -> FloatArray:
+        """Y = ln(−ln S) at the nodes, the ordinate of the Weibull plot."""
+        with np.errstate(divide="ignore"):
+            upper = -np.log(np.clip(self.sf, _TINY, 0.5))
+            return np.log(np.where(self.cdf < 0.5, -np.log1p(-np.minimum(self.cdf, 0.5)), upper))
+
+    def running_integral(self, values: FloatArray) -> FloatArray:
+        """∫ values d ln x from the first edge to each node."""
+        panel = values.reshape(-1, _ORDER) * self._half
+        before = np.concatenate([[0.0], np.cumsum(panel @ _WEIGHTS)[:-1]])
+        return (before[:, None] + panel @ _RUNNING.T).ravel()
+
+
+def panels(parent: Parent, breaks: Sequence[float] = ()) -> Panels:
+    """Return panels with ends also at ``breaks`` and kinks, as far as the moments of |w| have converged."""
+    order = parent.moment_order()
+    far = _FAR if math.isinf(order) else max(_FAR, min(650.0, 230.0 * order))
+    ends = parent.landmarks(np.arange(-_FAR, far + _SPREAD / 2, _SPREAD))
+    inner = [x for x in (*breaks, *parent.kinks(FLOAT)) if 0.0 < x < parent.upper(FLOAT)]
+    return Panels(np.log(np.unique(np.concatenate([ends, inner]))), parent)
+
 
 _STEP = 1e-4  # of a parameter, for finite differences of functions that are analytic in it
 _TERMS = np.arange(1, 25)  # directions in which a quadratic form is evaluated
@@ -28,29 +81,21 @@ class Expansion:
 
         T(F_n) = T(F) + Σ IF(w_i)/n + curvature(F_n/F − 1)/2 + …
 
-    (von Mises 1947; Fernholz 1983). F is symmetric and T is the same for w and −w. Therefore first-order changes depend
-    only on the law of |w|, and the sign of w enters only to second order. For independent numbers
+    (von Mises 1947; Fernholz 1983). F is symmetric and T is the same for w and −w, so first-order changes depend only
+    on the law of |w|, and the sign of w enters only to second order. For independent numbers, to a relative 1/n,
 
         n E(T − T(F)) → drift,    n Var T → E IF²,    n² κ₃(T) → E IF³ + 3 curvature(IF).
 
-    Sums, products, quotients and smooth functions of expansions are expansions, by the chain rule. Neglected: terms of
-    relative order 1/n.
-
-    Attributes:
-        grid: quadrature over the law of the parent.
-        value: T(F).
-        influence: IF at the nodes of the grid, of mean zero.
-        drift: n times the bias.
-        curvature: φ ↦ d²/dε² T((1 + εφ)F) at ε = 0, for φ at the nodes, even in w and of mean zero under F.
-        odd_curvature: the same for a φ that is odd in w, given for w > 0.
+    Sums, products, quotients and smooth functions of expansions are expansions, by the chain rule.
     """
 
-    grid: Panels
-    value: float
-    influence: FloatArray
-    drift: float
+    grid: Panels  # quadrature over the law of the parent
+    value: float  # T(F)
+    influence: FloatArray  # IF at the nodes of the grid, of mean zero
+    drift: float  # n times the bias
+    # φ ↦ d²/dε² T((1 + εφ)F) at ε = 0, for φ at the nodes, even in w and of mean zero under F
     curvature: Quadratic
-    odd_curvature: Quadratic = _flat
+    odd_curvature: Quadratic = _flat  # the same for a φ that is odd in w, given for w > 0
 
     def along(self, direction: FloatArray) -> float:
         """Return the first derivative along φ."""
@@ -169,19 +214,10 @@ def ordered_average(
 ) -> Expansion:
     """∫ h(x(p)) J(p) dp: the average of h over the order statistics, with weight J((i − 1/2)/n) for the i-th.
 
-    A change δF of the law changes it to first order by −∫ J δF dh, and to second order by −∫ J'(F) δF² dh/2. The mean
-    of the latter is the drift, since n E δF² = F(1 − F) (Serfling 1980, section 8.1.1). The numbers are ordered by
-    magnitude. If ``signed``, they are ordered by w, h is odd, and the weight at p is J(2p − 1) with an odd J; for even
-    changes the result is the same.
-
-    Args:
-        grid: quadrature over the law of the parent.
-        values: h at the nodes.
-        slope: dh/d ln x at the nodes.
-        weight: J at the nodes.
-        weight_slope: dJ/dp at the nodes.
-        jumps: (x, ΔJ dh/dp) where J jumps by ΔJ, at ends of panels.
-        signed: True to order by w instead of |w|.
+    A change δF of the law changes it to first order by −∫ J δF dh, and to second by −∫ J'(F) δF² dh/2, whose mean is
+    the drift: n E δF² = F(1 − F) (Serfling 1980, section 8.1.1). At the nodes, h, dh/d ln x, J and dJ/dp are given,
+    and in ``jumps`` (x, ΔJ dh/dp) where J jumps, at ends of panels. If ``signed``, numbers are ordered by w, not |w|,
+    h is odd, and the weight at p is J(2p − 1) with an odd J.
     """
     raised = grid.running_integral(weight * slope)
     bend = grid.width * weight_slope * slope
@@ -228,7 +264,6 @@ def root(equation: Callable[[float], Expansion], at: float) -> Expansion:
 
 
 def substituted(function: Callable[[float], Expansion], k: Expansion) -> Expansion:
-    """Return function(k) for an expansion k."""
     f, slope, bend = _differences(function, k.value)
     change = k + -k.value  # its value is 0, so the product below is of second order
     return f + change * slope + 0.5 * bend * change * change
@@ -241,14 +276,12 @@ def _differences(function: Callable[[float], Expansion], at: float) -> tuple[Exp
 
 
 def quadratic_noise(statistic: Expansion) -> tuple[float, float]:
-    """Return tr K²/2 and tr K³, with K the curvature in orthonormal directions: n² κ₂ and n³ κ₃ of the quadratic term.
-
-    The quadratic term adds these cumulants to the law of a statistic of independent numbers. They are the whole law
-    where the influence function vanishes.
-    """
+    """Return tr K²/2 and tr K³, K the curvature in orthonormal directions: n² κ₂ and n³ κ₃ of the quadratic term."""
+    # √2 sin(π(j − 1/2)F): orthonormal relative changes of a law that are odd in w, (direction, node).
+    odd = math.sqrt(2.0) * np.sin(math.pi * (_TERMS[:, None] - 0.5) * statistic.grid.cdf)
     forms = (
         curvature_form(statistic.curvature, even_directions(statistic.grid)),
-        curvature_form(statistic.odd_curvature, _odd_directions(statistic.grid)),
+        curvature_form(statistic.odd_curvature, odd),
     )
     second, third = np.sum([quadratic_cumulants(form) for form in forms], axis=0)
     return float(second), float(third)
@@ -265,13 +298,7 @@ def even_directions(grid: Panels) -> FloatArray:
     return math.sqrt(2.0) * np.cos(math.pi * _TERMS[:, None] * grid.cdf)
 
 
-def _odd_directions(grid: Panels) -> FloatArray:
-    """√2 sin(π(j − 1/2)F): orthonormal relative changes of a law that are odd in w, (direction, node)."""
-    return math.sqrt(2.0) * np.sin(math.pi * (_TERMS[:, None] - 0.5) * grid.cdf)
-
-
 def curvature_form(curvature: Quadratic, directions: FloatArray) -> FloatArray:
-    """Return the matrix of a quadratic form in these directions."""
     diagonal = np.array([curvature(direction) for direction in directions])
     form = np.diag(diagonal)
     for i, j in zip(*np.triu_indices(len(diagonal), 1), strict=True):

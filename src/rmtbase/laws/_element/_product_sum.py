@@ -14,7 +14,7 @@ from scipy.linalg import eigh_tridiagonal
 from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import FloatArray
 from rmtbase.laws._element._arithmetic import FLOAT, Arithmetic, Number
-from rmtbase.laws._element._panels import panels
+from rmtbase.laws._element._expansion import panels
 from rmtbase.laws._element._product_element import chi_square_rule
 from rmtbase.laws._element.parents import Normal, Parent, VarianceGamma
 
@@ -45,14 +45,9 @@ class RowLaw:
 class ProductSum(Parent):
     """w = h^(-1/2) Σ_{i≤h} aᵢbᵢ with independent entries of one law at σ = 1: :class:`VarianceGamma` for any entries.
 
-    With K(s) = ln E e^(s w) the density is ∫ e^(K(s) − s w) ds/(2πi) along the line through the saddle point K' = w, by
-    the trapezoidal rule. The tail is the same integral with 1/s. E is the mean over a Gauss rule of the law of ab. The
-    results are tabulated as splines down to a tail of 1e-20; beyond, the tail falls as an exponential. Only double
-    precision is available: relative errors are 1e-11 for bounded entries, and 1e-6 in the far tail of others.
-
-    Raises:
-        ParameterError: for fewer terms, or for entries with heavier tails than a normal law, for which E e^(s a b) does
-            not exist.
+    With K(s) = ln E e^(s w), E over a Gauss rule of ab, the density is ∫ e^(K(s) − s w) ds/(2πi) along the line through
+    the saddle point K' = w, by the trapezoidal rule; the tail is the same with 1/s. They are tabulated down to a tail
+    of 1e-20, beyond which it falls as an exponential. Errors: 1e-11 for bounded entries, 1e-6 in the tail of others.
     """
 
     entry: Parent  # the law of an entry, at any σ
@@ -129,11 +124,11 @@ class _Table:
 
 @lru_cache(maxsize=32)
 def _table(entry: Parent, h: int) -> _Table:
-    y, weight = _product_rule(entry)
-    y = y / math.sqrt(h)
+    square, share = _entry_rule(entry)  # for a Gauss rule of the law of the products, with nodes |ab|
+    products, weight = _gauss_rule(np.outer(square, square).ravel(), np.outer(share, share).ravel(), _OF_PRODUCT)
+    y = np.sqrt(products) / math.sqrt(h)
 
     def cumulants(c: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return K and its first two derivatives at real c."""
         exponent = np.abs(np.multiply.outer(c, y))
         even, odd = (0.5 * weight * (1.0 + sign * np.exp(-2.0 * exponent)) for sign in (1.0, -1.0))
         top = exponent.max(axis=-1)
@@ -152,7 +147,10 @@ def _table(entry: Parent, h: int) -> _Table:
         _, mean, curvature = cumulants(saddle)
         saddle = np.maximum(saddle - (mean - x) / np.maximum(curvature, 1e-12), 0.0)
     step = 2.0 * math.pi / (_PERIODS * end)
-    t = step * np.arange(_frequencies(y, weight, h, step))
+    # Until the characteristic function is negligible; that of the rule recurs.
+    coarse = step * np.arange(0, _MOST_FREQUENCIES, 16)
+    power = h * np.log(np.maximum(np.abs(np.cos(np.multiply.outer(coarse, y)) @ weight), 1e-300))
+    t = step * np.arange(16 * int(np.argmax(power < -_NEGLIGIBLE) or coarse.size))
     ends = np.where(t == 0.0, 0.5, 1.0)
     density, tail = np.empty_like(x), np.ones_like(x)
     for place, (at, tilt) in enumerate(zip(x, saddle, strict=True)):
@@ -168,13 +166,6 @@ def _table(entry: Parent, h: int) -> _Table:
     return _Table(*splines, end)
 
 
-def _frequencies(y: FloatArray, weight: FloatArray, h: int, step: float) -> int:
-    """Return the number of steps after which the characteristic function is negligible; that of the rule recurs."""
-    t = step * np.arange(0, _MOST_FREQUENCIES, 16)
-    power = h * np.log(np.maximum(np.abs(np.cos(np.multiply.outer(t, y)) @ weight), 1e-300))
-    return 16 * int(np.argmax(power < -_NEGLIGIBLE) or t.size)
-
-
 @lru_cache(maxsize=32)
 def _entry_rule(entry: Parent) -> tuple[FloatArray, FloatArray]:
     """Return nodes a² and weights of a Gauss rule of the law of the entries at σ = 1."""
@@ -183,17 +174,8 @@ def _entry_rule(entry: Parent) -> tuple[FloatArray, FloatArray]:
     return square / float(weight @ square), weight
 
 
-@lru_cache(maxsize=32)
-def _product_rule(entry: Parent) -> tuple[FloatArray, FloatArray]:
-    """Return nodes |ab| and weights of a Gauss rule of the law of the products."""
-    square, weight = _entry_rule(entry)
-    products, share = _gauss_rule(np.outer(square, square).ravel(), np.outer(weight, weight).ravel(), _OF_PRODUCT)
-    return np.sqrt(products), share
-
-
 @lru_cache(maxsize=64)
 def _sum_rule(entry: Parent, h: int) -> tuple[FloatArray, FloatArray]:
-    """Return nodes and weights of a Gauss rule of the sum of h squared entries."""
     if h == 1:
         return _entry_rule(entry)
     (first, weight), (second, second_weight) = _sum_rule(entry, h // 2), _sum_rule(entry, h - h // 2)

@@ -259,21 +259,15 @@ class VarianceGamma(_ScaledParent):
             ratio = np.asarray(z, dtype=np.float64)[..., None] / std
             density, cdf, sf = Normal().law(ratio, fn)
             return (density / std) @ weight, cdf @ weight, sf @ weight
-        return self._closed_form(z) if self.h <= _STRUVE_LIMIT else self._mean_over_chi_square(z, fn)
-
-    def _closed_form(self, z: Number) -> tuple[Number, Number, Number]:
         from mpmath import mp
 
-        root, nu = mp.sqrt(self.h), mp.mpf(self.h - 1) / 2
-        z = z * root
-        k, k_below = mp.besselk(nu, z), mp.besselk(nu - 1, z)
-        density = root * z**nu * k / (mp.sqrt(mp.pi) * mp.gamma(nu + 0.5) * mp.mpf(2) ** (nu - 1))
-        cdf = z * (k * mp.struvel(nu - 1, z) + k_below * mp.struvel(nu, z))
-        return density, cdf, 1 - cdf
-
-    def _mean_over_chi_square(self, z: Number, fn: Arithmetic) -> tuple[Number, Number, Number]:
-        from mpmath import mp
-
+        if self.h <= _STRUVE_LIMIT:
+            root, nu = mp.sqrt(self.h), mp.mpf(self.h - 1) / 2
+            z = z * root
+            k, k_below = mp.besselk(nu, z), mp.besselk(nu - 1, z)
+            density = root * z**nu * k / (mp.sqrt(mp.pi) * mp.gamma(nu + 0.5) * mp.mpf(2) ** (nu - 1))
+            cdf = z * (k * mp.struvel(nu - 1, z) + k_below * mp.struvel(nu, z))
+            return density, cdf, 1 - cdf
         density = cdf = 0 * z
         for std, weight in zip(*_chi_square_nodes(self.h, mp.dps), strict=True):
             ratio = z / std
@@ -284,12 +278,10 @@ class VarianceGamma(_ScaledParent):
 
 @lru_cache(maxsize=8)
 def _chi_square_nodes(h: int, digits: int) -> tuple[list[Number], list[Number]]:
-    """Return nodes √(g/h) and weights for a mean over g ~ χ²_h, to ``digits`` digits.
+    """Return nodes √(g/h) and weights for a mean over g ~ χ²_h, to ``digits`` digits, as in ``chi_square_rule``.
 
-    This is :func:`~rmtbase.laws._element._product_element.chi_square_rule` at mpmath's precision: the trapezoidal rule
-    in u = ln(g/h). The integrand is analytic in |Im u| < π/2 and grows there as cos(θ)^(-h/2), so a step of
-    2πθ / (D + (h/2) ln sec θ) has the error e^-D = 10^-digits. The nodes extend to where the mass is e^-2D, and on the
-    left as far as magnitudes of e^-2D depend on them.
+    The trapezoidal rule in u = ln(g/h): the integrand grows in |Im u| < π/2 as cos(θ)^(-h/2), so a step of
+    2πθ / (D + (h/2) ln sec θ) has the error e^-D. Nodes extend to a mass of e^-2D, and as far on the left.
     """
     from mpmath import mp
 
@@ -326,8 +318,12 @@ class Mixture(Parent):
         shares = [as_written(weight) for weight in self.weights]
         density = cdf = sf = 0 * x
         for component, share in zip(self.components, shares, strict=True):
-            weight = fn.number(share / sum(shares))
-            parts = _on_the_half_line(component, x, fn)
+            weight, end = fn.number(share / sum(shares)), component.upper(fn)
+            if fn is FLOAT:  # beyond the upper end of a component F = 1
+                f, below, above = component.law(np.minimum(x, end), fn)
+                parts = np.where(x < end, f, 0.0), np.where(x < end, below, 1.0), np.where(x < end, above, 0.0)
+            else:
+                parts = component.law(x, fn) if x < end else (0 * x, 0 * x + 1, 0 * x)
             density, cdf, sf = density + weight * parts[0], cdf + weight * parts[1], sf + weight * parts[2]
         return density, cdf, sf
 
@@ -347,15 +343,6 @@ class Mixture(Parent):
 
     def moment_order(self) -> float:
         return min(component.moment_order() for component in self.components)
-
-
-def _on_the_half_line(parent: Parent, x: Number, fn: Arithmetic) -> tuple[Number, Number, Number]:
-    """Evaluate the law of a parent and continue it beyond its upper end, where F = 1."""
-    upper = parent.upper(fn)
-    if fn is not FLOAT:
-        return parent.law(x, fn) if x < upper else (0 * x, 0 * x + 1, 0 * x)
-    density, cdf, sf = parent.law(np.minimum(x, upper), fn)
-    return np.where(x < upper, density, 0.0), np.where(x < upper, cdf, 1.0), np.where(x < upper, sf, 0.0)
 
 
 PARENTS: dict[str, Parent] = {

@@ -29,25 +29,21 @@ _STEPS = 40
 class HaarTrace:
     """Laws of T = tr(P O Q Oᵀ) for positive semidefinite d × d P and Q with given spectra, O Haar-distributed on O(d).
 
-    With P = AᵀA and Q = BBᵀ, T is ‖A O B‖_F². Up to the norms it is the square of a composition score whose later head
-    reads directions that are unrelated to those the earlier head writes. For two projectors T is the sum of the cos² of
-    the principal angles, the trace of a Jacobi matrix.
+    With P = AᵀA and Q = BBᵀ, T is ‖A O B‖_F²: the square of a composition score, up to the norms, whose later head
+    reads directions unrelated to those the earlier head writes. For two projectors it is Σ cos² of the principal
+    angles.
 
-    Moments are exact: E T^k = Σ_κ C_κ(P) C_κ(Q) / C_κ(I), summed over the partitions κ of k (James 1964). Applied to
-    the traceless parts of P and Q, the sum gives the moments of T - tr P tr Q / d, which are the central moments,
-    without cancellation. The second is
+    Moments are exact: E T^k = Σ_κ C_κ(P) C_κ(Q) / C_κ(I), over the partitions κ of k (James 1964); of the traceless
+    parts it gives central moments without cancellation:
 
         Var T = 2 / ((d-1)(d+2)) · (tr P² - (tr P)²/d) (tr Q² - (tr Q)²/d).
 
-    Tails are those of c + Σ_ij w_ij χ²_α with w_ij = b P_i Q_j, where α, b and c match the first three cumulants of T.
-    For d far above both ranks the constraints of a rotation do not matter, and this is T itself with α = 1. The tails
-    are computed by the saddlepoint formula of Lugannani and Rice. Accuracy, measured against 2 · 10⁶ direct draws for
-    each of thirteen pairs of spectra (equal ones, Gaussian products, powers, one spike; d from 16 to 256, ranks from 1
-    to d/2): the mass of the upper tail is within 11 % at 0.01. For d ≥ 48 it is within 19 % at 1e-3 and too large by 5
-    to 56 % at 1e-4; for d = 16 and 32 it is too large by factors up to 1.9 and 4.1; farther out by more. For d ≥ 48 the
-    mass of the lower tail is within 15 % at 0.1 and too large beyond, the more the fewer eigenvalues dominate. So
-    p-values err upwards. Where the skewness is below 0.05 or negative, as for ranks above d/2, the law is a gamma law
-    with the same three cumulants, evaluated by the cube root of its variable.
+    Tails are those of c + Σ_ij w_ij χ²_α with w_ij = b P_i Q_j, with the first three cumulants of T, by the saddlepoint
+    formula of Lugannani and Rice. Against 2 · 10⁶ draws of thirteen pairs of spectra (d from 16 to 256, ranks from 1 to
+    d/2) the upper tail is within 11 % at 0.01; for d ≥ 48 within 19 % at 1e-3 and too large by 5 to 56 % at 1e-4; for
+    d = 16 and 32 too large by factors up to 1.9 and 4.1. For d ≥ 48 the lower tail is within 15 % at 0.1 and too large
+    beyond, so p-values err upwards. Where the skewness is below 0.05, as for ranks above d/2, it is a gamma law with
+    the same cumulants, evaluated by the cube root of its variable.
 
     Source: A. T. James, Ann. Math. Stat. 35, 475 (1964); R. Lugannani and S. Rice, Adv. Appl. Probab. 12, 475 (1980).
 
@@ -86,12 +82,18 @@ class HaarTrace:
         return ndtr(-self._score(x))
 
     @cached_property
-    def _power_sums(self) -> tuple[FloatArray, FloatArray]:
-        return _centred_power_sums(self.first, self.d_model), _centred_power_sums(self.second, self.d_model)
-
-    @cached_property
     def _cumulants(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        mean, variance, third = self.mean(), *(_central_moment(k, *self._power_sums, self.d_model) for k in (2, 3))
+        d, central = self.d_model, []
+        sums = _centred_power_sums(self.first, d), _centred_power_sums(self.second, d)
+        for k in (2, 3):  # E (T - E T)^k, from the power sums of the traceless parts
+            mus, on_power_sums, weight = _zonal_table(k)
+            at_identity = [zonal_at_identity(kappa, d) for kappa in partitions(k)]
+            factors = np.array([w / n if n > 0 else 0.0 for w, n in zip(weight, at_identity, strict=True)])
+            left, right = (
+                np.stack([part[list(mu)].prod(axis=0) for mu in mus], axis=1) @ on_power_sums for part in sums
+            )
+            central.append((left * factors) @ right.T)
+        mean, variance, third = self.mean(), *central
         constant = variance <= (_CONSTANT * mean) ** 2
         return mean, np.where(constant, 0.0, variance), np.where(constant, 0.0, third)
 
@@ -101,7 +103,9 @@ class HaarTrace:
         values, _ = np.broadcast_arrays(require_real_numbers("x", x), mean)
         with np.errstate(divide="ignore", invalid="ignore"):
             skewness = third / variance**1.5
-            score = _cube_root_score((values - mean) / np.sqrt(variance), skewness)
+            # Normal score of a standardised gamma variable, by its cube root (Wilson & Hilferty 1931).
+            z, skew = (values - mean) / np.sqrt(variance), np.where(np.abs(skewness) < 1e-8, 1e-8, skewness)
+            score = 6.0 / skew * np.expm1(np.log1p(np.maximum(0.5 * skew * z, -1.0 + 1e-12)) / 3.0) + skew / 6.0
         score[~((variance > 0.0) & np.isfinite(values))] = np.nan
         skewed = np.nonzero((skewness > _SKEWED) & np.isfinite(score))
         if skewed[0].size:
@@ -133,9 +137,7 @@ class _WeightedChiSquares:
     def score(self, x: FloatArray) -> FloatArray:
         """Return the normal score of x by Lugannani and Rice, r + ln(u/r)/r, with cdf(x) = Φ(score).
 
-        With θ = (1 - 1/s) / 2w, w the largest weight and ρ = w_k / w, K'(θ) is a sum of terms s / ((1-ρ) s + ρ). It is
-        increasing and concave in s, and nearly linear where one weight dominates. Newton steps that start below the
-        root stay below it.
+        With θ = (1 - 1/s) / 2w and ρ = w_k / w, K'(θ) is increasing and concave in s: Newton steps stay below the root.
         """
         goal = x / self.largest + (self.degrees * self.ratio).sum(axis=1)
         goal = np.maximum(goal, 1e-9 * self.degrees.sum(axis=1))  # stay above the lower end of the law
@@ -160,12 +162,6 @@ class _WeightedChiSquares:
         return root + np.where(np.abs(root) < _AT_THE_MEAN, limit, correction)
 
 
-def _cube_root_score(z: FloatArray, skewness: FloatArray) -> FloatArray:
-    """Return the normal score of a standardised gamma variable, by its cube root (Wilson & Hilferty 1931)."""
-    skew = np.where(np.abs(skewness) < 1e-8, 1e-8, skewness)
-    return 6.0 / skew * np.expm1(np.log1p(np.maximum(0.5 * skew * z, -1.0 + 1e-12)) / 3.0) + skew / 6.0
-
-
 def _grouped(spectra: Float[np.ndarray, "m r"]) -> tuple[Float[np.ndarray, "m group"], Float[np.ndarray, " group"]]:
     """Return the means of groups of neighbouring eigenvalues and the group sizes; the largest ones stay single."""
     ends = [*range(min(_ALONE, spectra.shape[1])), spectra.shape[1]]
@@ -184,23 +180,10 @@ def _centred_power_sums(spectra: Float[np.ndarray, "m r"], d: int) -> Float[np.n
     return np.stack([sums[0], np.zeros_like(shift), *sums[2:]])
 
 
-def _central_moment(k: int, first: FloatArray, second: FloatArray, d: int) -> Float[np.ndarray, "m n"]:
-    """E (T - E T)^k, from the power sums of the traceless parts."""
-    mus, on_power_sums, weight = _zonal_table(k)
-    at_identity = [zonal_at_identity(kappa, d) for kappa in partitions(k)]
-    factors = np.array([w / n if n > 0 else 0.0 for w, n in zip(weight, at_identity, strict=True)])
-    left, right = (
-        np.stack([sums[list(mu)].prod(axis=0) for mu in mus], axis=1) @ on_power_sums for sums in (first, second)
-    )
-    return (left * factors) @ right.T
-
-
 @cache
 def _zonal_table(k: int) -> tuple[Sequence[Partition], Float[np.ndarray, "mu kappa"], Sequence[float]]:
-    """Return the partitions μ without a part 1, the coefficients of J_κ on their p_μ, and C_κ / J_κ.
-
-    Power sums with a part 1 vanish for traceless matrices. C_κ / J_κ = 2^k k! / <J_κ, J_κ>.
-    """
+    """Return the partitions μ without a part 1, the coefficients of J_κ on p_μ, and C_κ / J_κ = 2^k k! / <J_κ, J_κ>."""
+    # Power sums with a part 1 vanish for traceless matrices.
     mus = [mu for mu in partitions(k) if 1 not in mu]
     columns = [zonal_in_power_sums(kappa) for kappa in partitions(k)]
     table = np.array([[float(column.get(mu, 0)) for column in columns] for mu in mus])

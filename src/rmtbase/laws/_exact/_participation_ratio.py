@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple, Unpack
 
 from rmtbase.laws._distribution import Moments
-from rmtbase.laws._exact._trace_moments import unit_trace_moment
+from rmtbase.laws._exact._trace_polynomials import unit_trace_moment
 from rmtbase.laws._parameters import ChainKeywords, ChainParameters, takes
 
 _DIGITS = Context(prec=100, traps=[])
@@ -34,29 +34,20 @@ def participation_ratio(*shape: Any, **chain: Unpack[ChainKeywords]) -> Moments:
     """Return mean, standard deviation and shape of P = (tr M)² / tr M² = (Σ λ)² / Σ λ², M = Wᵀ W.
 
     They depend only on the dimensions. With T = tr M and Q = tr M², the moments of Y = 1/P = Q/T² are exact in the law
-    of the chain weighted by T^n,
-
-        E_n Y^s = E[Q^s T^(n - 2s)] / E[T^n],    n = 2s, 2s + 1, ...
-
-    They depend on n less, the more independent T is of Y; for one factor they do not depend on n at all. The
-    differences in s of order k, at s = 0, of ln E_n Y^s are of order ε^(k-1), with ε the relative variance of Y. The
-    rational function through them (Thiele's continued fraction) continues them from n = 2k..14 to n = 0, which gives
-    the moments of Y. In the same way (1/s) ln E Y^s is continued from s = 1..m to s = -1..-4, which gives the moments
-    of P; differences of order m + 1 are neglected. The order m is 5, or the highest order at which the differences
-    settle with n: 4 and 3 where many factors meet few eigenvalues, 2 (Y log-normal) below rank 4. If even the second
-    difference does not settle, its value at the smallest n is used.
+    of the chain weighted by T^n, E_n Y^s = E[Q^s T^(n - 2s)] / E[T^n], n = 2s, 2s + 1, ..., and for one factor they do
+    not depend on n. The differences in s of order k, at s = 0, of ln E_n Y^s are of order ε^(k-1), with ε the relative
+    variance of Y. Thiele's rational function through them continues them from n = 2k..14 to n = 0, and likewise
+    (1/s) ln E Y^s from s = 1..m to s = -1..-4, which gives the moments of P. The order m is 5, or the highest at which
+    the differences settle with n: 4 and 3 where many factors meet few eigenvalues, 2 (Y log-normal) below rank 4.
 
     ``error`` and ``std_error`` are the changes by the last order. Errors of mean (in standard deviations), std,
-    skewness and excess kurtosis in excess of the sampling errors, measured with 200 000 to 400 000 draws:
+    skewness and excess kurtosis in excess of the sampling errors of 200 000 to 400 000 draws:
 
         one factor, W_QK, rank ≥ 16             0.003, 0.3 %, 0.01, 0.03
         up to six factors, rank ≥ 16            0.003, 0.4 %, 0.02, 0.05
         rank 8 or 12, or eight equal factors    0.01, 2 %, 0.1, 0.15
 
-    P is exactly 1 where the rank is 1.
-
-    Raises:
-        ParameterError: as :class:`rmtbase.laws.GaussianChain`.
+    P is exactly 1 where the rank is 1. Errors as for :class:`rmtbase.laws.GaussianChain`.
     """
     return participation_ratio_of(ChainParameters(*shape, **chain).dims)
 
@@ -137,7 +128,6 @@ def _of_the_inverse(log_moments: Sequence[Decimal]) -> Estimate:
 
 
 def _log_of(value: Fraction) -> Decimal:
-    """Return the natural logarithm of a positive fraction of any size."""
     return Decimal(value.numerator).ln() - Decimal(value.denominator).ln()
 
 
@@ -162,10 +152,7 @@ def _continued(nodes: Sequence[int], values: Sequence[Decimal], at: int) -> tupl
 
 
 def log_inverse_moment(power: int, dims: tuple[int, ...], self_normalized: bool) -> float:
-    """Ln (E 1/X) (E X) for X = tr M^power, by continuing (1/q) ln E X^q from q = 1..7 to q = -1.
-
-    It agrees with simulation within 1e-4 for three factors of rank 20 and within 1e-2 for eight of rank 32.
-    """
+    """Ln (E 1/X) (E X) for X = tr M^power, by continuing (1/q) ln E X^q from q = 1..7 to -1; within 1e-4 to 1e-2."""
     with localcontext(_DIGITS):
         orders = range(1, _ORDERS + 1)
         logs = [_log_of(unit_trace_moment((power,) * q, dims, self_normalized)) for q in orders]

@@ -25,15 +25,15 @@ Terms = dict[Partition, Fraction]
 @cache
 def partitions(k: int) -> tuple[Partition, ...]:
     """Return the partitions of k, largest first in lexicographic order (which refines dominance)."""
-    return tuple(_partitions(k, k))
 
+    def parts_up_to(total: int, largest: int) -> Iterator[Partition]:
+        if total == 0:
+            yield ()
+        for part in range(min(total, largest), 0, -1):
+            for smaller in parts_up_to(total - part, part):
+                yield (part, *smaller)
 
-def _partitions(k: int, largest: int) -> Iterator[Partition]:
-    if k == 0:
-        yield ()
-    for part in range(min(k, largest), 0, -1):
-        for rest in _partitions(k - part, part):
-            yield (part, *rest)
+    return tuple(parts_up_to(k, k))
 
 
 def sorted_partition(parts: list[int]) -> Partition:
@@ -44,8 +44,7 @@ def sorted_partition(parts: list[int]) -> Partition:
 def power_sum_in_zonals(mu: Partition) -> dict[Partition, Fraction]:
     """Return the coefficients of p_mu on the J_kappa, by multiplying its power sums from the largest on.
 
-    The first is p_k = 2 k Σ_kappa J_kappa / j_kappa Π over boxes except the first of (2j - i), where j_kappa is the
-    product of both hook products (Macdonald, VI.10, example 1).
+    p_k = 2 k Σ_kappa J_kappa / j_kappa Π_{boxes but the first} (2j - i), j_kappa both hook products (Macdonald, VI.10).
     """
     if not mu:
         return {(): Fraction(1)}
@@ -59,10 +58,9 @@ def power_sum_in_zonals(mu: Partition) -> dict[Partition, Fraction]:
 
 
 def _times_power_sum(k: int, terms: Terms) -> Terms:
-    """Multiply a symmetric polynomial by p_k: for k = 1 by adding boxes, for larger k by a commutator.
+    """Multiply a symmetric polynomial by p_k: for k = 1 by adding boxes, else by [[D, p_1], p_k] = 2 k p_{k+1}.
 
-    With D the Laplace-Beltrami operator, [D, p_1] is 2 Σ x_i² d/dx_i plus a multiple of p_1, so that
-    [[D, p_1], p_k] = 2 k p_{k+1}.
+    D is the Laplace-Beltrami operator, and [D, p_1] is 2 Σ x_i² d/dx_i plus a multiple of p_1.
     """
     if k == 1:
         return _with_a_box(terms, weighted=False)
@@ -84,11 +82,7 @@ def _with_a_box(terms: Terms, weighted: bool) -> Terms:
 
 @cache
 def _one_more_box(kappa: Partition) -> tuple[tuple[Partition, Fraction], ...]:
-    """Return the coefficients of p_1 J_kappa.
-
-    p_1 C_kappa = Σ_i binom(κ^(i), κ) C_{κ^(i)} / (|κ| + 1), from the expansion of e^tr to first order, and
-    C_kappa = 2^k k! J_kappa / j_kappa.
-    """
+    """Return the coefficients of p_1 J_kappa, from p_1 C_kappa = Σ_i binom(κ^(i), κ) C_{κ^(i)} / (|κ| + 1)."""
     norm = zonal_norm(kappa)
     return tuple(
         (above, _one_box(above, row) * Fraction(2 * norm, zonal_norm(above))) for row, above in _boxes_added(kappa)
@@ -101,25 +95,12 @@ def _energy(kappa: Partition) -> int:
 
 
 @cache
-def hook_product(kappa: Partition) -> int:
-    """Return Π over boxes of (2 arm + leg + 1), the leading coefficient of J_kappa."""
-    return _hooks(kappa, 1)
-
-
-@cache
 def zonal_norm(kappa: Partition) -> int:
     """Return <J_kappa, J_kappa> in the product with <p_mu, p_mu> = z_mu 2^(parts of mu), by two hook products."""
-    return hook_product(kappa) * _hooks(kappa, 2)
-
-
-def _hooks(kappa: Partition, shift: int) -> int:
-    """Π over boxes of (2 arm + leg + shift)."""
     columns = [sum(part > column for part in kappa) for column in range(kappa[0] if kappa else 0)]
-    return math.prod(
-        2 * (part - column - 1) + (columns[column] - row - 1) + shift
-        for row, part in enumerate(kappa)
-        for column in range(part)
-    )
+    boxes = [(row, part, column) for row, part in enumerate(kappa) for column in range(part)]
+    hooks = [2 * (part - column - 1) + (columns[column] - row - 1) for row, part, column in boxes]
+    return math.prod((hook + 1) * (hook + 2) for hook in hooks)
 
 
 @cache
@@ -136,11 +117,7 @@ def zonal_in_power_sums(kappa: Partition) -> dict[Partition, Fraction]:
 
 def zonal_at_identity(kappa: Partition, n: int) -> int:
     """Return J_kappa(1, ..., 1) with n ones, which is also 2^k (n/2)_kappa."""
-    product = 1
-    for row, part in enumerate(kappa):
-        for column in range(part):
-            product *= n + 2 * column - row
-    return product
+    return math.prod(n + 2 * column - row for row, part in enumerate(kappa) for column in range(part))
 
 
 @cache
@@ -155,10 +132,9 @@ def zonal_at_identity_polynomial(kappa: Partition, power: int) -> tuple[int, ...
 
 @cache
 def zonal_binomials(kappa: Partition) -> dict[Partition, Fraction]:
-    """Return binom(κ, σ) for every σ inside κ.
+    """Return binom(κ, σ) for every σ inside κ, removing one box at a time (Kaneko 1993).
 
-    The recursion removes one box at a time, (|κ| - |σ|) binom(κ, σ) = Σ_i binom(κ, σ^(i)) binom(σ^(i), σ), where σ^(i)
-    is σ with one more box in row i (Kaneko 1993).
+    (|κ| - |σ|) binom(κ, σ) = Σ_i binom(κ, σ^(i)) binom(σ^(i), σ), where σ^(i) is σ with one more box in row i.
     """
     size = sum(kappa)
     result = {kappa: Fraction(1)}

@@ -115,7 +115,6 @@ def of_edge(statistic: str, dims: Dims) -> Accuracy:
 
 
 def with_kurtosis(method: Method, words: str) -> Accuracy:
-    """Return the accuracy for entries that are not normal, from that for normal entries."""
     words = (
         f"{words}; this is for normal entries, and the law is shifted to first order in the excess kurtosis: for "
         "uniform entries means were measured within 0.1 standard deviations at d_head = 16 and 0.05 at 32, standard "

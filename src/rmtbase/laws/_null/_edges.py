@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import lru_cache
 
 import numpy as np
 from scipy.interpolate import CubicSpline
@@ -16,13 +16,19 @@ from rmtbase.laws._distribution import FloatArray, InvertedScore, KnownSpread, T
 from rmtbase.laws._edge._extreme_eigenvalues import EdgeLaw, Law, largest_eigenvalue, smallest_eigenvalue
 from rmtbase.laws._edge._extreme_law import ExtremeLaw
 from rmtbase.laws._edge._tracy_widom import TracyWidom
-from rmtbase.laws._exact._trace_moments import trace_cumulants
-from rmtbase.laws._null._expansion_rest import edge_sizes, mended_by_draws
-from rmtbase.laws._null._linear import few_for_the_expansion, reference_spread, summands, sums
+from rmtbase.laws._exact._trace_polynomials import trace_cumulants
+from rmtbase.laws._null._linear import (
+    few_for_the_expansion,
+    leading_moments,
+    mended_by_draws,
+    nearly_hard,
+    summands,
+    sums,
+)
 from rmtbase.laws._null._on_scale import LogPearson3
 from rmtbase.laws._null._pearson import Pearson3
 from rmtbase.laws._null._simulated_law import MendedLaw
-from rmtbase.laws._scale import own_variance_log_cumulants
+from rmtbase.laws._parameters import own_variance_log_cumulants
 from rmtbase.parameters import require_order
 
 _NODES = 257
@@ -50,7 +56,6 @@ class EdgePower(TransformedLaw, KnownSpread):
         return self.law.expect_power(require_order(k) * self.power)
 
     def std(self) -> float:
-        """Return the standard deviation, or inf if the second moment is infinite."""
         if math.isinf(self.law.expect_power(2.0 * self.power)):
             return math.inf
         log_values, weights = self.law.quadrature()
@@ -67,11 +72,7 @@ class EdgePower(TransformedLaw, KnownSpread):
 
 @dataclass(frozen=True)
 class EdgeRatio(InvertedScore, KnownSpread):
-    """Law of (λ_max / λ_min)^power for independent λ_max and λ_min; see :func:`condition_number` for the covariance.
-
-    The distribution of the logarithm is a convolution, computed by quadrature over λ_max. It is tabulated once as a
-    normal score, which is nearly linear, and extrapolated linearly beyond the table.
-    """
+    """Law of (λ_max / λ_min)^power for independent λ_max and λ_min: a convolution, tabulated as a normal score."""
 
     upper: EdgeLaw
     lower: ExtremeLaw
@@ -149,23 +150,20 @@ def stable_rank(dims: tuple[int, ...], convention: str) -> MendedLaw:
 def expanded_stable_rank(dims: tuple[int, ...], convention: str) -> tuple[LogPearson3, FloatArray]:
     """Return the law of R without the correction fitted to draws, and the sizes on which that correction depends.
 
-    The law is of type III in ln(R - 1), with three moments of ln R. The logarithm of the sum T is nearly normal, with
-    E ln T = ln E T - Var T / (2 (E T)²). Its covariance with ln λ_max is taken at the mean position of λ_max, not at
-    the edge. For Σ λ the variance of ln T is known better: its law has three exact moments. The covariance is scaled
-    with the variance, so that the slope of ln λ_max on ln T stays.
-
-    To leading order the skewness is minus that of the Tracy–Widom law, because the contribution of T is hardly skew. To
-    this order it agrees with the skewness of -ln of the self-normalised λ_max, which is exact for Σ λ / λ_max of one
-    factor, where T is only a scale. The next order is not known, so for Σ λ / λ_max the mean of the two is used.
+    The law is of type III in ln(R - 1), with three moments of ln R: E ln T = ln E T - Var T / (2 (E T)²) for the sum T,
+    whose covariance with ln λ_max, at the mean position of λ_max, is scaled with its variance. To leading order the
+    skewness is minus that of TW_1, and of -ln of the self-normalised λ_max, which is exact for Σ λ / λ_max of one
+    factor; the next order is not known, so for Σ λ / λ_max the mean of the two is used.
     """
     times = 1.0 if convention == "eigenvalue" else 2.0  # λ_max / T, or λ_max / (Σ s)²
     totals = sums(dims, convention)
     total = float(totals.mean[0])
     sum_variance = leading = times**2 * float(totals.covariance[0, 0]) / total**2
-    mean, variance, third = _largest_log_cumulants(dims)
+    mean, variance, third = replace(largest_eigenvalue(dims=dims), log_unit=0.0).log_cumulants()
     log_mean = times * math.log(total) - 0.5 * leading / times - mean
     response = eigenvalue_response_of_map(chain_map(dims), summands(convention), mean)[0] / total
-    skewness = -_tracy_widom_skewness()
+    limit, middle = TracyWidom(1), TracyWidom(1).mean()
+    skewness = -(limit.moment(3) - 3.0 * middle * limit.var() - middle**3) / limit.var() ** 1.5
     if convention == "eigenvalue":
         trace = trace_cumulants(1, dims=dims, normalization="none")
         sum_variance = LogPearson3.matched(trace.mean, trace.std, trace.skewness).law.var()
@@ -180,28 +178,15 @@ def expanded_stable_rank(dims: tuple[int, ...], convention: str) -> tuple[LogPea
     start = Pearson3(math.log(distance), slope * log_std, skewness - 3.0 * log_std / distance)
     with few_for_the_expansion(dims):
         exponent = Pearson3.through(lambda y: np.logaddexp(0.0, y), log_mean, log_std, skewness, start)
-    spread_of_sum, of_largest = math.sqrt(leading) / times, math.sqrt(variance) / times
-    sizes = edge_sizes(dims, log_std, reference_spread(dims), spread_of_sum, of_largest / log_std - 1.0)
-    return LogPearson3.above(1.0, exponent), sizes
-
-
-@lru_cache(maxsize=256)
-def _largest_log_cumulants(dims: tuple[int, ...]) -> tuple[float, float, float]:
-    return replace(largest_eigenvalue(dims=dims), log_unit=0.0).log_cumulants()
-
-
-@cache
-def _tracy_widom_skewness() -> float:
-    law = TracyWidom(1)
-    mean = law.mean()
-    return (law.moment(3) - 3.0 * mean * law.var() - mean**3) / law.var() ** 1.5
+    r, e, s, p = min(dims), nearly_hard(dims), log_std, leading_moments(dims).std
+    t, d = math.sqrt(leading) / times, math.sqrt(variance) / times / log_std - 1.0
+    return LogPearson3.above(1.0, exponent), np.array([1.0 / r, s, t, (t / s) ** 2, d, p**2, p**3, e / (r**2 * s)])
 
 
 def condition_number(dims: tuple[int, ...], power: float) -> EdgeRatio:
-    """Return the null of (λ_max / λ_min)^power.
+    """Return the null of (λ_max / λ_min)^power, of two laws made independent at the same skewness.
 
-    Cov(ln λ_max, ln λ_min) = 2 / (r (ψ_+ - ψ_-))², the covariance kernel between the edges, is subtracted from both
-    variances, at the same skewness; both are then independent.
+    Cov(ln λ_max, ln λ_min) = 2 / (r (ψ_+ - ψ_-))², the covariance kernel between the edges, is subtracted from both.
     """
     upper, lower = (
         largest_eigenvalue(dims=dims, normalization="none"),

@@ -13,18 +13,15 @@ from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import Distribution, FloatArray
 from rmtbase.laws._element._arithmetic import FLOAT
 from rmtbase.laws._element._dependence import DependentStatistic, SharedNorms
-from rmtbase.laws._element._expansion import Expansion, mean_square, quadratic_noise
+from rmtbase.laws._element._expansion import Expansion, Panels, mean_square, panels, quadratic_noise
 from rmtbase.laws._element._normal_sample import gaussian_sample_statistic
-from rmtbase.laws._element._panels import Panels, panels
 from rmtbase.laws._element._product_element import ProductElement
 from rmtbase.laws._element._product_sum import Element
 from rmtbase.laws._element.parents import Normal, Parent
-from rmtbase.laws._null._cell_entropies import ends_with_a_jump
-from rmtbase.laws._null._drawn_entropies import Estimate
-from rmtbase.laws._null._largest_magnitude import LargestMagnitude
+from rmtbase.laws._null._cell_entropies import Estimate, ends_with_a_jump
+from rmtbase.laws._null._largest_magnitude import LargestMagnitude, NormalMaximum, ProductMaximum
 from rmtbase.laws._null._on_scale import IDENTITY, LogPearson3, OnScale, SmoothScale
 from rmtbase.laws._null._pearson import Pearson3
-from rmtbase.laws._null._self_normalised_maximum import NormalMaximum, ProductMaximum
 from rmtbase.laws._null._simulated_law import mended, simulated_quantiles
 
 _FLAT = 1e-3  # E IF² below which the noise of the curvature is added
@@ -79,10 +76,7 @@ class Smooth(ElementLaw):
 
 @dataclass(frozen=True)
 class NearlyFlat(ElementLaw):
-    """Laws of a smooth statistic whose influence is small beside its curvature, near an end that it cannot exceed.
-
-    The curvature adds noise; where the influence is not small, terms of third order cancel it again.
-    """
+    """Laws of a smooth statistic whose influence is small beside its curvature, which adds noise, near an end."""
 
     expand: Callable[[Parent], Expansion]  # its expansion about the law of a parent
     end: Callable[[int], float]  # n ↦ its largest value
@@ -111,11 +105,7 @@ class NearlyFlat(ElementLaw):
 
 @dataclass(frozen=True)
 class Odd(ElementLaw):
-    """Laws of a statistic that changes sign with w, normal about zero.
-
-    The elements of W_QK in one row have either sign equally often, whatever its norm, so their dependence does not
-    matter.
-    """
+    """Laws of a statistic that changes sign with w, normal about zero; the elements' dependence does not matter."""
 
     influence: Callable[[Panels], FloatArray]  # the influence function at positive w
 
@@ -193,20 +183,21 @@ class Mended(ElementLaw):
     def independent(self, parent: Parent) -> Laws:
         plain, quantiles = self.law.independent(parent), simulated_quantiles(self.statistic, parent)
         if quantiles is None:
-            return Laws(plain.limit, lambda n: plain.at(self._enough(parent, n)))
+
+            def at(n: int) -> Distribution:
+                if n < self.fewest and ends_with_a_jump(parent, n):
+                    raise ParameterError(
+                        "n",
+                        n,
+                        f"at least {self.fewest} weights of a law that ends with a jump, as {parent} does, for the "
+                        "statistics that are counted in cells; fewer only of 'uniform' and 'truncated_normal' weights",
+                    )
+                return plain.at(n)
+
+            return Laws(plain.limit, at)
         if self.reflected is not None:
             quantiles = {n: self.reflected(n) - values[::-1] for n, values in quantiles.items()}
         return Laws(plain.limit, lambda n: mended(quantiles, plain.at, n, self.exact_moments))
-
-    def _enough(self, parent: Parent, n: int) -> int:
-        if n < self.fewest and ends_with_a_jump(parent, n):
-            raise ParameterError(
-                "n",
-                n,
-                f"at least {self.fewest} weights of a law that ends with a jump, as {parent} does, for the "
-                "statistics that are counted in cells; fewer only of 'uniform' and 'truncated_normal' weights",
-            )
-        return n
 
     def product(self, parent: Element) -> Laws:
         return self.law.product(parent)
@@ -255,5 +246,4 @@ def _independent(
 def _dependent(
     dependent: DependentStatistic, rows: int, columns: int, noise: tuple[float, float] = (0.0, 0.0)
 ) -> Pearson3:
-    """Return the law of a smooth statistic of the rows × columns elements of W_QK."""
     return Pearson3.of_numbers(rows * columns, dependent.statistic.value, dependent.cumulants(rows, columns), noise)

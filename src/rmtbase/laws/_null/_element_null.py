@@ -12,13 +12,17 @@ import numpy as np
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import Distribution, StatedLaw
-from rmtbase.laws._element._expansion import Expansion, mean_square
-from rmtbase.laws._element._panels import Panels, panels
+from rmtbase.laws._element._expansion import Expansion, Panels, mean_square, panels
 from rmtbase.laws._element._product_sum import Element, element_of_product
 from rmtbase.laws._element.parents import Normal, Parent, require_parent
 from rmtbase.laws._null import _reference_law as smooth
-from rmtbase.laws._null._cell_entropies import divergence, entropy_residual
-from rmtbase.laws._null._drawn_entropies import Estimate, histogram_residual, kernel_residual
+from rmtbase.laws._null._cell_entropies import (
+    Estimate,
+    divergence,
+    entropy_residual,
+    histogram_residual,
+    kernel_residual,
+)
 from rmtbase.laws._null._element_laws import (
     ElementLaw,
     Estimated,
@@ -40,8 +44,7 @@ from rmtbase.laws._null._tail_statistics import (
     product_tail_probability,
     tail_probability,
 )
-from rmtbase.laws._weibull._closure import std_closure
-from rmtbase.laws._weibull._null import body_tail_gap
+from rmtbase.laws._weibull._closure import body_tail_gap, std_closure
 from rmtbase.laws._weibull._plot import WeibullPlot, weibull_plot
 from rmtbase.parameters import require_positive_integer
 
@@ -51,7 +54,7 @@ _FEWEST_AT_A_JUMP = 1000
 
 
 @dataclass(frozen=True)
-class ElementNull(StatedLaw, Distribution):
+class ElementNull(StatedLaw):
     """Distribution of one element statistic over independent draws of the matrix.
 
     Attributes:
@@ -96,12 +99,8 @@ def _to_rms(log_scale: Expansion) -> Expansion:
     return (log_scale - 0.5 * mean_square(log_scale.grid).log()).exp()
 
 
-def _divergence(parent: Parent) -> float:
-    return reference_law(parent).divergence
-
-
 def _negative_divergence(parent: Parent) -> float:
-    return -_divergence(parent)
+    return -reference_law(parent).divergence
 
 
 def _counted(
@@ -126,7 +125,6 @@ class _Recipe:
     fewest_normal: int = _FEWEST  # fewest normal weights for which the law holds
 
     def method(self, of_product: bool) -> str:
-        """Return the method and accuracy of the law, in words."""
         low, high = self.size_of_product if of_product else self.size
         measured = (
             "for W_QK from (64, 8) on, with factors whose entries"
@@ -182,7 +180,14 @@ _RECIPES: dict[str, _Recipe] = {
     "l_kurtosis": _Recipe(Smooth(_on_panels(smooth.l_kurtosis), IDENTITY, (9.5, 0.0)), 2.0, _EXPANSION),
     "entropy_residual": _Recipe(_counted("entropy_residual", entropy_residual, _negative_divergence), 4.0, _COUNTED),
     "kl_matched_normal": _Recipe(
-        _counted("entropy_residual", partial(divergence, of_core=False), _divergence, lambda n: 0.5 / n), 4.0, _COUNTED
+        _counted(
+            "entropy_residual",
+            partial(divergence, of_core=False),
+            lambda parent: reference_law(parent).divergence,
+            lambda n: 0.5 / n,
+        ),
+        4.0,
+        _COUNTED,
     ),
     "core_sigma": _Recipe(Smooth(_core_sigma), 4.0, _EXPANSION),
     "kl_core_normal": _Recipe(

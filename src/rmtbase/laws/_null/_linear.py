@@ -1,25 +1,44 @@
-"""Nulls of statistics that are functions of sums over the eigenvalues: entropies, participation ratios and ranks."""
+"""Nulls of functions of sums over the eigenvalues: entropies, participation ratios and ranks; their fitted corrections.
+
+An expansion gives a law of T by its first moments. Where the true normal score of T is z, the score of that law is
+z + δ(z). In 300 000 draws of each chain, δ is a cubic polynomial to 0.02 for |z| ≤ 3.1 and one to six factors. In
+Hermite polynomials its coefficients c_j for shift, spread, skewness and tails are 1e-3 to 1e-2 (except the shift of the
+mean at a hard edge, up to 0.14). They are smooth functions of a few sizes, all of which vanish as the rank r grows:
+
+    s       standard deviation of ln T from the expansion,
+    p       standard deviation of the logarithm of the participation ratio of the eigenvalues, to the same orders,
+    e       exp(-(n - r)/2), with n the second smallest dimension; one where the lower edge is hard;
+    t, d    for stable ranks: relative standard deviation of the sum, and sd(ln λ_max)/sd(ln T) - 1 (s_max for s);
+    f       for the participation ratio of eigenvalues, if the moments of its inverse are known up to the fourth: by how
+            much less than usual the fourth adds to the skewness. It is inaccurate for many factors and few eigenvalues.
+
+``studies/spectral_tails`` makes the draws, fits the coefficients of the products of sizes below, and tests them on
+other chains. Each product is clipped to the range of its values among the chains of the fit.
+"""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
-from typing import NamedTuple
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws._chain._chain_map import chain_map
 from rmtbase.laws._chain._linear_statistics import LinearStatistics, linear_statistics_of_map
-from rmtbase.laws._distribution import FloatArray
+from rmtbase.laws._distribution import Distribution, FloatArray
 from rmtbase.laws._exact._participation_ratio import estimates_by_order, participation_ratio_of
-from rmtbase.laws._null._expansion_rest import bulk_sizes, mended_by_draws, participation_sizes
 from rmtbase.laws._null._on_scale import Exponential, OnScale
 from rmtbase.laws._null._pearson import Pearson3, TailedPearson3, log_moments
 from rmtbase.laws._null._simulated_law import MendedLaw
 
+_CLOSENESS = 0.5
+_SCORES = np.linspace(-4.0, 4.0, 33)
 POWERS = {"eigenvalue": 1.0, "singular": 0.5}
 _USUALLY = 0.07  # usual contribution of the fourth moment of 1/P to the skewness of P
 
@@ -49,14 +68,29 @@ def sums(dims: tuple[float, ...], convention: str) -> LinearStatistics:
     return linear_statistics_of_map(chain_map(dims), summands(convention))
 
 
+def hermite(score: FloatArray) -> FloatArray:
+    return np.polynomial.hermite_e.hermevander(score, 3)
+
+
+@cache
+def _coefficients() -> dict[str, Any]:
+    return json.loads(Path(__file__).with_name("expansion_rest.json").read_text(encoding="utf-8"))
+
+
+def mended_by_draws(statistic: str, law: Distribution, sizes: FloatArray) -> MendedLaw:
+    fit = _coefficients()[statistic]
+    change = hermite(_SCORES) @ (np.clip(sizes, fit["smallest"], fit["largest"]) @ np.array(fit["coefficients"]))
+    return MendedLaw(law, _SCORES + change, _SCORES)
+
+
+def nearly_hard(dims: tuple[int, ...]) -> float:
+    smallest, second = sorted(dims)[:2]
+    return math.exp(-_CLOSENESS * (second - smallest))
+
+
 def entropy(dims: tuple[int, ...], convention: str) -> OnScale:
     number = effective_number(dims, convention, "entropy")
     return OnScale(*log_moments(number.at_score)[:2], Exponential(), number)
-
-
-def effective_rank(dims: tuple[int, ...]) -> MendedLaw:
-    """Return the null of the exponential of the entropy of the singular values."""
-    return effective_number(dims, "singular", "entropy")
 
 
 def participation_ratio(dims: tuple[int, ...], convention: str, per_value: bool) -> MendedLaw:
@@ -68,7 +102,6 @@ def participation_ratio(dims: tuple[int, ...], convention: str, per_value: bool)
 
 @lru_cache(maxsize=256)
 def effective_number(dims: tuple[int, ...], convention: str, statistic: str) -> MendedLaw:
-    """Return the null of N, which is the exponential of the entropy, or the participation ratio."""
     return mended_by_draws(f"{convention} {statistic}", *expanded_number(dims, convention, statistic))
 
 
@@ -78,20 +111,24 @@ def expanded_number(
 ) -> tuple[Pearson3 | TailedPearson3, FloatArray]:
     """Return the law of N without the correction fitted to draws, and the sizes on which that correction depends.
 
-    For the participation ratio of eigenvalues it has four exact moments. For the others it is of type III in N, with
-    three moments of ln N from the cumulants of the sums: the mean by the Δ method to second order, and the skewness to
-    leading order. The covariance is taken at dimensions raised by one half, and the standard deviation is multiplied by
-    1 + 1/(2r). This is the next order, exact for d_head/d_model → 0 (where it turns χ² with h²/2 into χ² with
-    (h + 2)(h - 1)/2 degrees of freedom). The remaining correction is known exactly for ln P, with P the participation
-    ratio of the eigenvalues. Relative corrections of standard deviation and skewness are of the order of the variance
-    of the statistic, so those of ln N are taken as those of ln P times Var ln N / Var ln P, each to leading order. This
-    is a closure, not a derivation; in measurements up to six factors it is within 1.5 % of the standard deviation and
-    0.03 of the skewness.
+    The participation ratio of eigenvalues has four exact moments. The others are of type III in N, with moments of ln N
+    from the cumulants of the sums: the mean by the Δ method, the skewness to leading order. The covariance is taken at
+    dimensions raised by one half, and the std is multiplied by 1 + 1/(2r): the next order, exact for d_head/d_model → 0
+    (χ² with h²/2 becomes χ² with (h + 2)(h - 1)/2 degrees of freedom). The remaining relative corrections of std and
+    skewness are those of ln P, known exactly, times Var ln N / Var ln P: a closure, not a derivation, in measurements
+    up to six factors within 1.5 % of the std and 0.03 of the skewness.
     """
-    reference, number = _leading(dims, "eigenvalue", "participation_ratio"), _of_eigenvalues(dims)
+    reference, moments = leading_moments(dims), participation_ratio_of(dims)
+    number = TailedPearson3.matched(moments.mean, moments.std, moments.skewness, moments.excess_kurtosis)
     if (convention, statistic) == ("eigenvalue", "participation_ratio"):
-        return number, _participation_sizes(dims, reference.std)
-    leading = _leading(dims, convention, statistic)
+        estimates = estimates_by_order(dims)
+        if len(estimates) < 4:  # no such chain was drawn
+            return number, np.zeros(3)
+        p, f = reference.std, 0.0
+        if len(estimates) == 4:
+            f = _USUALLY - (estimates[3].skewness - estimates[2].skewness)
+        return number, np.array([p**3, f, f * p])
+    leading = leading_moments(dims, convention, statistic)
     _, exact_std, exact_skewness = log_moments(number.at_score)
     share = leading.variance / reference.variance
     std = leading.std * (1.0 + share * (exact_std / reference.std - 1.0))
@@ -101,24 +138,8 @@ def expanded_number(
     start = Pearson3(mean * (1.0 + 0.5 * std**2), mean * std, skewness + 3.0 * std)
     with few_for_the_expansion(dims):
         law = Pearson3.through(lambda x: np.log(np.maximum(x, 1.0)), leading.mean, std, skewness, start)
-    return law, bulk_sizes(dims, leading.std, reference.std)
-
-
-def _participation_sizes(dims: tuple[int, ...], p: float) -> FloatArray:
-    """Return the sizes of the participation ratio of eigenvalues.
-
-    They are zero if fewer than four moments of 1/P are known, since no such chain was drawn; f is zero if more than
-    four are known.
-    """
-    estimates = estimates_by_order(dims)
-    if len(estimates) < 4:
-        return 0.0 * participation_sizes(p, 0.0)
-    lacking = _USUALLY - (estimates[3].skewness - estimates[2].skewness)
-    return participation_sizes(p, lacking if len(estimates) == 4 else 0.0)
-
-
-def reference_spread(dims: tuple[int, ...]) -> float:
-    return _leading(dims, "eigenvalue", "participation_ratio").std
+    r, e, s, p = min(dims), nearly_hard(dims), leading.std, reference.std
+    return law, np.array([1.0 / r, s, s * p, p**2, r * p**2, p**3, e / r, e / (r**2 * s)])
 
 
 @contextmanager
@@ -132,12 +153,6 @@ def few_for_the_expansion(dims: tuple[int, ...]) -> Iterator[None]:
         ) from error
 
 
-@lru_cache(maxsize=256)
-def _of_eigenvalues(dims: tuple[int, ...]) -> TailedPearson3:
-    moments = participation_ratio_of(dims)
-    return TailedPearson3.matched(moments.mean, moments.std, moments.skewness, moments.excess_kurtosis)
-
-
 class _Leading(NamedTuple):
     """Mean, skewness and leading-order variance of ln N, and its standard deviation to next order."""
 
@@ -148,7 +163,9 @@ class _Leading(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def _leading(dims: tuple[int, ...], convention: str, statistic: str) -> _Leading:
+def leading_moments(
+    dims: tuple[int, ...], convention: str = "eigenvalue", statistic: str = "participation_ratio"
+) -> _Leading:
     plain, raised = sums(dims, convention), sums(tuple(n + 0.5 for n in dims), convention)
     chosen = [0, SECOND[statistic]]
     both, expand = np.ix_(chosen, chosen), EXPANSIONS[statistic]

@@ -6,33 +6,146 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple, Unpack
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
+from rmtbase.laws._chain._chain_map import chain_map, chain_scale
 from rmtbase.laws._chain._fourth_cumulant import kurtosis_weight
-from rmtbase.laws._distribution import Distribution, StatedLaw
+from rmtbase.laws._chain._linear_statistics import linear_statistics_of_map
+from rmtbase.laws._distribution import Distribution, FloatArray, KnownSpread, StatedLaw, TransformedLaw
 from rmtbase.laws._edge._extreme_eigenvalues import largest_eigenvalue, smallest_eigenvalue
 from rmtbase.laws._exact._log_determinant import LogDeterminant
 from rmtbase.laws._exact._participation_ratio import log_inverse_moment
-from rmtbase.laws._exact._trace_moments import trace_cumulants
+from rmtbase.laws._exact._trace_polynomials import trace_cumulants
 from rmtbase.laws._null import _accuracy as accuracy
 from rmtbase.laws._null._accuracy import Method
 from rmtbase.laws._null._edges import condition_number, stable_rank
-from rmtbase.laws._null._linear import effective_rank, entropy, participation_ratio
+from rmtbase.laws._null._linear import (
+    EXPANSIONS,
+    POWERS,
+    SECOND,
+    effective_number,
+    entropy,
+    participation_ratio,
+    summands,
+    sums,
+)
 from rmtbase.laws._null._on_scale import LogPearson3
 from rmtbase.laws._null._pearson import Pearson3
-from rmtbase.laws._null._with_kurtosis import with_kurtosis
 from rmtbase.laws._parameters import ChainKeywords, ChainParameters, takes
 from rmtbase.parameters import require_moderate_sigmas
+
+_POWERS = {"largest_eigenvalue": 1.0, "smallest_eigenvalue": 1.0, "trace": 1.0, "trace_of_square": 2.0}
+
+
+class Change(NamedTuple):
+    """Change of a statistic T per unit of K = Σ_l κ_l / (n_{l-1} n_l); see ``_fourth_cumulant``."""
+
+    ratio: float  # d ln E T / d K for a positive statistic without an upper bound, 0 for others
+    shift: float  # d E T / d K for the others
+    # d ln T / d ln c (d T / d ln c for the log-determinant), with c the scale of the eigenvalues; the variance of ln c
+    # grows by K. It is 0 for scale-free statistics.
+    scale: float
+
+
+@dataclass(frozen=True)
+class MovedLaw(TransformedLaw, KnownSpread):
+    """Law of ``centre`` + (T - E T) · ``stretch``, where T has another law; ``centre`` is its mean."""
+
+    law: Distribution
+    centre: float
+    stretch: float
+
+    @property
+    def support(self) -> tuple[float, float]:
+        low, high = self.law.support
+        return float(self._to(low)), float(self._to(high))
+
+    def mean(self) -> float:
+        return self.centre
+
+    def std(self) -> float:
+        return self.stretch * self.law.std()
+
+    def _pdf(self, x: FloatArray) -> FloatArray:
+        return self.law.pdf(self._from(x)) / self.stretch
+
+    def _to(self, x: FloatArray | float) -> FloatArray:
+        return self.centre + (x - self.law.mean()) * self.stretch  # type: ignore[return-value]
+
+    def _from(self, x: FloatArray) -> FloatArray:
+        return self.law.mean() + (x - self.centre) / self.stretch
+
+
+def with_kurtosis(
+    law: Distribution, statistic: str, dims: tuple[int, ...], self_normalized: bool, kurtosis: float
+) -> MovedLaw:
+    change = change_of(statistic, dims)
+    mean, std = law.mean(), law.std()
+    times = math.exp(kurtosis * change.ratio)
+    degree = change.scale if statistic == "log_determinant" else change.scale * mean
+    grown = 1.0 if self_normalized else math.sqrt(max(1.0 + kurtosis * (degree / std) ** 2, 0.0))
+    return MovedLaw(law, mean * times + kurtosis * change.shift, times * grown)
+
+
+@lru_cache(maxsize=1024)
+def change_of(statistic: str, dims: tuple[int, ...]) -> Change:
+    rank, scale = min(dims), _POWERS.get(statistic, 0.0)
+    if statistic == "trace":
+        return Change(0.0, 0.0, scale)
+    if statistic == "log_determinant":
+        return Change(0.0, -0.5 * rank**2, float(rank))
+    if statistic == "largest_eigenvalue":
+        return Change(_at_mean(largest_eigenvalue, dims), 0.0, scale)
+    if statistic == "smallest_eigenvalue":
+        return Change(_at_mean(smallest_eigenvalue, dims), 0.0, scale)
+    convention = "singular" if statistic.endswith("_singular") or statistic == "effective_rank" else "eigenvalue"
+    power = POWERS[convention]
+    if statistic.startswith("condition_number"):
+        return Change(power * (_at_mean(largest_eigenvalue, dims) - _at_mean(smallest_eigenvalue, dims)), 0.0, 0.0)
+    totals, by = _change_of_sums(dims, convention)
+    if statistic == "trace_of_square":
+        return Change(float(by[2] / totals[2]), 0.0, scale)
+    if statistic.startswith("stable_rank"):
+        stable = float(totals[0]) / math.exp(power * chain_map(dims).log_upper)
+        return Change(0.0, stable * (float(by[0] / totals[0]) - power * _at_mean(largest_eigenvalue, dims)), 0.0)
+    summed = "participation_ratio" if "participation_ratio" in statistic else "entropy"
+    chosen = [0, SECOND[summed]]
+    expansion = EXPANSIONS[summed](*totals[chosen])  # the entropy, or ln of the participation ratio
+    shift = float(expansion.gradient @ by[chosen])
+    if "entropy" not in statistic:
+        shift *= math.exp(expansion.value)
+    return Change(0.0, shift / rank if statistic.startswith("normalized") else shift, 0.0)
+
+
+@lru_cache(maxsize=256)
+def _change_of_sums(dims: tuple[int, ...], convention: str) -> tuple[FloatArray, FloatArray]:
+    """Return the means of the sums for normal entries, and their changes per unit of K."""
+    normal = sums(dims, convention).mean
+    return normal, linear_statistics_of_map(chain_map(dims), summands(convention), 1.0).mean - normal
+
+
+@lru_cache(maxsize=256)
+def _at_mean(edge: Callable[..., Distribution], dims: tuple[int, ...]) -> float:
+    """Return r Re ψ at the mean of an extreme eigenvalue; nan if it has no law."""
+    try:
+        mean = edge(dims=dims, normalization="none").mean()
+    except ParameterError:  # too few eigenvalues
+        return math.nan
+    chain = chain_map(dims)
+    return float(chain.rank * chain.real_psi(np.log(np.array([mean / chain_scale(chain, Fraction(1))])))[0])
+
 
 _SMALLEST_RANK = 8
 
 
 @dataclass(frozen=True)
-class NullLaw(StatedLaw, Distribution):
+class NullLaw(StatedLaw):
     """Distribution of one statistic over independent draws of a Gaussian chain.
 
     Attributes:
@@ -89,27 +202,23 @@ def null(
     """Return the distribution of a spectral statistic over independent draws of a Gaussian chain, without drawing.
 
     ``log_determinant``, and the ``trace`` of one factor, are exact. ``trace`` and ``trace_of_square`` have exact
-    moments (rational arithmetic), and the moments of participation ratios are continued from exact ones. The extreme
-    eigenvalues and condition numbers follow the second-order Tracy–Widom law
-    (:func:`rmtbase.laws.largest_eigenvalue`), and so do stable ranks, together with the central limit theorem.
-    Entropies, the effective rank and participation ratios of singular values follow the central limit theorem with
-    corrections (:func:`rmtbase.laws.linear_statistics`). The remaining error of the normal score of participation
-    ratios, entropies and ranks was fitted to draws of other chains, as a smooth function of a few sizes that vanishes
-    as the rank grows (``studies/spectral_tails``); no other number is fitted.
+    moments, and those of participation ratios are continued from exact ones. The extreme eigenvalues and condition
+    numbers follow the second-order Tracy–Widom law (:func:`rmtbase.laws.largest_eigenvalue`), and so do stable ranks,
+    together with the central limit theorem, which gives the others (:func:`rmtbase.laws.linear_statistics`). The
+    remaining error of the normal score of participation ratios, entropies and ranks was fitted to draws of other
+    chains (``studies/spectral_tails``); no other number is fitted.
 
     ``statistic`` is one of NULL_STATISTICS, the names of ``rmtbase.statistics.SPECTRAL_STATISTICS``:
     ``null("normalized_participation_ratio", d_model=768, d_head=64)``. ``self_normalized`` first divides each factor by
-    its own estimate |X_l|_F / (n_{l-1} n_l)^(1/2) of σ_l, as is done with a trained head: the sigmas then cancel, and
-    scale-free statistics do not change. ``excess_kurtosis`` is the excess kurtosis of independent entries that are not
-    normal, one number for all factors or one for each: mean and spread are shifted to first order in it (see
-    :func:`rmtbase.laws.eigenvalue_displacement`), and the shape stays.
+    its own estimate |X_l|_F / (n_{l-1} n_l)^(1/2) of σ_l, as is done with a trained head: the sigmas then cancel.
+    ``excess_kurtosis`` is that of independent entries that are not normal, one number for all factors or one for each:
+    mean and spread are shifted to first order in it (:func:`rmtbase.laws.eigenvalue_displacement`), the shape stays.
 
     Raises:
-        ParameterError: for an unknown statistic; parameters outside the domain of
-            :class:`rmtbase.laws.GaussianChain`; fewer than 8 nonzero eigenvalues where the null is asymptotic, or so
-            few for many factors that no law has the moments of the expansion; a smallest eigenvalue or condition
-            number where more than five dimensions are nearly equal; a statistic that does not vary, such as the
-            self-normalised trace of one factor.
+        ParameterError: for an unknown statistic; parameters outside the domain of :class:`rmtbase.laws.GaussianChain`;
+            fewer than 8 nonzero eigenvalues where the null is asymptotic, or so few that no law has the moments of the
+            expansion; a smallest eigenvalue or condition number where more than five dimensions are nearly equal; a
+            statistic that does not vary, such as the self-normalised trace of one factor.
     """
     if not isinstance(statistic, str) or statistic not in _RECIPES:
         raise ParameterError("statistic", statistic, f"one of {', '.join(NULL_STATISTICS)}")
@@ -189,7 +298,7 @@ _RECIPES: dict[str, _Recipe] = {
     "condition_number": _at_edge("condition_number", lambda case: condition_number(case.dims, 1.0)),
     "stable_rank": _scale_free(stable_rank, "eigenvalue", stable=True),
     "log_determinant": _Recipe(lambda case: case.law(LogDeterminant), lambda _: accuracy.ALL_EXACT),
-    "effective_rank": _scale_free(effective_rank),
+    "effective_rank": _scale_free(effective_number, "singular", "entropy"),
     "participation_ratio_singular": _scale_free(participation_ratio, "singular", False),
     "normalized_participation_ratio_singular": _scale_free(participation_ratio, "singular", True),
     "spectral_entropy_singular": _scale_free(entropy, "singular"),

@@ -31,7 +31,7 @@ class Scale(ABC):
 
 
 class SmoothScale(Scale):
-    """Scale with two derivatives, on which expansions are made."""
+    """Scale on which expansions are made."""
 
     @abstractmethod
     def derivatives(self, x: float) -> tuple[float, float, float]:
@@ -136,10 +136,7 @@ class OnScale(TwoMoments, TransformedLaw):
 
 
 class LogPearson3(OnScale):
-    """Law of e^y, origin + e^y or end − e^y with y of Pearson's type III, for a number that cannot reach an end.
-
-    With y = a + b G for a gamma variable G of shape k, E e^(py) = e^(pa) (1 - p b)^(-k).
-    """
+    """Law of e^y, origin + e^y or end − e^y with y of Pearson's type III, for a number that cannot reach an end."""
 
     @classmethod
     def matched(cls, mean: float, std: float, skewness: float, faithful: float = _FAITHFUL) -> Self:
@@ -148,10 +145,7 @@ class LogPearson3(OnScale):
 
     @classmethod
     def with_inverse(cls, mean: float, std: float, log_product: float) -> Self:
-        """Return the member with this mean, std and ln (E e^-y) (E e^y), for a wide law with a remote third moment.
-
-        If no member has them, the law is log-normal.
-        """
+        """Return the member with this mean, std and ln (E e^-y) (E e^y), for a wide law; log-normal if none has."""
         second = math.log1p((std / mean) ** 2)
 
         def excess(parameters: FloatArray) -> list[float]:

@@ -53,10 +53,7 @@ class ThreeMoments(TwoMoments):
     def of_numbers(
         cls, n: float, limit: float, cumulants: tuple[float, float, float], noise: Sequence[float] = (0.0, 0.0)
     ) -> Self:
-        """Return the law of a statistic of n numbers: mean limit + drift/n, n κ₂ = second + noise/n, n² κ₃ likewise.
-
-        ``cumulants`` are drift, second and third; a drift that is not known is left out.
-        """
+        """Return the law with mean limit + drift/n (if known), n κ₂ = second + noise/n, and n² κ₃ likewise."""
         drift, second, third = cumulants
         mean = limit + (0.0 if math.isnan(drift) else drift) / n
         return cls.from_cumulants(mean, (second + noise[0] / n) / n, (third + noise[1] / n) / n**2)
@@ -68,8 +65,7 @@ class ThreeMoments(TwoMoments):
 class Pearson3(ThreeMoments):
     """Gamma distribution with these moments, shifted and possibly reversed (Pearson's type III).
 
-    For d_head/d_model → 0 it is the exact law of the scale-free statistics: they are then statistics of a traceless
-    matrix of the Gaussian orthogonal ensemble, whose sum of squares is χ² with h(h + 1)/2 - 1 degrees of freedom.
+    It is exact for scale-free statistics as d_head/d_model → 0: χ² with h(h + 1)/2 - 1 degrees of freedom.
     """
 
     @property
@@ -149,10 +145,7 @@ class Pearson3(ThreeMoments):
 
 @dataclass(frozen=True)
 class TailedPearson3(TwoMoments, InvertedScore):
-    """Type III with heavier or lighter tails: its value at the normal score sinh(tail arsinh z), z standard normal.
-
-    Source: M. C. Jones and A. Pewsey, Biometrika 96, 761 (2009), for the transform.
-    """
+    """Type III at the normal score sinh(tail arsinh z) (M. C. Jones and A. Pewsey, Biometrika 96, 761 (2009))."""
 
     body: Pearson3  # the law at tail = 1
     tail: float  # above 1 for heavier tails than the body, below 1 for lighter tails
@@ -215,19 +208,12 @@ def _tailed_shape(skewness: float, excess_kurtosis: float) -> tuple[float, float
 
 @dataclass(frozen=True)
 class Pearson3Mixture(Distribution):
-    """Mixture of type III laws of |skewness| < 1, each evaluated by the nearly normal cube root of its gamma variable.
-
-    Source: E. B. Wilson and M. M. Hilferty, Proc. Natl. Acad. Sci. 17, 684 (1931).
-    """
+    """Mixture of type III laws of |skewness| < 1, by the nearly normal cube roots of their gamma variables."""
 
     centre: FloatArray  # of each part, (part,); spread and skewness likewise, or one number for all parts
     spread: FloatArray | float
     skewness: FloatArray | float
     weight: FloatArray  # weights of the parts, of sum 1, (part,)
-
-    @property
-    def support(self) -> tuple[float, float]:
-        return -math.inf, math.inf
 
     def mean(self) -> float:
         return float(self.weight @ self.centre)
@@ -249,11 +235,7 @@ class Pearson3Mixture(Distribution):
 
 
 class ShiftedLogNormal(ThreeMoments, ScoredLaw):
-    """±(e^y − c) with a normal y: the log-normal law with these moments.
-
-    Its end on the thin side is at least 3/2 times as far from the mean as that of Pearson's type III. With
-    ω = e^(Var y), |skewness| = (ω + 2)(ω − 1)^(1/2), which must not be zero.
-    """
+    """±(e^y − c), normal y: the log-normal law with these moments; |skewness| = (ω + 2)(ω − 1)^(1/2), ω = e^(Var y)."""
 
     @cached_property
     def _shape(self) -> tuple[float, float]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import numpy as np
 from scipy import special
@@ -13,14 +12,15 @@ from rmtbase.laws._distribution import FloatArray
 from rmtbase.laws._element._arithmetic import FLOAT
 from rmtbase.laws._element._expansion import (
     Expansion,
+    Panels,
     average,
     mean_square,
     ordered_average,
+    panels,
     root,
     substituted,
     variance,
 )
-from rmtbase.laws._element._panels import Panels, panels
 from rmtbase.laws._element.parents import Parent
 from rmtbase.laws._weibull._plot import weibull_maximum_likelihood
 
@@ -37,10 +37,7 @@ def excess_kurtosis(grid: Panels) -> Expansion:
 
 
 def l_moment(grid: Panels, order: int) -> Expansion:
-    """λ₂ = E w P₁(2F − 1) or λ₄ = E w P₃(2F − 1) of the signed w, P Legendre polynomials; unbiased in a sample.
-
-    Source: J. R. M. Hosking, J. R. Stat. Soc. B 52, 105 (1990).
-    """
+    """λ₂ or λ₄ = E w P₍₁,₃₎(2F − 1) of the signed w, unbiased (Hosking, J. R. Stat. Soc. B 52, 105 (1990))."""
     legendre = np.polynomial.Legendre.basis(order - 1)
     x = np.exp(grid.log_x)
     moment = ordered_average(grid, x, x, legendre(grid.cdf), legendre.deriv()(grid.cdf), signed=True)
@@ -79,9 +76,9 @@ def core_sigma(grid: Panels, trim: float, end: float) -> Expansion:
 def log_quantile(grid: Panels, p: float, x: float, offset: float) -> Expansion:
     """Ln of the p-quantile x of |w|, which is an end of a panel, by order statistics whose mean F is p + offset/n.
 
-    With g = dF/d ln x, δ ln x = −δF/g to first order, and (2 δF δg − δF² g′/g)/g² to second order. At the jump of an
-    influence, which is at the quantile itself, δg is the mean of both sides.
+    With g = dF/d ln x, δ ln x = −δF/g to first order, and (2 δF δg − δF² g′/g)/g² to second order.
     """
+    # At the jump of an influence, which is at the quantile itself, δg is the mean of both sides.
     node = int(np.searchsorted(grid.log_x, math.log(x)))
     around = x * np.exp(_STEP * np.arange(-1, 2))
     below, density, above = grid.parent.law(around, FLOAT)[0] * around
@@ -119,75 +116,34 @@ def maximum_likelihood(grid: Panels) -> tuple[Expansion, Expansion]:
     return shape, substituted(lambda k: average(grid, np.exp(k * grid.log_x)).log() / k, shape)
 
 
-@dataclass(frozen=True)
 class ReferenceLaw:
     """Law of w/σ, symmetric about zero."""
 
-    parent: Parent  # the law of w
-
-    @cached_property
-    def _core_end(self) -> float:
-        return float(self.parent.ppf(0.8))
-
-    @cached_property
-    def _median(self) -> float:
-        return float(self.parent.ppf(0.5))
-
-    @cached_property
-    def grid(self) -> Panels:
-        return panels(self.parent, [self._median, self._core_end])
-
-    @cached_property
-    def sigma(self) -> float:
-        return math.sqrt(mean_square(self.grid).value)
-
-    @cached_property
-    def x(self) -> FloatArray:
-        return np.exp(self.grid.log_x) / self.sigma
-
-    @property
-    def upper(self) -> float:
-        return float(self.parent.upper(FLOAT)) / self.sigma
-
-    @cached_property
-    def log_s(self) -> Expansion:
-        return 0.5 * variance(self.grid).log()
-
-    @cached_property
-    def core(self) -> Expansion:
-        """ln(σ_fit/s), where the normal law of the core is fitted to the middle 80 %."""
-        return core_sigma(self.grid, 0.1, self._core_end).log()
-
-    @cached_property
-    def core_centre(self) -> FloatArray:
-        """Influence at w > 0 of the centre of the core (the mean of the middle 80 %), in units of σ; odd in w."""
-        return np.minimum(self.x, self._core_end / self.sigma) / 0.8
-
-    @cached_property
-    def spread(self) -> tuple[Expansion, float]:
-        """ln of min(s, interquartile range/1.349)/σ; and √n times the std of the log-ratio if both agree, else 0."""
-        log_s = self.log_s - math.log(self.sigma)
-        log_iqr = log_quantile(self.grid, 0.5, self._median, 0.0) - math.log(0.5 * _NORMAL_IQR * self.sigma)
+    def __init__(self, parent: Parent) -> None:
+        self.parent = parent  # the law of w
+        core_end, median = float(parent.ppf(0.8)), float(parent.ppf(0.5))
+        self.grid = grid = panels(parent, [median, core_end])
+        self.sigma = sigma = math.sqrt(mean_square(grid).value)
+        self.x = x = np.exp(grid.log_x) / sigma
+        self.upper = float(parent.upper(FLOAT)) / sigma
+        self.log_s = 0.5 * variance(grid).log()
+        # ln(σ_fit/s), where the normal law of the core is fitted to the middle 80 %.
+        self.core = core = core_sigma(grid, 0.1, core_end).log()
+        # Influence at w > 0 of the centre of the core (the mean of the middle 80 %), in units of σ; odd in w.
+        self.core_centre = np.minimum(x, core_end / sigma) / 0.8
+        # ln of min(s, interquartile range/1.349)/σ, and √n times the std of the log-ratio if both agree, else 0.
+        log_s = self.log_s - math.log(sigma)
+        log_iqr = log_quantile(grid, 0.5, median, 0.0) - math.log(0.5 * _NORMAL_IQR * sigma)
         distance = log_iqr - log_s
+        self.spread = (log_s if distance.value > 0.0 else log_iqr), 0.0
         if abs(distance.value) < 1e-9:
-            return log_s, math.sqrt(distance.variance)
-        return (log_s if distance.value > 0.0 else log_iqr), 0.0
-
-    @cached_property
-    def is_normal(self) -> bool:
-        """True if the normal fits are exact, so that estimates of the divergence from them have no influence."""
-        return abs(self.core.value) < 1e-9 and abs(float(self.grid.probability @ self.x**4) - 3.0) < 1e-9
-
-    @cached_property
-    def divergence(self) -> float:
-        """D_KL(w ‖ N(0, σ²)) in nats."""
-        log_density = np.log(0.5 * np.maximum(self.grid.density, 1e-300)) - np.log(self.x)
-        return float(self.grid.probability @ log_density) + 0.5 * (LOG_TWO_PI + 1.0)
-
-    @cached_property
-    def core_divergence(self) -> float:
-        """D_KL(w ‖ N(0, σ_fit²)) in nats."""
-        return self.divergence + self.core.value + 0.5 * math.expm1(-2.0 * self.core.value)
+            self.spread = log_s, math.sqrt(distance.variance)
+        # True if the normal fits are exact, so that estimates of the divergence from them have no influence.
+        self.is_normal = abs(core.value) < 1e-9 and abs(float(grid.probability @ x**4) - 3.0) < 1e-9
+        # D_KL(w ‖ N(0, σ²)) and D_KL(w ‖ N(0, σ_fit²)) in nats.
+        log_density = np.log(0.5 * np.maximum(grid.density, 1e-300)) - np.log(x)
+        self.divergence = float(grid.probability @ log_density) + 0.5 * (LOG_TWO_PI + 1.0)
+        self.core_divergence = self.divergence + core.value + 0.5 * math.expm1(-2.0 * core.value)
 
     def masses(self, edges: FloatArray) -> FloatArray:
         """P(w/σ in cell) for cells between ascending edges along the last axis, from the smaller tail."""

@@ -41,7 +41,7 @@ class MendedLaw(InvertedScore):
 
     @cached_property
     def _forward(self) -> _Monotone:
-        return _Monotone.through(self.plain, self.score)
+        return _Monotone(self.plain, self.score)
 
     def _score(self, x: FloatArray) -> FloatArray:
         return self._forward(normal_scores(self.law, x))
@@ -52,23 +52,21 @@ class MendedLaw(InvertedScore):
         return np.where(plain < 0.0, self.law.ppf(lower), self.law.isf(lower))
 
     @cached_property
-    def _rule(self) -> tuple[FloatArray, FloatArray]:
+    def _mean_and_variance(self) -> tuple[float, float]:
+        if self.moments is not None:
+            return self.moments[0], self.moments[1] ** 2
         score, weight = normal_rule()
         nodes = self.at_score(score)
         finite = nodes[np.isfinite(nodes)]  # an approximate law may have some mass at its end, which can be infinite
-        return np.clip(nodes, finite.min(), finite.max()), weight
+        nodes = np.clip(nodes, finite.min(), finite.max())
+        mean = float(weight @ nodes)
+        return mean, float(weight @ (nodes - mean) ** 2)
 
     def mean(self) -> float:
-        if self.moments is not None:
-            return self.moments[0]
-        nodes, weight = self._rule
-        return float(weight @ nodes)
+        return self._mean_and_variance[0]
 
     def var(self) -> float:
-        if self.moments is not None:
-            return self.moments[1] ** 2
-        nodes, weight = self._rule
-        return float(weight @ (nodes - self.mean()) ** 2)
+        return self._mean_and_variance[1]
 
     def std(self) -> float:
         return float(np.sqrt(self.var()))
@@ -80,21 +78,15 @@ def normal_scores(law: Distribution, x: FloatArray) -> FloatArray:
     return np.clip(np.where(below < above, special.ndtri(below), -special.ndtri(above)), -_FAR, _FAR)
 
 
-@dataclass(frozen=True)
 class _Monotone:
     """Monotone interpolant, linear beyond its ends: a natural spline, or a monotone cubic if that falls."""
 
-    x: FloatArray  # the points, ascending, (place,)
-    y: FloatArray
-    inner: CubicSpline | PchipInterpolator  # the interpolant between them
-    slopes: FloatArray  # slopes at both ends
-
-    @classmethod
-    def through(cls, x: FloatArray, y: FloatArray) -> _Monotone:
-        inner: CubicSpline | PchipInterpolator = CubicSpline(x, y, bc_type="natural")
-        if (inner(np.linspace(x[0], x[-1], _CHECKED), 1) <= 0.0).any():
-            inner = PchipInterpolator(x, y)
-        return cls(x, y, inner, inner(x[[0, -1]], 1))
+    def __init__(self, x: FloatArray, y: FloatArray) -> None:
+        self.x, self.y = x, y
+        self.inner: CubicSpline | PchipInterpolator = CubicSpline(x, y, bc_type="natural")
+        if (self.inner(np.linspace(x[0], x[-1], _CHECKED), 1) <= 0.0).any():
+            self.inner = PchipInterpolator(x, y)
+        self.slopes = self.inner(x[[0, -1]], 1)
 
     def __call__(self, at: FloatArray) -> FloatArray:
         beyond = at - np.clip(at, *self.x[[0, -1]])
@@ -123,22 +115,18 @@ def _table() -> Any:
 
 def simulated_quantiles(statistic: str, parent: Parent) -> Quantiles | None:
     """Return the quantiles of a statistic of independent weights of a parent, at any σ; None if not simulated."""
-    names = [name for name in _table()["quantile"] if _at_own_sigma(parent, PARENTS[name]) == PARENTS[name]]
-    quantiles = _table()["quantile"][names[0]].get(statistic) if names else None
-    return None if quantiles is None else {int(n): np.array(values) for n, values in quantiles.items()}
-
-
-def _at_own_sigma(parent: Parent, simulated: Parent) -> Parent:
-    return replace(parent, sigma=simulated.sigma) if type(parent) is type(simulated) else parent  # type: ignore[call-arg, attr-defined]
+    asked: Any = parent  # each class of PARENTS has a σ
+    for name, table in _table()["quantile"].items():
+        simulated: Any = PARENTS[name]
+        if type(asked) is type(simulated) and replace(asked, sigma=simulated.sigma) == simulated:
+            return {int(n): np.array(values) for n, values in table[statistic].items()} if statistic in table else None
+    return None
 
 
 def mended(
     quantiles: Quantiles, at: Callable[[int], Distribution], n: int, exact_moments: bool = False
 ) -> Distribution:
-    """Return the law at n weights, corrected by the quantiles at the nearest n of the table; uncorrected beyond it.
-
-    If ``exact_moments``, the mean and standard deviation of the uncorrected law are exact and are kept.
-    """
+    """Return the law at n weights, corrected by quantiles at the nearest n; exact moments of the law are kept."""
     sizes = np.array(list(quantiles))
     if n > sizes[-1]:
         return at(n)

@@ -15,8 +15,7 @@ from scipy.interpolate import CubicSpline
 from rmtbase.laws._distribution import Distribution, FloatArray, KnownSpread
 from rmtbase.laws._element._arithmetic import FLOAT
 from rmtbase.laws._element._dependence import DependentStatistic, SharedNorms
-from rmtbase.laws._element._expansion import Expansion, mean_square
-from rmtbase.laws._element._panels import panels
+from rmtbase.laws._element._expansion import Expansion, mean_square, panels
 from rmtbase.laws._element._product_sum import Element
 from rmtbase.laws._element.parents import Parent
 from rmtbase.laws._null._on_scale import Logarithm, OnScale
@@ -50,13 +49,8 @@ def beta_rule(a: float, b: float, count: int = 48) -> tuple[FloatArray, FloatArr
 class LargestToQuantile(KnownSpread):
     """Law of max |w|/q of n independent weights, with q the 99 % quantile of the magnitudes.
 
-    P(max ≤ m) = F(m)^n. Given that the largest is m, the others are independent with the parent's law below m, and
-    F/F(m) of the r-th smallest has the law Beta(r, n − r):
-
-        P(max/q ≤ y | max = m) = P(B ≤ S(m/y | m)),    B ~ Beta(n − r, r),    S(x | m) = (S(x) − S(m))/F(m).
-
-    For most n, r = 0.99 (n − 1) + 1 lies between two ranks, between whose values the sample quantile is interpolated;
-    the formula is used at the real number r.
+    P(max ≤ m) = F(m)^n. Given the largest m, the others have the parent's law below it, and F/F(m) of the r-th smallest
+    has the law Beta(r, n − r), at the real number r = 0.99 (n − 1) + 1: P(max/q ≤ y | m) = P(B ≤ (S(m/y) − S(m))/F(m)).
     """
 
     parent: Parent  # the law of the weights
@@ -160,11 +154,10 @@ class TailProbability(KnownSpread):
 
 
 def tail_probability(parent: Parent, n: int) -> TailProbability:
-    """Return the law of log₁₀ n − H/ln 10 for n independent weights and their Weibull fit.
+    """Return the law of log₁₀ n − H/ln 10 for n independent weights and their Weibull fit, P(max ≤ x) = F(x)^n.
 
-    P(max ≤ x) = F(x)^n. Given max |w| = x, the law of ln H = k̂ (ln x − ln λ̂) is Pearson's type III with the cumulants
-    of its expansion. Above the trim its influence function is a constant c. There, one of the n weights is at x and
-    none is beyond, where n S(x) are expected, which shifts the mean by c (1/n − S(x)).
+    Given max |w| = x, ln H = k̂ (ln x − ln λ̂) is of type III. Above the trim its influence is a constant c; there one
+    weight is at x and none beyond, where n S(x) are expected, which shifts the mean by c (1/n − S(x)).
     """
     sf, weight = beta_rule(1.0, float(n), FINE)
     limit, drift, second, third, outer = _log_hazard(parent)(_log_quantile(parent, sf))
@@ -214,8 +207,7 @@ def product_largest_to_quantile(
 ) -> Distribution:
     """Return the law of max |w|/q for the elements of W_QK, from nodes and weights of the law of ln(max |w|/s).
 
-    The largest magnitude and the quantile q depend on the same norms. The dependence of the largest on the norms is
-    taken to be that of a sample quantile at its mean position, and q given the largest follows by regression.
+    Both depend on the same norms, the largest as a sample quantile at its mean position; q follows by regression.
     """
     n, quantile = rows * columns, _product_quantile(parent)
     drift, second, third = quantile.cumulants(rows, columns)

@@ -93,14 +93,13 @@ class CutMap(Cut):
     def curve(self) -> tuple[FloatArray, ComplexArray]:
         """(χ, w) at nodes along the curve, from the upper edge down; the nodes are the last axis of w.
 
-        Each node is predicted from the derivatives dw/dχ at the two nodes before it, exactly for a parabola, and
-        corrected by Newton's method. If the prediction is off by more than a small part of Im w, the step is repeated
-        at half its length, so that the correction cannot reach another branch.
+        Each is predicted from dw/dχ at the two before it and corrected by Newton's method. A prediction that is off by
+        more than a small part of Im w is repeated at half the step, so that it cannot reach another branch.
         """
         nodes, points = [0.0], [self.upper]
         w = self.start()
         chi = float(self.angle(self.log_x(w).real))
-        w = self._corrected(chi, w)
+        w = self._newton(w, self.log_x_at_angle(np.asarray(chi)))
         last = self.last_angle if self.has_hard_edge else self.last_angle - _LAST_STEP
         longest = math.inf if self.has_hard_edge else _LONGEST_STEP
         step, before, rate_before = chi, 0.0, None
@@ -114,7 +113,7 @@ class CutMap(Cut):
             step = min(step, longest, last - chi + 0.5 * _LAST_STEP, self.longest_move / abs(complex(rate[0])))
             for _ in range(_HALVINGS):
                 predicted = w + step * (rate + 0.5 * step * bend)
-                corrected = self._corrected(chi + step, predicted)
+                corrected = self._newton(predicted, self.log_x_at_angle(np.asarray(chi + step)))
                 error = abs(complex(corrected[0] - predicted[0])) / (_PREDICTION * abs(complex(predicted[0]).imag))
                 if error < 1.0:
                     break
@@ -130,9 +129,6 @@ class CutMap(Cut):
             nodes.append(math.pi)
             points.append(self.lower)
         return np.array(nodes), np.stack(points, axis=-1)
-
-    def _corrected(self, chi: float, w: ComplexArray) -> ComplexArray:
-        return self._newton(w, self.log_x_at_angle(np.asarray(chi)))
 
     @cached_property
     def _guess(self) -> CubicSpline:
@@ -165,10 +161,7 @@ class CutMap(Cut):
 
 @dataclass(frozen=True)
 class LogEigenvalue(CutLaw):
-    """Law of y = ln λ, for eigenvalues that span more orders of magnitude than a double holds.
-
-    Numerical, with a backward error of a few units of rounding in y; masses below 1e-100 may count as 0.
-    """
+    """Law of y = ln λ, right to a few units of rounding in y; masses below 1e-100 may count as 0."""
 
     cut: CutMap  # the map that defines the law; see the corresponding law of λ
 
@@ -228,11 +221,7 @@ class LogEigenvalue(CutLaw):
 
 
 class EigenvalueLaw(Distribution):
-    """Law of eigenvalues λ > 0, derived from the law of ln λ.
-
-    Values that are too large for a double are inf, and values that are too small are 0; :attr:`log_eigenvalue` does not
-    have these limits.
-    """
+    """Law of eigenvalues λ > 0, from that of ln λ; inf and 0 beyond the doubles, unlike in :attr:`log_eigenvalue`."""
 
     @property
     @abstractmethod

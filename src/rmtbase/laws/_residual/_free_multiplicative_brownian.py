@@ -24,11 +24,9 @@ class FreeMultiplicativeBrownian(EigenvalueLaw):
         λ = (1 + 1/ψ) e^(t (1 + 2 ψ)),    S(ψ) = e^(-t (1 + 2 ψ)),    support (1 + t ± r) e^(±r),
         r = √(t² + 2 t),    density(λ) = |Im ψ(λ)| / (π λ)
 
-    (Biane 1997; as a limit of residual networks in Tarnowski et al. 2018). ψ → -1 - ψ turns λ into 1/λ, so ln λ is
-    symmetric about 0. The law of :class:`ResidualPath` with σ² = t/L differs from this one by O(1/L): its cdf by at
-    most 0.09/L at t = 0.5 and 0.24/L at t = 2.
-
-    The functions are numerical, to rounding in ln λ; the cdf and the moments have closed forms.
+    (Biane 1997; Tarnowski et al. 2018). ln λ is symmetric about 0. The law of :class:`ResidualPath` with σ² = t/L
+    differs from it by O(1/L): its cdf by at most 0.09/L at t = 0.5 and 0.24/L at t = 2. The functions are numerical, to
+    rounding in ln λ; the cdf and the moments have closed forms.
 
     Attributes:
         t: the time, L σ².

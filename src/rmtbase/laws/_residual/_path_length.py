@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 from scipy.special import bdtr, bdtrc, gammaln
 
 from rmtbase.laws._distribution import DiscreteDistribution, FloatArray
+from rmtbase.laws._parameters import as_float
 from rmtbase.laws._residual._residual_path import ResidualParameters
-from rmtbase.laws._scale import as_float
 from rmtbase.parameters import require_integer, require_real_numbers
 
 

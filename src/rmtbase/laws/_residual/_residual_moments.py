@@ -8,8 +8,8 @@ from fractions import Fraction
 from functools import lru_cache
 
 from rmtbase.laws._exact._zonal import Partition, power_sum_in_zonals, zonal_at_identity, zonal_binomials
+from rmtbase.laws._parameters import as_float
 from rmtbase.laws._residual._residual_path import require_residual
-from rmtbase.laws._scale import as_float
 from rmtbase.parameters import require_positive_integer
 from rmtbase.shown import in_one_line
 
@@ -61,16 +61,11 @@ def residual_trace_moments(depth: int, sigma: float, d_model: int) -> TraceMomen
 def _trace_moment(mu: Partition, depth: int, sigma: float, d_model: int) -> Fraction:
     """Return the exact E[Π_i tr (P Pᵀ)^(μ_i)], P = Π_{l=1..L} (I + σ G_l / √d), with G_l real standard normal.
 
-    In averages of functions that depend only on the eigenvalues, A = I + σ G/√d may be replaced by O_1 A O_2 with Haar
-    O_1, O_2. Therefore E J_kappa(A S Aᵀ) = g_kappa J_kappa(S) for every zonal polynomial J_kappa, and each block
-    multiplies by g_kappa. From the moments of a noncentral Wishart matrix (Muirhead 1982, theorem 10.3.4),
+    A block A may be replaced by O_1 A O_2 with Haar O_1, O_2, so E J_kappa(A S Aᵀ) = g_kappa J_kappa(S) for every zonal
+    polynomial. From the moments of a noncentral Wishart matrix (Muirhead 1982, theorem 10.3.4),
 
         E p_mu(P Pᵀ) = Σ_kappa a_{μ κ} J_kappa(I) g_kappa^L,    p_mu = Σ_kappa a_{μ κ} J_kappa,
-        g_kappa = Σ_tau binom(κ, τ) (2 σ²/d)^(|κ| - |τ|) (d/2)_kappa / (d/2)_tau.
-
-    For example, g_(1) = 1 + σ². With b = (1 + σ²)² and e = (b - 1)/d, g_(2) = b + 2e and g_(11) = b - e, so
-    3 E (tr P Pᵀ)² = (d² + 2d) g_(2)^L + 2 (d² - d) g_(11)^L and
-    3 E tr (P Pᵀ)² = (d² + 2d) g_(2)^L - (d² - d) g_(11)^L.
+        g_kappa = Σ_tau binom(κ, τ) (2 σ²/d)^(|κ| - |τ|) (d/2)_kappa / (d/2)_tau,    g_(1) = 1 + σ².
     """
     variance = Fraction(sigma) ** 2
     return sum(
@@ -97,7 +92,6 @@ def _growth(kappa: Partition, variance: Fraction, d_model: int) -> Fraction:
 
 
 def _square_root(value: Fraction) -> float:
-    """Return the square root of a rational number that may be too large for a double."""
     shift = (value.numerator.bit_length() - value.denominator.bit_length()) // 2
     root = math.sqrt(value / Fraction(4) ** shift) if value else 0.0
     try:

@@ -53,26 +53,25 @@ class ResidualParameters:
 class ResidualPath(ResidualParameters, EigenvalueLaw):
     """Limiting law of the eigenvalues λ of P Pᵀ, P = Π_{l=1..L} (I + σ G_l / √d), as d → infinity.
 
-    The G_l are independent d x d matrices with independent entries of mean 0 and variance 1. P is the sum over all 2^L
+    The G_l are independent d x d matrices with independent entries of mean 0 and variance 1; P is the sum over all 2^L
     paths through L residual blocks. With ψ(λ) = Σ_k m_k λ^{-k} the moment generating function,
 
         λ = (1 + p)^(L+1) (p + σ²) (p + 1 + σ²)^(L-1) / p,    ψ = p (p + 1 + σ²) / σ²,
         density(λ) = |Im ψ(λ)| / (π λ),    S(ψ) = ((1 + p)(p + 1 + σ²))^(-L)
 
-    (the information-plus-noise law of Dozier & Silverstein 2007 and the multiplicativity of S-transforms; for residual
-    networks see Tarnowski, Warchol, Jastrzebski, Tabor & Nowak 2018). The lower edge is soft for σ < 1. For σ ≥ 1 it is
-    hard, at zero, with a mass ~ λ^(1/(L+1)) for σ > 1 and λ^(2/(L+2)) at σ = 1.
+    (Dozier & Silverstein 2007 and the multiplicativity of S-transforms; Tarnowski, Warchol, Jastrzebski, Tabor & Nowak
+    2018). The lower edge is soft for σ < 1. For σ ≥ 1 it is hard, at zero, with a mass ~ λ^(1/(L+1)) for σ > 1 and
+    λ^(2/(L+2)) at σ = 1.
 
-    The law is asymptotic only in d; it is exact for every depth and σ. A finite draw differs by O(1/d) inside the
-    support. The functions are numerical, to a few units of rounding in ln λ; the cdf and the moments have closed forms.
+    The law is asymptotic only in d; a finite draw differs by O(1/d) inside the support. The functions are numerical, to
+    a few units of rounding in ln λ; the cdf and the moments have closed forms.
 
     Attributes:
         depth: L, a positive integer.
         sigma: the standard deviation of the entries of a block is σ / √d.
 
     Raises:
-        ParameterError: for a depth that is not a positive integer, or a σ that is not a number in
-            [1e-100, 1e100].
+        ParameterError: for a depth that is not a positive integer, or a σ that is not a number in [1e-100, 1e100].
     """
 
     @property
@@ -148,15 +147,10 @@ def _moment(k: int, depth: int, sigma: float) -> float:
     n, d = (Fraction(sigma) ** 2).as_integer_ratio()
     series = [n + d, 2 * n, *[0] * k][:k]
     for constant, linear, power in ((1, 1, k), (d, n, (depth + 1) * k), (d + n, n, (depth - 1) * k)):
-        series = _times_power(series, constant, linear, power)
+        count = min(k, power + 1)  # terms of (constant + linear q)^power
+        factor = [math.comb(power, j) * linear**j * constant ** (power - j) for j in range(count)]
+        series = [sum(factor[j] * series[i - j] for j in range(min(i + 1, count))) for i in range(k)]
     return series[k - 1] / (k * d ** (2 * depth * k + 1))
-
-
-def _times_power(series: list[int], constant: int, linear: int, power: int) -> list[int]:
-    """Multiply a truncated series by (constant + linear q)^power."""
-    count = min(len(series), power + 1)
-    factor = [math.comb(power, j) * linear**j * constant ** (power - j) for j in range(count)]
-    return [sum(factor[j] * series[i - j] for j in range(min(i + 1, count))) for i in range(len(series))]
 
 
 class ResidualMap(CutMap):
@@ -190,8 +184,7 @@ class ResidualMap(CutMap):
     def _lower_point(self) -> float:
         """ln(1 + p_-) for σ < 1, where p_- is in (-1, -σ²)."""
 
-        def fraction(t: float) -> float:
-            """(-σ² - p) / (1 - σ²) as a function of its logit t."""
+        def fraction(t: float) -> float:  # (-σ² - p) / (1 - σ²) as a function of its logit
             return 1.0 / (1.0 + math.exp(-t))
 
         def critical(t: float) -> float:
@@ -236,14 +229,14 @@ class ResidualMap(CutMap):
     def cdf(self, w: ComplexArray) -> FloatArray:
         """Return the mass below λ, with a small relative error at a hard edge.
 
-        π cdf = π - arg p + (L-1) arg(p + 1 + σ²) + L Im(p²/σ² + p), from :meth:`sf` and the equation of the curve. Let
-        δ = 1 + p and R(x) = ln(1 + x) - x. Then the terms linear in δ, which cancel at σ = 1, are
-        (L+1) (1 - 1/σ²) Im δ, and the rest is Im(L δ²/σ² - R(-δ) + (L-1) R(δ/σ²)).
+        π cdf = π - arg p + (L-1) arg(p + 1 + σ²) + L Im(p²/σ² + p), from :meth:`sf` and the equation of the curve.
         """
         p, shifted = self._shifted(w)
         if self.variance < 0.25:
             total = np.arctan2(p.imag, -p.real) + (self.depth - 1) * np.angle(1.0 + shifted) + self._bilinear(p)
         else:
+            # With δ = 1 + p and R(x) = ln(1 + x) - x, the terms linear in δ, which cancel at σ = 1, are
+            # (L+1) (1 - 1/σ²) Im δ, and the rest is Im(L δ²/σ² - R(-δ) + (L-1) R(δ/σ²)).
             delta = np.asarray(np.exp(w[0]), dtype=np.complex128)
             inner = delta / self.variance
             rest = (
@@ -255,11 +248,7 @@ class ResidualMap(CutMap):
         return np.clip(total / np.pi, 0.0, 1.0)
 
     def sf(self, w: ComplexArray) -> FloatArray:
-        """Return the mass above λ.
-
-        π sf = (L+1) arg(1 + p) + arg(p + σ²) - L Im(p²/σ² + p), because ψ d ln λ has the primitive
-        L (p²/σ² + p) - (L+1) ln(1 + p) - ln(p + σ²).
-        """
+        """Return the mass above λ: ψ d ln λ has the primitive L (p²/σ² + p) - (L+1) ln(1 + p) - ln(p + σ²)."""
         p, shifted = self._shifted(w)
         total = (self.depth + 1) * w[0].imag + np.angle(shifted) - self._bilinear(p)
         return np.clip(total / np.pi, 0.0, 1.0)

@@ -2,22 +2,19 @@
 
 I is not free from P, which is not R-diagonal, so no S-transform applies; the Dyson equation of a linearisation does.
 Write (P - I) x through the states x_l = (I + σ G_l / √d) x_{l+1} between the blocks, once for P and once for Pᵀ. The
-traces h_l and g_l of the resolvent at node l on either side then act as sources in a chain of 2 x 2 transfer matrices,
+traces h_l and g_l of the resolvent at node l on either side act as sources in a chain of 2 x 2 transfer matrices,
 
     x_{l+1} = x_l + σ² h_{l+1} u_l,    u_{l+1} = u_l - σ² g_l x_{l+1},
 
 under which the resolvent transforms as R → U R U⁻¹, R = [[k, -h], [g, -k]]. This conserves k and c = g_l h_{l+1}, and
-multiplies g by ρ = 1 - 2 σ² k - σ⁴ c and h by 1/ρ in each block, so the chain has a closed solution. Let α = e^(a+f),
-β = e^(a-f), α - β = σ² τ and n = (τ - 1)/(τ + 1). The conditions at the ends of the chain are
+multiplies g by ρ = 1 - 2 σ² k - σ⁴ c and h by 1/ρ in each block. Let α = e^(a+f), β = e^(a-f), α - β = σ² τ and
+n = (τ - 1)/(τ + 1). The conditions at the ends of the chain are
 
     B = n α^L,    C = β^L / n,    z = (1 - B)(1 - C),    m = τ / (C - B),    k = m (z - 1 + (B + C)/2),
 
-where m(z) = E 1/(λ - z) is the Stieltjes transform, and k = ((α + β)/2 - α β)/σ² is the single equation between τ and
-a. (Without the subtracted I, τ = 1 and β = 1 + p.) All of this is even in τ, so a point is (e, a) with e = τ² - 1;
-z = inf is the point (0, ln(1 + σ²)/2). The potential, the stationary value of the functional behind the Dyson equation,
-is
-
-    E ln(λ - z) = -ln(e/4) + L (α - 1)(β - 1)/σ².
+where m(z) = E 1/(λ - z), and k = ((α + β)/2 - α β)/σ² is the single equation between τ and a. All of this is even in
+τ, so a point is (e, a) with e = τ² - 1; z = inf is the point (0, ln(1 + σ²)/2). The potential is
+E ln(λ - z) = -ln(e/4) + L (α - 1)(β - 1)/σ².
 
 L = 1 is Marchenko–Pastur. With the even and odd parts S = (α + β)/2 - 1, D = (α - β)/2, P = 1 - (B + C)/2 and
 Q = (C - B)/2 the equation is D (P - z) = Q (S + S² - D²), which does not suffer from cancellation for small σ.
@@ -37,9 +34,9 @@ from scipy.special import expm1, log1p
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import ComplexArray, FloatArray
+from rmtbase.laws._parameters import as_float
 from rmtbase.laws._residual._eigenvalue_law import CutMap, EigenvalueLaw
 from rmtbase.laws._residual._residual_path import ResidualParameters, ResidualPath
-from rmtbase.laws._scale import as_float
 from rmtbase.parameters import require_order
 
 _LARGEST_LOG = 16.0  # beyond about 20 the equations lose their digits near zero
@@ -209,7 +206,6 @@ class ResidualUpdateMap(CutMap):
         a = complex(0.5 * math.log1p(self.variance))
 
         def slope(u: float) -> float:
-            """-d ln z / de along the solution, at e = -exp(u)."""
             nonlocal a
             a = self._solved_for_a(-math.exp(u), a)
             return -float(self._direction(self._at(-math.exp(u), a))[1].real)

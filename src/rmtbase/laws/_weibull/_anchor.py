@@ -112,39 +112,29 @@ def _exact_anchor(trim: Fraction, parent: Parent, digits: int) -> tuple[Number, 
         t = fn.number(trim)
         low = _quantile(parent, t, False, digits) if trim else mp.zero
         high = _quantile(parent, t, True, digits) if trim else parent.upper(fn)
-        mass, *sums = _integrate(parent, low, high, plot, digits)
+        inner = [kink for kink in parent.kinks(fn) if low < kink < high]
+        pieces = [_integral(parent, start, stop, plot, digits) for start, stop in pairwise([low, *inner, high])]
+        mass, *sums = np.sum(pieces, axis=0)
         x, y, xx, xy, yy = (value / mass for value in sums)
         covariance, x_variance, y_variance = xy - x * y, xx - x * x, yy - y * y
         shape = covariance / x_variance
         return shape, mp.exp(x - y / shape), shape * covariance / y_variance
 
 
-Integrand = Callable[[Number, Number, Number], tuple[Number, ...]]
-"""(x, F, S) ↦ the values to be averaged."""
-
-
-def _integrate(parent: Parent, low: Number, high: Number, integrand: Integrand, digits: int) -> NDArray[np.object_]:
-    """∫ integrand dF over low < x < high to ``digits`` decimal digits, at mpmath's working precision.
+def _integral(
+    parent: Parent, low: Number, high: Number, integrand: Callable[..., tuple[Number, ...]], digits: int
+) -> NDArray[np.object_]:
+    """∫ integrand(x, F, S) dF over low < x < high, between kinks, to ``digits`` digits at mpmath's working precision.
 
     The rule is tanh–sinh on a bounded interval and x = low + u·exp((π/2) sinh t) on an unbounded one (Takahasi and Mori
-    1974). It can integrate the logarithmic singularities of ln x at 0 and of ln(−ln S) at the upper end. Intervals end
-    at the kinks of the parent. Numerical: the step is halved until the values agree to ``digits`` + 3 digits.
+    1974), which integrates logarithmic singularities; the step is halved until values agree to ``digits`` + 3 digits.
     """
-    inner = [kink for kink in parent.kinks(multiprecision()) if low < kink < high]
-    ends = pairwise([low, *inner, high])
-    return np.sum([_integrate_smooth(parent, a, b, integrand, digits) for a, b in ends], axis=0)
-
-
-def _integrate_smooth(
-    parent: Parent, low: Number, high: Number, integrand: Integrand, digits: int
-) -> NDArray[np.object_]:
     from mpmath import mp
 
     fn, unit = multiprecision(), parent.unit(multiprecision())
     negligible, tolerance = mp.eps, mp.mpf(10) ** -(digits + 3)
 
     def abscissa(t: Number) -> tuple[Number, Number]:
-        """Return x and dx/dt."""
         if mp.isinf(high):
             step = unit * mp.exp(mp.pi / 2 * mp.sinh(t))
             return low + step, step * mp.pi / 2 * mp.cosh(t)

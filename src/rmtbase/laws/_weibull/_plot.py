@@ -9,13 +9,12 @@ from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
 from rmtbase.laws._distribution import FloatArray
 from rmtbase.laws._element._arithmetic import FLOAT, GUARD, decimal
-from rmtbase.laws._element._expansion import Expansion, ordered_average
-from rmtbase.laws._element._panels import Panels, panels
+from rmtbase.laws._element._expansion import Expansion, Panels, ordered_average, panels
 from rmtbase.laws._element.parents import Parent, require_parent
 from rmtbase.parameters import require_positive_integer, require_real_numbers
 from rmtbase.shown import in_one_line
@@ -23,72 +22,27 @@ from rmtbase.shown import in_one_line
 _SHAPES = (1e-3, 1e3)  # of the Weibull law of maximum likelihood
 
 
-@dataclass(frozen=True)
 class WeibullPlot:
-    """Y = ln(−ln(1−F)) against X = ln x(F) over F uniform on [t, 1−t], and its least-squares line Y = k (X − ln λ).
+    """Y = ln(−ln(1−F)) against X = ln x(F) over F uniform on [t, 1−t], and its least-squares line Y = k (X − ln λ)."""
 
-    The expansions are those of a sample with plotting positions (i − 1/2)/N; at t = 0 their drift is nan.
-    """
-
-    grid: Panels  # panels over the whole law, with ends at both trims
-    trim: float  # t
-    ends: tuple[float, float]  # x(t) and x(1−t)
-
-    @cached_property
-    def kept(self) -> NDArray[np.bool_]:
-        """True for the nodes between the trims."""
-        low, high = np.log(self.ends) if self.trim else (-math.inf, math.inf)
-        return (self.grid.log_x > low) & (self.grid.log_x < high)
+    def __init__(self, grid: Panels, trim: float, ends: tuple[float, float]) -> None:
+        self.grid = grid  # panels over the whole law, with ends at both trims
+        self.trim = trim  # t
+        self.ends = ends  # x(t) and x(1−t)
+        low, high = np.log(ends) if trim else (-math.inf, math.inf)
+        self.kept = (grid.log_x > low) & (grid.log_x < high)  # nodes between the trims
+        self.x_mean, self.y_mean = self.average(grid.log_x), self.average(grid.log_hazard)
+        self.y = grid.log_hazard - self.y_mean  # at all nodes
+        x = grid.log_x - self.x_mean
+        covariance, self.y_variance = self.average(x * self.y), self.average(self.y * self.y)
+        self.shape = covariance / self.average(x * x)
+        self.scale = math.exp(self.x_mean - self.y_mean / self.shape)
+        self.r_squared = self.shape * covariance / self.y_variance
 
     def average(self, values: FloatArray) -> float:
         """Mean of node values over F in [t, 1−t]."""
         weight = self.grid.probability[self.kept]
         return float(weight @ values[self.kept] / weight.sum())
-
-    @cached_property
-    def x_mean(self) -> float:
-        return self.average(self.grid.log_x)
-
-    @cached_property
-    def y_mean(self) -> float:
-        return self.average(self.grid.log_hazard)
-
-    @cached_property
-    def x(self) -> FloatArray:
-        """X minus its mean, at all nodes."""
-        return self.grid.log_x - self.x_mean
-
-    @cached_property
-    def y(self) -> FloatArray:
-        """Y minus its mean, at all nodes."""
-        return self.grid.log_hazard - self.y_mean
-
-    @cached_property
-    def x_variance(self) -> float:
-        return self.average(self.x * self.x)
-
-    @cached_property
-    def y_variance(self) -> float:
-        return self.average(self.y * self.y)
-
-    @cached_property
-    def covariance(self) -> float:
-        return self.average(self.x * self.y)
-
-    @property
-    def shape(self) -> float:
-        """Slope k = Cov(X, Y)/Var X."""
-        return self.covariance / self.x_variance
-
-    @property
-    def scale(self) -> float:
-        """Scale λ = exp(mean X − mean Y/k)."""
-        return math.exp(self.x_mean - self.y_mean / self.shape)
-
-    @property
-    def r_squared(self) -> float:
-        """R² = Cov(X, Y)²/(Var X Var Y)."""
-        return self.shape * self.covariance / self.y_variance
 
     def trimmed_mean(
         self,
@@ -99,26 +53,20 @@ class WeibullPlot:
         """Return the mean of h(X), or of h(X) (Y − mean Y), of a sample between the trims; h and h′ are given."""
         grid, share = self.grid, np.where(self.kept, 1.0 / (1.0 - 2.0 * self.trim), 0.0)
         weight, weight_slope = share, np.zeros_like(share)
-        at_ends = np.ones(2)
         if with_y:
             weight = share * np.where(self.kept, self.y, 0.0)
             weight_slope = share * np.where(self.kept, np.exp(-grid.log_hazard) / grid.sf, 0.0)  # dY/dp = 1/(−S ln S)
-            at_ends = self._ends_y
         jumps: list[tuple[float, float]] = []
         if self.trim:
-            heights = slope(np.log(self.ends)) * at_ends / (1.0 - 2.0 * self.trim) / self._ends_density
+            x, at_ends = np.array(self.ends), np.ones(2)
+            if with_y:
+                at_ends = np.log([-math.log1p(-self.trim), -math.log(self.trim)]) - self.y_mean
+            density = grid.parent.law(x, FLOAT)[0] * x  # dF/dX
+            heights = slope(np.log(x)) * at_ends / (1.0 - 2.0 * self.trim) / density
             jumps = [(self.ends[0], float(heights[0])), (self.ends[1], -float(heights[1]))]
         return ordered_average(grid, function(grid.log_x), slope(grid.log_x), weight, weight_slope, jumps)
 
-    @cached_property
-    def _ends_y(self) -> FloatArray:
-        return np.log([-math.log1p(-self.trim), -math.log(self.trim)]) - self.y_mean if self.trim else np.zeros(2)
-
-    @cached_property
-    def _ends_density(self) -> FloatArray:
-        """dF/dX at the ends."""
-        x = np.array(self.ends)
-        return self.grid.parent.law(x, FLOAT)[0] * x
+    # The expansions are those of a sample with plotting positions (i − 1/2)/N; at t = 0 their drift is nan.
 
     @cached_property
     def _sample_mean(self) -> Expansion:
@@ -147,17 +95,14 @@ class WeibullPlot:
 
 def weibull_plot(parent: Parent, trim: Fraction, other_trims: Sequence[Fraction] = ()) -> WeibullPlot:
     """Return the Weibull plot of a parent; panels also end at ``other_trims``, so that those plots share its nodes."""
-    ends = [_ends(parent, t) for t in (trim, *other_trims)]
-    grid = panels(parent, [x for pair in ends for x in pair])
-    return WeibullPlot(grid, float(trim), ends[0])
-
-
-def _ends(parent: Parent, trim: Fraction) -> tuple[float, float]:
-    if not trim:
-        return 0.0, float(parent.upper(FLOAT))
-    logit = math.log(trim) - math.log1p(-trim)
-    low, high = parent.quantile_at_logit([logit, -logit])
-    return float(low), float(high)
+    ends = []
+    for fraction in (trim, *other_trims):
+        low, high = 0.0, float(parent.upper(FLOAT))
+        if fraction:
+            logit = math.log(fraction) - math.log1p(-fraction)
+            low, high = map(float, parent.quantile_at_logit([logit, -logit]))
+        ends.append((low, high))
+    return WeibullPlot(panels(parent, [x for pair in ends for x in pair]), float(trim), ends[0])
 
 
 def weibull_quantile_noise(p: ArrayLike, distribution: str | Parent = "normal") -> FloatArray:
@@ -230,7 +175,6 @@ def weibull_maximum_likelihood(distribution: str | Parent = "normal") -> Weibull
     log_mean = float(probability @ log_x)
 
     def weights(shape: float) -> tuple[np.ndarray, float]:
-        """Return the contributions of the nodes to E[|w|^k], as fractions of it, and ln E[|w|^k]."""
         powers = shape * log_x
         with np.errstate(divide="ignore"):
             logs = powers + np.log(probability)
