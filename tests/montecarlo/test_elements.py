@@ -59,7 +59,7 @@ def statistics_of(w, edges):
 @pytest.mark.parametrize("ensemble", mostly_exhaustive(ENSEMBLES, always=[PRODUCT, UNIFORM]), ids=lambda one: one.name)
 def test_statistics_by_rows_are_those_of_the_whole_matrix(ensemble):
     interval = (-5 * ensemble.element_std, 0.1 + 5 * ensemble.element_std)
-    for chunk in draw_elements(ensemble, 2, 7, range=interval):
+    for chunk in draw_elements(ensemble, 2, 7, element_edges(ensemble, range=interval)):
         w, edges = matrices(ensemble, 7)[chunk.start], element_edges(ensemble, range=interval)
         np.testing.assert_array_equal(chunk.histogram[0], np.histogram(w, edges.size - 1, interval)[0])
         exact = statistics_of(w, edges)
@@ -135,17 +135,15 @@ def test_counts_do_not_depend_on_the_block():
 @pytest.mark.optimized
 def test_a_draw_depends_on_seed_case_and_index_alone():
     ensemble = PRODUCT
-    whole = next(draw_elements(ensemble, 7, 3, chunk=7))
-    cut = ((0, 2), (2, 4), (6, 1))
-    parts = [next(draw_elements(ensemble, n, 3, ensemble.name, start=start, chunk=n, cores=1)) for start, n in cut]
-    for name in ("statistics", "histogram"):
-        joined = np.concatenate([getattr(part, name) for part in parts])
-        np.testing.assert_array_equal(joined, getattr(whole, name))
-    chunks = list(draw_elements(ensemble, 5, 3, start=2, chunk=3, cores=2))
-    assert [chunk.start for chunk in chunks] == [2, 5]
-    np.testing.assert_array_equal(np.concatenate([chunk.statistics for chunk in chunks]), whole.statistics[2:])
-    for seed, case in ((4, None), (3, "x")):
-        assert not np.any(next(draw_elements(ensemble, 7, seed, case, chunk=7)).statistics == whole.statistics)
+    whole = list(draw_elements(ensemble, 7, 3))
+    assert [chunk.start for chunk in whole] == list(range(7))
+    for start, draws, cores in ((0, 2, 1), (2, 4, 1), (2, 5, 2), (6, 1, 1)):
+        part = draw_elements(ensemble, draws, 3, start=start, cores=cores)
+        for found, expected in zip(part, whole[start : start + draws], strict=True):
+            assert found.start == expected.start
+            np.testing.assert_array_equal(found.statistics, expected.statistics)
+            np.testing.assert_array_equal(found.histogram, expected.histogram)
+    assert not np.any(next(draw_elements(ensemble, 1, 4)).statistics == whole[0].statistics)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e200])
@@ -159,10 +157,7 @@ def test_elements_that_are_not_finite_are_refused(bad):
     [
         *(("draws", value) for value in (0, -1, 2.0, True, None, 2**32)),
         *(("start", value) for value in (-1, 1.0, True, None, "0")),
-        *(("chunk", value) for value in (0, 1.5, True)),
         *(("cores", value) for value in (0, -1, True)),
-        *(("bins", value) for value in (0, 2.5, True, None)),
-        *(("range", value) for value in ((1, 1), (2, -2), (0, np.inf), (np.nan, 1), "ab", 3)),
         *(("seed", value) for value in (-1, 2**63, 0.0, True)),
         *(("ensemble", value) for value in (None, low_rank_product(8, 2), (8, 2))),
     ],
@@ -173,9 +168,21 @@ def test_bad_parameters_are_refused_by_name(name, value):
         draw_elements(**(good | {name: value}))
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("bins", value) for value in (0, 2.5, True, None)),
+        *(("range", value) for value in ((1, 1), (2, -2), (0, np.inf), (np.nan, 1), "ab", 3)),
+    ],
+)
+def test_bad_histograms_are_refused_by_name(name, value):
+    with pytest.raises(ParameterError, match=name):
+        element_edges(PRODUCT, **{name: value})
+
+
 def test_a_range_that_holds_no_element_is_refused():
     with pytest.raises(ParameterError, match="range"):
-        next(draw_elements(Spy(4, 5), 1, 0, range=(5.0, 6.0)))
+        next(draw_elements(Spy(4, 5), 1, 0, np.linspace(5.0, 6.0, 121)))
 
 
 def test_elements_without_a_standard_deviation_need_a_range():
@@ -183,7 +190,7 @@ def test_elements_without_a_standard_deviation_need_a_range():
     spy.element_std = np.inf
     with pytest.raises(ParameterError, match="range = None"):
         draw_elements(spy, 1, 0)
-    assert next(draw_elements(spy, 1, 0, range=(-1, 1))).histogram.sum() == 600
+    assert next(draw_elements(spy, 1, 0, element_edges(spy, range=(-1, 1)))).histogram.sum() == 600
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from exhaustive import mostly_exhaustive
 from rmtbase.montecarlo import cache_folder, run_in_memory
 from rmtbase.montecarlo._machine import _COMPILED, compiler_settings_digest
 from rmtbase.montecarlo._plan import make_plan
-from rmtbase.nulls._simulated_null import cached_null
+from rmtbase.nulls._null_of_file import cached_null
 
 SETTINGS = {
     "jax_random_seed_offset": 5,

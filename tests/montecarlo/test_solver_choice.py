@@ -10,16 +10,8 @@ from waves import Waves
 
 from rmtbase.ensembles import low_rank_product
 from rmtbase.errors import ParameterError
-from rmtbase.linalg import (
-    DEVICE_SOLVERS,
-    HOST_SOLVERS,
-    MICROSECONDS,
-    PRECISIONS,
-    SOLVERS,
-    measured_solver,
-    singular_values,
-)
-from rmtbase.montecarlo import choose_solver, tile_size
+from rmtbase.linalg import DEVICE_SOLVERS, HOST_SOLVERS, PRECISIONS, SOLVERS, singular_values
+from rmtbase.montecarlo import MICROSECONDS, choose_solver, measured_solver, tile_size
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 FILES = {"cpu": ("solvers.json", HOST_SOLVERS), "NVIDIA H100 80GB HBM3": ("solvers_accelerator.json", DEVICE_SOLVERS)}

@@ -49,7 +49,7 @@ def test_a_count_is_never_under_the_full_samples_and_hardly_over(kind, draws):
 def test_an_infinite_value_is_beyond_every_draw():
     sample = np.sort(np.random.default_rng(6).standard_normal(100))
     ranks = kept_ranks(100)
-    assert count_bound([-np.inf, np.inf], smallest_kept(sample, ranks), ranks, 100).tolist() == [0, 100]
+    assert count_bound(np.array([-np.inf, np.inf]), smallest_kept(sample, ranks), ranks, 100).tolist() == [0, 100]
 
 
 def test_kept_values_are_below_the_draws_by_less_than_a_step():

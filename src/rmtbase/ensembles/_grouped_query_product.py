@@ -12,8 +12,7 @@ from jaxtyping import Int, Key
 
 from rmtbase.ensembles._bidiagonal_gaussian_matrix import BidiagonalDraw
 from rmtbase.ensembles._chi import chi
-from rmtbase.ensembles._ensemble import Draw, as_pytree
-from rmtbase.ensembles._sum_of_squares import sum_of_squares
+from rmtbase.ensembles._ensemble import Draw, as_pytree, sum_of_squares
 from rmtbase.ensembles._thin_gaussian_chain import times_bidiagonal, upper_triangle
 from rmtbase.parameters import require_head_shape, require_positive_integer
 

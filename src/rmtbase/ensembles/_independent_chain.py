@@ -15,9 +15,8 @@ from jaxtyping import Float, Key
 
 from rmtbase.ensembles import _element_laws as laws
 from rmtbase.ensembles._dense_gaussian_chain import DenseGaussianChain
-from rmtbase.ensembles._ensemble import Draw, DrawnByItsCore, as_pytree
+from rmtbase.ensembles._ensemble import Draw, DrawnByItsCore, as_pytree, sum_of_squares
 from rmtbase.ensembles._gaussian_chain import gaussian_chain
-from rmtbase.ensembles._sum_of_squares import sum_of_squares
 from rmtbase.parameters import require_independent_entries
 
 _TRUNCATED_AT = 2.0

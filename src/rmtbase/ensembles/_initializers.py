@@ -1,9 +1,4 @@
-"""Initialisers of weight matrices, by name: their options and the shape determine the law of the elements.
-
-First come those whose scale is an option, then those whose scale follows from the matrix's shape (Xavier, Kaiming,
-torch.nn.Linear's default), then those of transformers, whose scale follows from width and depth, and last the
-orthogonal one, whose elements are not independent.
-"""
+"""Initialisers of weight matrices, by name: their options and the shape determine the law of the elements."""
 
 from __future__ import annotations
 
@@ -23,15 +18,11 @@ Check = Callable[[str, object], Any]
 
 def option(check: Check, default: object = MISSING, *, static: bool = False) -> Any:
     """Make a dataclass field for an option: its check, its default, and whether a compilation depends on it."""
-    metadata = {"check": check, "static": static}
-    if default is MISSING:
-        return dataclasses.field(metadata=metadata)
-    return dataclasses.field(default=default, metadata=metadata)
+    keywords: dict[str, Any] = {} if default is MISSING else {"default": default}
+    return dataclasses.field(metadata={"check": check, "static": static}, **keywords)
 
 
 def one_of(*choices: str) -> Check:
-    """Make a check that an option is one of these words."""
-
     def check(name: str, value: object) -> str:
         if not isinstance(value, str) or value not in choices:
             raise ParameterError(name, value, "one of " + ", ".join(map(repr, choices)))
@@ -48,7 +39,6 @@ class Recipe(ABC):
 
     @classmethod
     def from_options(cls, options: Mapping[str, object]) -> Self:
-        """Check the options and make the recipe; a ParameterError if one is unknown, missing or outside its domain."""
         fields = {field.name: field for field in dataclasses.fields(cls)}
         for name, value in options.items():
             if name not in fields:
@@ -61,16 +51,14 @@ class Recipe(ABC):
     @property
     def label(self) -> str:
         """Name and all options, such as ``xavier_normal gain=1.0``."""
-        options = (f"{field.name}={getattr(self, field.name)}" for field in dataclasses.fields(self))
-        return " ".join([self.name, *options])
+        return " ".join([self.name, *(f"{name}={value}" for name, value in vars(self).items())])
 
 
 class Initializer(Recipe):
     """Recipe whose elements are independent."""
 
     @abstractmethod
-    def law(self, fan_out: int, fan_in: int) -> laws.ElementLaw:
-        """Return the law of one element of a matrix of shape (fan_out, fan_in)."""
+    def law(self, fan_out: int, fan_in: int) -> laws.ElementLaw: ...
 
 
 @as_pytree
@@ -91,12 +79,10 @@ class Normal(Initializer):
 class TruncatedNormal(Initializer):
     """Centred normal law cut off at ±bound of its own standard deviations.
 
-    With ``std_of="parent"``, ``std`` is the standard deviation of the normal law before the cut; that of the elements
-    is smaller (0.87963 std at bound 2). This is jax.nn.initializers.truncated_normal(std, lower=-bound, upper=bound)
-    and torch.nn.init.trunc_normal_(w, std=std, a=-bound*std, b=bound*std). PyTorch's a and b are absolute: their
-    defaults of ±2 cut nothing from weights of std 0.02. With ``std_of="elements"``, ``std`` is the standard deviation
-    of the elements, and the cut is still at ``bound`` deviations of the wider parent: the truncated laws of jax's and
-    flax's variance_scaling, with bound 2.
+    With ``std_of="parent"``, ``std`` is that of the normal law before the cut (the elements have 0.87963 std at bound
+    2), as in jax.nn.initializers.truncated_normal and torch.nn.init.trunc_normal_(w, std=std, a=-bound*std,
+    b=bound*std); PyTorch's a and b are absolute. With ``std_of="elements"``, ``std`` is that of the elements, and the
+    cut is still at ``bound`` deviations of the wider parent, as in jax's and flax's variance_scaling with bound 2.
     """
 
     name = "truncated_normal"
@@ -139,10 +125,7 @@ class XavierUniform(Initializer):
 @as_pytree
 @dataclass(frozen=True)
 class XavierNormal(Initializer):
-    """N(0, s²) with s = gain √(2/(fan_in + fan_out)), as torch.nn.init.xavier_normal_.
-
-    Source: X. Glorot and Y. Bengio, AISTATS (2010).
-    """
+    """N(0, s²) with s = gain √(2/(fan_in + fan_out)), as torch.nn.init.xavier_normal_; source as above."""
 
     name = "xavier_normal"
     gain: float = option(require_positive_number, 1.0)
@@ -156,7 +139,10 @@ _SQUARED_GAINS = {"linear": 1.0, "sigmoid": 1.0, "tanh": 25 / 9, "relu": 2.0, "s
 
 @dataclass(frozen=True)
 class _Kaiming(Initializer):
-    """Options of both Kaiming initialisers."""
+    """Options of both Kaiming initialisers.
+
+    Source: K. He, X. Zhang, S. Ren and J. Sun, ICCV (2015).
+    """
 
     # negative slope of a leaky rectifier; no effect with other nonlinearities
     a: float = option(require_finite_number, 0.0)
@@ -174,10 +160,7 @@ class _Kaiming(Initializer):
 @as_pytree
 @dataclass(frozen=True)
 class KaimingUniform(_Kaiming):
-    """U(−b, b) with b = gain √(3/fan), as torch.nn.init.kaiming_uniform_.
-
-    Source: K. He, X. Zhang, S. Ren and J. Sun, ICCV (2015).
-    """
+    """U(−b, b) with b = gain √(3/fan), as torch.nn.init.kaiming_uniform_."""
 
     name = "kaiming_uniform"
 
@@ -188,10 +171,7 @@ class KaimingUniform(_Kaiming):
 @as_pytree
 @dataclass(frozen=True)
 class KaimingNormal(_Kaiming):
-    """N(0, s²) with s = gain/√fan, as torch.nn.init.kaiming_normal_; ``nonlinearity="linear"`` is LeCun's.
-
-    Source: K. He, X. Zhang, S. Ren and J. Sun, ICCV (2015).
-    """
+    """N(0, s²) with s = gain/√fan, as torch.nn.init.kaiming_normal_; ``nonlinearity="linear"`` is LeCun's."""
 
     name = "kaiming_normal"
 
@@ -230,9 +210,7 @@ class SmallInit(Initializer):
 @as_pytree
 @dataclass(frozen=True)
 class WangInit(Initializer):
-    """N(0, s²) with s = 2/(n_layers √d_model).
-
-    The counterpart of ``small_init`` for the matrices that write to the residual stream.
+    """N(0, s²) with s = 2/(n_layers √d_model), for the matrices that write to the residual stream.
 
     Source: B. Wang and A. Komatsuzaki, GPT-J-6B (2021); S. Black et al., GPT-NeoX-20B, arXiv:2204.06745 (2022).
     """
@@ -278,18 +256,7 @@ class Orthogonal(Recipe):
 INITIALIZERS: dict[str, type[Initializer] | type[Orthogonal]] = {
     recipe.name: recipe
     for recipe in (
-        Normal,
-        TruncatedNormal,
-        Uniform,
-        XavierUniform,
-        XavierNormal,
-        KaimingUniform,
-        KaimingNormal,
-        TorchLinear,
-        SmallInit,
-        WangInit,
-        ScaledNormal,
-        Orthogonal,
+        *(Normal, TruncatedNormal, Uniform, XavierUniform, XavierNormal, KaimingUniform, KaimingNormal),
+        *(TorchLinear, SmallInit, WangInit, ScaledNormal, Orthogonal),
     )
 }
-"""Initialisers by name."""

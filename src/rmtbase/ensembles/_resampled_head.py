@@ -15,8 +15,7 @@ from jax.custom_batching import sequential_vmap
 from jaxtyping import Bool, Float, Key
 from numpy.typing import ArrayLike, NDArray
 
-from rmtbase.ensembles._ensemble import Draw, DrawnByItsCore, as_pytree
-from rmtbase.ensembles._sum_of_squares import sum_of_squares
+from rmtbase.ensembles._ensemble import Draw, DrawnByItsCore, as_pytree, sum_of_squares
 from rmtbase.errors import ParameterError
 from rmtbase.shown import in_one_line
 
@@ -28,20 +27,18 @@ _WORD = 32  # random bits of a word; each gives the sign of one element
 
 
 class _ResampledHead(DrawnByItsCore, ABC):
-    """Name and dimensions of an ensemble made from given matrices."""
+    """Ensemble made from given matrices."""
 
     digest: Any
     _factory: ClassVar[str]
 
     @property
     @abstractmethod
-    def dims(self) -> tuple[int, ...]:
-        """(n_0, …, n_L) of the product: (d_model, d_head, d_model) for W_QK."""
+    def dims(self) -> tuple[int, ...]: ...
 
     @property
     def name(self) -> str:
-        """``{factory} {dims} sha256:{digest of the matrices}``; {d_model}x{d_head} stands for the dims of W_QK."""
-        dims = self.dims[:2] if self.dims[0] == self.dims[-1] else self.dims
+        dims = self.dims[:2] if self.dims[0] == self.dims[-1] else self.dims  # those of W_QK are {d_model}x{d_head}
         shape = "x".join(map(str, dims))
         return f"{self._factory} {shape} sha256:{np.asarray(self.digest).tobytes().hex()}"
 
@@ -82,7 +79,6 @@ class SignFlippedHead(_ResampledHead):
         return flipped(key_q, jnp.asarray(self.w_q)), flipped(key_k, jnp.asarray(self.w_k))
 
     def sample(self, key: Key[Array, ""]) -> Draw:
-        """Make one draw; ``matrix`` is the core, of shape (d_head, d_head). ``norm_squared`` is the given head's."""
         norms = [sum_of_squares(jnp.asarray(w, dtype=float)) for w in (self.w_q, self.w_k)]
         return Draw(_flipped_core(key, self), jnp.stack(norms))
 
@@ -119,7 +115,6 @@ class SignFlippedMatrix(_ResampledHead):
         return self.w.shape
 
     def sample(self, key: Key[Array, ""]) -> Draw:
-        """Make one draw; ``matrix`` is the core, of shape (rank, rank). ``norm_squared`` is the given matrix's."""
         return Draw(_flipped_triangle(key, self), sum_of_squares(jnp.asarray(self.w, dtype=float))[None])
 
 
@@ -153,11 +148,7 @@ def _flipped_core(key: Key[Array, ""], head: SignFlippedHead) -> Float[Array, "d
 
 
 def _cholesky(w: Float[Array, "h d"]) -> tuple[Float[Array, "h h"], Bool[Array, ""]]:
-    """L of W Wᵀ = L Lᵀ, and whether it keeps its digits: no row is nearly a combination of the rows before it.
-
-    The error of a Cholesky factor does not depend on the lengths of the rows, so heavy-tailed elements keep their
-    digits.
-    """
+    """L of W Wᵀ = L Lᵀ, and whether it keeps its digits: no row is nearly a combination of the rows before it."""
     gram = w @ w.T
     lower = jnp.linalg.cholesky(gram)
     return lower, jnp.all(jnp.diagonal(lower) > _INDEPENDENT * jnp.sqrt(jnp.diagonal(gram)))  # False where NaN
@@ -204,7 +195,6 @@ class AxisPermutedHead(_ResampledHead):
         return self.r_q.shape[-1]
 
     def sample(self, key: Key[Array, ""]) -> Draw:
-        """Make one draw; ``matrix`` is R_Q P R_Kᵀ, of shape (d_head, d_head). ``norm_squared`` is the given head's."""
         r_q, r_k = (jnp.asarray(r, dtype=float) for r in (self.r_q, self.r_k))
         order, signs = signed_permutation(key, self.rank)
         core = r_q @ (signs[:, None] * r_k.T[order])

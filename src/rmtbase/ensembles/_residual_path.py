@@ -12,8 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float, Int, Key
 
-from rmtbase.ensembles._ensemble import Draw, SquareDraw, as_pytree
-from rmtbase.ensembles._sum_of_squares import rounded
+from rmtbase.ensembles._ensemble import Draw, SquareDraw, as_pytree, rounded
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_integer, require_positive_integer, require_positive_number
 
@@ -64,7 +63,6 @@ class ResidualProduct(SquareDraw):
         return self.d_model
 
     def sample(self, key: Key[Array, ""]) -> Draw:
-        """Make one draw; ``matrix`` is P, P - I or E_k, of shape (d_model, d_model)."""
         identity = jnp.eye(self.d_model)
         if self.part == "path":
             matrix = identity + self._update(key)

@@ -13,8 +13,7 @@ from jaxtyping import Float, Int, Key
 
 from rmtbase.ensembles._bidiagonal_gaussian_matrix import BidiagonalDraw
 from rmtbase.ensembles._chi import chi
-from rmtbase.ensembles._ensemble import ChainCore, Draw, as_pytree, chain_name
-from rmtbase.ensembles._sum_of_squares import rounded, sum_of_squares
+from rmtbase.ensembles._ensemble import ChainCore, Draw, as_pytree, chain_name, rounded, sum_of_squares
 
 
 @partial(as_pytree, data_fields=["dims"], meta_fields=["rank", "bottleneck"])

@@ -78,7 +78,6 @@ class ChunkFile:
         return numbers.reshape(-1, *shape[1:])
 
     def _size(self, *names: str) -> int:
-        """Return the bytes of some of the arrays."""
         return sum(np.dtype(self.layout[name][0]).itemsize * math.prod(self.layout[name][1]) for name in names)
 
     @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -90,24 +90,15 @@ class CompiledSampler:
 
     @property
     def draws(self) -> int:
-        """Number of draws of one call."""
         return self.tile * len(self.devices)
 
     @property
     def bytes(self) -> int:
-        """Bytes of the matrices of one tile."""
         rows, columns = self.ensemble.matrix_shape
         return self.tile * rows * columns * np.dtype(self.precision).itemsize
 
-    @cached_property
-    def _mesh(self) -> Mesh:
-        return Mesh(np.array(self.devices), ("device",))
-
     def spectra(self, start: int) -> Spectra:
-        """Singular values (draw, rank) and ‖X‖_F² (draw, factor) of the draws from ``start`` on, in float64.
-
-        A host solver runs in the calling thread, so that several calling threads share the work.
-        """
+        """Singular values and ‖X‖_F² of the draws from ``start`` on, in float64; a host solver runs in this thread."""
         rank = self.ensemble.rank
         if self.solver in HOST_SOLVERS:
             matrices, norms = self.matrices(start)
@@ -123,7 +114,6 @@ class CompiledSampler:
         return values, norms
 
     def matrices(self, start: int) -> tuple[Float[np.ndarray, "draw rows columns"], Float64[np.ndarray, "draw factor"]]:
-        """Draw the matrices (draw, rows, columns) themselves, in their own precision, and ‖X‖_F²."""
         return self._call(start, None)
 
     def _call(
@@ -131,8 +121,9 @@ class CompiledSampler:
     ) -> tuple[Float[np.ndarray, "draw ..."], Float64[np.ndarray, "draw factor"]]:
         # Draws beyond the last index wrap around; they are not used.
         starts = (start + self.tile * np.arange(len(self.devices)) & 0xFFFFFFFF).astype(np.uint32)
+        mesh = Mesh(np.array(self.devices), ("device",))
         with reproducible_jax(self.precision):
-            draw = _draw_tiles(self.ensemble, self.key, starts, tile=self.tile, mesh=self._mesh, solver=solver)
+            draw = _draw_tiles(self.ensemble, self.key, starts, tile=self.tile, mesh=mesh, solver=solver)
         return np.asarray(draw.matrix), np.asarray(draw.norm_squared, dtype=np.float64)
 
 
@@ -147,7 +138,6 @@ class BatchPlan:
 
     @property
     def draws(self) -> int:
-        """Number of draws of a batch."""
         return self.sampler.draws * self.calls
 
     def spectra(self, first: int, stop: int) -> Spectra:

@@ -128,7 +128,7 @@ def _chunks(plan: BatchPlan, start: int, stop: int) -> Generator[SpectrumChunk, 
                     try:
                         values, norms = batch.result()
                     except (MemoryError, jax.errors.JaxRuntimeError) as error:
-                        if not _is_out_of_memory(error):
+                        if not isinstance(error, MemoryError) and "RESOURCE_EXHAUSTED" not in str(error):
                             raise
                         plan = plan.smaller()
                         break
@@ -136,7 +136,3 @@ def _chunks(plan: BatchPlan, start: int, stop: int) -> Generator[SpectrumChunk, 
                     chunk = SpectrumChunk(start, values[rows], norms[rows])
                     start += len(chunk.singular_values)
                     yield chunk
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    return isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error)

@@ -50,13 +50,12 @@ class Manifest:
     settings: Mapping[str, Any]  # versions, processor and JAX settings
     solvers: list[str]  # solver of each case
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """SHA-256 of the record. Each chunk contains it, so that chunks of two plans or installations never mix."""
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
 
     def write(self, folder: Path) -> None:
-        """Write the manifest atomically."""
         text = json.dumps({"kind": _KIND, **asdict(self), "sha256": self.digest}, indent=1).encode()
         if len(text) > _LARGEST:
             raise StoreError(folder, f"a plan of {len(text):,} bytes", f"{_LARGEST:,} at most; split it into several")
@@ -64,7 +63,6 @@ class Manifest:
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:
-        """Read the manifest of a folder."""
         try:
             with open_regular(folder / MANIFEST) as file:
                 text = file.read(_LARGEST + 1)
@@ -81,9 +79,8 @@ class Manifest:
                 raise ValueError("it is not that of a store")
         except (ValueError, TypeError, RecursionError, OSError) as error:
             reason = error.strerror if isinstance(error, OSError) else one_line(str(error), 200)
-            raise StoreError(
-                folder, f"an unreadable {MANIFEST} ({reason})", f"that of a plan's store; {_ANEW}"
-            ) from error
+            expected = f"that of a plan's store; {_ANEW}"
+            raise StoreError(folder, f"an unreadable {MANIFEST} ({reason})", expected) from error
         return manifest
 
 
@@ -95,15 +92,12 @@ class Store:
     plan: Plan
 
     def path(self, chunk: Chunk) -> Path:
-        """Return the file of a chunk."""
         return self.folder / f"case-{chunk.case:04d}-draws-{chunk.start:010d}-{chunk.start + chunk.count:010d}.chunk"
 
     def write(self, chunk: Chunk, arrays: Arrays) -> None:
-        """Write one finished chunk atomically."""
         self._file(chunk).write(arrays, swept=True)
 
     def read(self, chunk: Chunk, variable: str, rows: slice = slice(None)) -> NDArray[Any]:
-        """Read rows of one array of a chunk that is known to be sound."""
         return self._file(chunk).read(variable, rows)
 
     def unsound(self, chunk: Chunk) -> str | None:
@@ -134,18 +128,12 @@ class Store:
         return {**self._manifest.settings, "solvers": list(self._manifest.solvers)}
 
     def record_settings(self, machine: Mapping[str, Any], choose_solvers: Callable[[], list[str]]) -> list[str]:
-        """Record the settings of the drawing machine, or check that existing chunks were drawn with the same.
-
-        The solver of each case.
-        """
+        """Record the settings of the drawing machine, or check them against the chunks'; return the solvers."""
         if not _has_manifest(self.folder):
             Manifest(self.plan.draws_record, dict(machine), choose_solvers()).write(self.folder)
         if differing := differences(self._manifest.settings, machine):
-            raise StoreError(
-                self.folder,
-                f"chunks of another installation ({differing})",
-                "those of this one; go on with that, or remove the folder to begin anew",
-            )
+            expected = "those of this one; go on with that, or remove the folder to begin anew"
+            raise StoreError(self.folder, f"chunks of another installation ({differing})", expected)
         return self._manifest.solvers
 
     def remove(self) -> None:
@@ -168,20 +156,11 @@ class Store:
 
     @cached_property
     def _manifest(self) -> Manifest:
-        """Manifest, read once: it does not change while a run holds the lock."""
-        return Manifest.read(self.folder)
-
-    @cached_property
-    def _digest(self) -> str:
-        return self._manifest.digest
+        return Manifest.read(self.folder)  # it does not change while a run holds the lock
 
     def _file(self, chunk: Chunk) -> ChunkFile:
-        identity = {
-            "store": self._digest,
-            "case": self.plan.cases[chunk.case].ensemble.name,
-            "start": chunk.start,
-            "count": chunk.count,
-        }
+        name = self.plan.cases[chunk.case].ensemble.name
+        identity = {"store": self._manifest.digest, "case": name, "start": chunk.start, "count": chunk.count}
         return ChunkFile(self.path(chunk), identity, chunk_layout(self.plan, chunk))
 
 
@@ -203,21 +182,15 @@ def _require_store(folder: Path, plan: Plan) -> None:
     if _has_manifest(folder):
         manifest = Manifest.read(folder)
         if differing := differences(manifest.draws, plan.draws_record):
-            raise StoreError(
-                folder,
-                f"the chunks of another plan ({differing})",
-                "those of this one; choose another output name, or remove the folder to begin anew",
-            )
+            expected = "those of this one; choose another output name, or remove the folder to begin anew"
+            raise StoreError(folder, f"the chunks of another plan ({differing})", expected)
         solvers = ["none"] if plan.measure == "elements" else list(SOLVERS)
         if len(manifest.solvers) != len(plan.cases) or any(solver not in solvers for solver in manifest.solvers):
-            found = f"a {MANIFEST} with the solvers {manifest.solvers}"
-            raise StoreError(folder, found, f"one of {', '.join(solvers)} for each case; {_ANEW}")
+            expected = f"one of {', '.join(solvers)} for each case; {_ANEW}"
+            raise StoreError(folder, f"a {MANIFEST} with the solvers {manifest.solvers}", expected)
     elif foreign := sorted(file.name for file in folder.iterdir() if file.name != LOCK and not is_temporary(file.name)):
-        raise StoreError(
-            folder,
-            f"no {MANIFEST}, but {listing([*map(shown, foreign)], 1)}",
-            "the store of a plan, or nothing; choose another output name, or move what is there away",
-        )
+        expected = "the store of a plan, or nothing; choose another output name, or move what is there away"
+        raise StoreError(folder, f"no {MANIFEST}, but {listing([*map(shown, foreign)], 1)}", expected)
 
 
 def _has_manifest(folder: Path) -> bool:

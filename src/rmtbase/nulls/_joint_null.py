@@ -75,9 +75,8 @@ class JointNull:
         for name, values in heads._asdict().items():
             center, spread = self._scales[name]
             distance = np.abs(_on_scale(name, values) - center) / spread
-            largest[name] = np.where(
-                np.isnan(values).any(axis=-1), np.nan, np.nan_to_num(distance, posinf=1e300).max(-1)
-            )
+            unknown, farthest = np.isnan(values).any(axis=-1), np.nan_to_num(distance, posinf=1e300).max(-1)
+            largest[name] = np.where(unknown, np.nan, farthest)
         return largest | {"joint": np.max(list(largest.values()), axis=0)}
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from rmtbase.errors import ParameterError
-from rmtbase.nulls._head_null import AT_OWN_SCALE, ENTRIES_IN_WORDS, Heads, ScoredHeads, SharedNull, chain_scale
+from rmtbase.nulls._head_null import AT_OWN_SCALE, ENTRIES_IN_WORDS, HeadNull, Heads, ScoredHeads, chain_scale
 from rmtbase.parameters import require_dims, require_real_numbers
 from rmtbase.progress import Progress
 
@@ -47,7 +47,7 @@ class KurtosisNull:
     elements, and then compared with the null of normal elements.
     """
 
-    base: SharedNull  # the null of normal elements
+    base: HeadNull  # the null of normal elements
     entries: str = "kurtosis"  # the law of the elements; "kurtosis" for any law, with each head's own κ̂
     kurtosis: float = np.nan  # excess kurtosis of that law; NaN for any law
     per_head = False
@@ -90,9 +90,8 @@ def mean_kurtosis(dims: Sequence[int], kurtoses: Sequence[Float[np.ndarray, "...
     weights = [1.0 / (m * n) for m, n in pairwise(require_dims(dims))]
     checked = [require_real_numbers(f"kurtoses[{place}]", kurtosis) for place, kurtosis in enumerate(kurtoses)]
     if len(checked) != len(weights) or any(np.isinf(kurtosis).any() for kurtosis in checked):
-        raise ParameterError(
-            "kurtoses", f"{len(checked)} arrays", f"{len(weights)}, one for each factor, none infinite"
-        )
+        expected = f"{len(weights)}, one for each factor, none infinite"
+        raise ParameterError("kurtoses", f"{len(checked)} arrays", expected)
     return sum(w * kurtosis for w, kurtosis in zip(weights, checked, strict=True)) / sum(weights)  # type: ignore[return-value]
 
 
