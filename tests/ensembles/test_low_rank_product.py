@@ -17,7 +17,6 @@ def sample_many(ensemble, key, indices):
 
 
 def draws(ensemble, indices, seed=0, case="case"):
-    """Draws by index, all in one batch."""
     with reproducible_jax():
         draw = sample_many(ensemble, case_key(seed, case), np.asarray(indices, dtype=np.uint32))
         return jax.tree.map(np.asarray, draw)

@@ -72,8 +72,4 @@ def test_a_matrix_is_solved_alone_whatever_the_stack(solver):
     together = HOST_SOLVERS[solver](stack, None)
     for place in range(5):
         np.testing.assert_array_equal(HOST_SOLVERS[solver](stack[place : place + 1], None), together[place : place + 1])
-
-
-@pytest.mark.parametrize("solver", HOST_SOLVERS)
-def test_empty_stack_gives_no_values(solver):
     assert HOST_SOLVERS[solver](np.empty((0, 4, 3)), 2).shape == (0, 2)

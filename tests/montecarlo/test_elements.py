@@ -38,7 +38,6 @@ ENSEMBLES = [
 
 @cache
 def matrices(ensemble, seed):
-    """The first 40 draws."""
     with reproducible_jax():
         keys = draw_keys(case_key(seed, ensemble.name), np.arange(40, dtype=np.uint32))
         return np.asarray(jax.jit(jax.vmap(lambda key: ensemble.sample(key).matrix))(keys))
@@ -122,9 +121,8 @@ def test_no_more_rows_are_asked_for_than_a_block_holds(rows, columns):
 @pytest.mark.exhaustive
 @pytest.mark.optimized
 def test_counts_do_not_depend_on_the_block():
-    spy, found = Spy(100, 70), []
-    for block in (71, 999, 1400, 1 << 18):
-        found.append(next(draw_elements(spy, 1, 0, block=block)))
+    spy = Spy(100, 70)
+    found = [next(draw_elements(spy, 1, 0, block=block)) for block in (71, 999, 1400, 1 << 18)]
     for one in found[1:]:
         np.testing.assert_array_equal(one.histogram, found[0].histogram)
         np.testing.assert_array_equal(one.statistics[:, [5, 7, 8, 9]], found[0].statistics[:, [5, 7, 8, 9]])
@@ -205,6 +203,9 @@ def test_a_table_is_described_and_opens_again(table, tmp_path):
     opened = open_table(write_table(table, tmp_path / "elements.nc"))
     assert opened.equals(table)
     assert opened.attrs["kind"] == "elements"
+    bare = element_baseline((48, 6), 3, keep_sample=False)
+    assert "sample" not in bare and "draw" not in bare.dims
+    assert open_table(write_table(bare, tmp_path / "bare.nc")).equals(bare)
 
 
 def test_a_case_of_w_qk_has_the_shape_and_sigma_of_a_baseline_table(table):
@@ -227,12 +228,6 @@ def test_a_table_with_a_variable_gone_is_refused(table, tmp_path):
     path = write_table(table.assign(std=table["std"].astype(str)), tmp_path / "words.nc")
     with pytest.raises(TableError, match="'std' of type"):
         open_table(path)
-
-
-def test_a_table_without_its_sample_opens(tmp_path):
-    made = element_baseline((48, 6), 3, keep_sample=False)
-    assert "sample" not in made and "draw" not in made.dims
-    assert open_table(write_table(made, tmp_path / "elements.nc")).equals(made)
 
 
 @pytest.mark.parametrize("histogram", [{}, {"bins": 30, "range": (-3.0, 4.0)}], ids=["usual", "other"])

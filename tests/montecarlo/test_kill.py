@@ -5,21 +5,10 @@ import re
 
 import pytest
 
-from rmtbase.errors import StoreError
 from rmtbase.montecarlo import read_plan, run_in_memory, run_plan
 from rmtbase.tables import is_temporary
 from telling import Told
 
-FEWER = """
-ensemble = "gaussian_matrix"
-draws = 405
-seed = 7
-chunk = 10
-[[case]]
-n_rows = 6
-n_columns = 4
-"""
-MORE = FEWER.replace("405", "803")
 CHUNKS = 81
 KILLED_BEFORE_THE_TABLE_IS_THERE = """
 import os, signal
@@ -38,9 +27,9 @@ Path.replace = killed
 
 
 @pytest.mark.exhaustive
-def test_more_draws_go_on_from_the_chunks_of_fewer_after_kills_at_every_stage(start, tmp_path, assert_same):
+def test_more_draws_go_on_from_the_chunks_of_fewer_after_kills_at_every_stage(start, tmp_path, assert_same, plan_text):
     output, chunks = tmp_path / "table.nc", tmp_path / "table.nc.chunks"
-    (tmp_path / "fewer.toml").write_text(FEWER)
+    (tmp_path / "fewer.toml").write_text(plan_text(405))
     run_plan(read_plan(tmp_path / "fewer.toml"), output, keep_chunks=True)
     kept = {file.name: file.read_bytes() for file in chunks.glob("*.chunk")}
     assert len(kept) == 41
@@ -51,7 +40,7 @@ def test_more_draws_go_on_from_the_chunks_of_fewer_after_kills_at_every_stage(st
 
     def killed(moment, beforehand=""):
         """A run of more draws that is killed then, with no draw lost and no table written."""
-        run = start(MORE, output, beforehand=beforehand)
+        run = start(plan_text(803), output, beforehand=beforehand)
         assert run.kill(moment)
         assert all((chunks / name).read_bytes() == kept[name] for name in kept)
         assert "not a sound chunk" not in run.said()
@@ -70,7 +59,7 @@ def test_more_draws_go_on_from_the_chunks_of_fewer_after_kills_at_every_stage(st
     assert f"resuming: {803 - 10 * there} draws in {CHUNKS - there} chunks left" in writing.said()
     assert drawn() == CHUNKS + 1
 
-    removing = start(MORE, output)
+    removing = start(plan_text(803), output)
     removing.kill(lambda: drawn() <= CHUNKS)
     assert f"all {CHUNKS} chunks are there: nothing is left to draw" in removing.said()
 
@@ -81,9 +70,9 @@ def test_more_draws_go_on_from_the_chunks_of_fewer_after_kills_at_every_stage(st
 
 
 @pytest.fixture
-def kept(tmp_path):
+def kept(tmp_path, plan_text):
     """The table of fewer draws, whose chunks were kept."""
-    (tmp_path / "fewer.toml").write_text(FEWER.replace("405", "45"))
+    (tmp_path / "fewer.toml").write_text(plan_text(45))
     output = tmp_path / "table.nc"
     run_plan(read_plan(tmp_path / "fewer.toml"), output, keep_chunks=True)
     return output
@@ -94,16 +83,18 @@ def kept(tmp_path):
     [(("405", "123"), 83), (("405", "30"), 0), (("chunk = 10", "chunk = 20"), 405), (("405", "7"), 7)],
     ids=["more", "fewer", "chunk", "less than a chunk"],
 )
-def test_a_plan_that_differs_only_in_its_numbers_of_draws_goes_on(change, drawn, kept, tmp_path, assert_same):
-    (tmp_path / "other.toml").write_text(FEWER.replace(*change))
+def test_a_plan_that_differs_only_in_its_numbers_of_draws_goes_on(
+    change, drawn, kept, tmp_path, assert_same, plan_text
+):
+    (tmp_path / "other.toml").write_text(plan_text(405).replace(*change))
     plan, told = read_plan(tmp_path / "other.toml"), Told()
     assert_same(run_plan(plan, kept, progress=told), run_in_memory(plan))
     assert told.steps.get("drawing", 0) == drawn
 
 
-def test_chunks_of_a_longer_run_stay_and_that_run_goes_on(kept, tmp_path):
+def test_chunks_of_a_longer_run_stay_and_that_run_goes_on(kept, tmp_path, plan_text):
     folder = tmp_path / "table.nc.chunks"
-    (tmp_path / "other.toml").write_text(FEWER.replace("405", "30"))
+    (tmp_path / "other.toml").write_text(plan_text(30))
     run_plan(read_plan(tmp_path / "other.toml"), kept)
     assert [file.name for file in sorted(folder.glob("*.chunk"))] == [
         "case-0000-draws-0000000030-0000000040.chunk",
@@ -113,11 +104,3 @@ def test_chunks_of_a_longer_run_stay_and_that_run_goes_on(kept, tmp_path):
     run_plan(read_plan(tmp_path / "fewer.toml"), kept, progress=told)
     assert told.steps["drawing"] == 30
     assert not folder.exists()
-
-
-def test_a_plan_of_other_draws_is_refused(kept, tmp_path, watch):
-    (tmp_path / "other.toml").write_text(FEWER.replace("seed = 7", "seed = 8"))
-    before = watch(tmp_path)
-    with pytest.raises(StoreError, match="the chunks of another plan"):
-        run_plan(read_plan(tmp_path / "other.toml"), kept)
-    before.assert_untouched()

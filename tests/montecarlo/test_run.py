@@ -3,8 +3,6 @@
 import json
 import os
 import platform
-import resource
-from contextlib import contextmanager
 
 import jax
 import pytest
@@ -19,35 +17,40 @@ from telling import Told
 
 @pytest.fixture
 def output(tmp_path):
-    """The file of the table."""
     return tmp_path / "table.nc"
 
 
 @pytest.fixture
 def chunks(output):
-    """The folder of its chunks."""
     return output.with_name("table.nc.chunks")
+
+
+class StopError(Exception):
+    pass
+
+
+def stopping(error, chunk):
+    """Bars that raise an error when so many chunks are drawn."""
+
+    def bar(label, total):
+        counts = []
+
+        def progress(count):
+            counts.append(count)
+            if len(counts) == chunk:
+                raise error
+
+        return progress
+
+    return bar
 
 
 @pytest.fixture
 def stopped(plan, output, chunks):
     """The store of a run that has been stopped after five of twelve chunks."""
 
-    class StopError(Exception):
-        pass
-
-    def bar(label, total):
-        drawn = []
-
-        def progress(count):
-            drawn.append(count)
-            if sum(drawn) > 50:
-                raise StopError
-
-        return progress
-
     with pytest.raises(StopError):
-        run_plan(plan, output, progress=Told(bar))
+        run_plan(plan, output, progress=Told(stopping(StopError, 6)))
     assert len(list(chunks.glob("*.chunk"))) == 5
     return chunks
 
@@ -146,17 +149,6 @@ def test_another_installation_is_refused_only_where_it_would_draw(plan, output, 
     assert run_plan(plan, output).attrs == table.attrs
 
 
-LONG = """
-ensemble = "gaussian_matrix"
-draws = 4000
-seed = 7
-chunk = 10
-[[case]]
-n_rows = 6
-n_columns = 4
-"""
-
-
 def resume(plan, output):
     """How a run is refused that would go on under other settings."""
     with pytest.raises(StoreError) as caught:
@@ -185,14 +177,14 @@ def test_another_setting_of_the_compiler_is_another_setting(plan, output, stoppe
 
 
 @pytest.mark.exhaustive
-def test_run_killed_and_resumed_under_another_kernel_of_blas_is_refused(start, tmp_path, monkeypatch):
+def test_run_killed_and_resumed_under_another_kernel_of_blas_is_refused(start, tmp_path, monkeypatch, plan_text):
     mine, other = ("Haswell", "Nehalem") if platform.machine() == "x86_64" else ("ARMV8", "NEOVERSEN1")
     monkeypatch.setenv("OPENBLAS_CORETYPE", mine)
-    first = start(LONG, tmp_path / "table.nc")
+    first = start(plan_text(4000), tmp_path / "table.nc")
     assert first.kill(lambda: first.drawn() >= 5)
     kept = first.drawn()
     monkeypatch.setenv("OPENBLAS_CORETYPE", other)
-    second = start(LONG, tmp_path / "table.nc")
+    second = start(plan_text(4000), tmp_path / "table.nc")
     assert second.end() == 2
     (line,) = second.said().splitlines()[-1:]
     assert line.startswith(f"rmtbase: error: {first.chunks}: found chunks of another installation (")
@@ -226,18 +218,9 @@ def test_chunk_damaged_after_it_was_written_is_never_merged(plan, output, chunks
     assert_same(run_plan(plan, output), table)
 
 
-@contextmanager
-def file_size_limit(size):
-    """No file can grow beyond that: as on a disk that is full."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-
-
-def test_disk_full_while_the_table_is_written_keeps_the_chunks(plan, output, chunks, table, assert_same):
+def test_disk_full_while_the_table_is_written_keeps_the_chunks(
+    plan, output, chunks, table, assert_same, file_size_limit
+):
     with file_size_limit(20_000), pytest.raises(OutputError) as caught:
         run_plan(plan, output)
     assert str(caught.value).startswith(f"cannot write {output}: ")
@@ -295,16 +278,6 @@ def test_processes_that_are_no_positive_integer(count, plan, output):
 
 
 def test_interrupted_run_says_how_to_go_on(plan, output, chunks):
-    def bar(label, total):
-        drawn = []
-
-        def progress(count):
-            drawn.append(count)
-            if len(drawn) == 3:
-                raise KeyboardInterrupt
-
-        return progress
-
     with pytest.raises(KeyboardInterrupt) as interrupted:
-        run_plan(plan, output, progress=Told(bar))
+        run_plan(plan, output, progress=Told(stopping(KeyboardInterrupt, 3)))
     assert interrupted.value.__notes__ == [f"20 draws in 2 chunks are kept in {chunks}, run again to go on"]

@@ -76,19 +76,18 @@ def whole():
     return spectra(2 * TILE + 5)
 
 
-@pytest.mark.parametrize("batch", [1, TILE - 1, TILE + 1, 10 * TILE])
-def test_draws_do_not_depend_on_the_batch(batch, whole):
-    assert_same(spectra(2 * TILE + 5, batch=batch), whole)
+WAYS = [
+    *({"batch": batch} for batch in (1, TILE - 1, TILE + 1, 10 * TILE)),
+    *({"cores": cores} for cores in (1, 3)),
+    *({"start": start, "draws": draws} for start, draws in ((3, 4), (TILE - 1, 2), (TILE, TILE), (2 * TILE + 4, 1))),
+]
 
 
-@pytest.mark.parametrize(("start", "draws"), [(3, 4), (TILE - 1, 2), (TILE, TILE), (2 * TILE + 4, 1)])
-def test_draws_do_not_depend_on_where_a_run_begins_and_ends(start, draws, whole):
-    assert_same(spectra(draws, start=start), whole, slice(start, start + draws))
-
-
-@pytest.mark.parametrize("cores", [1, 3])
-def test_draws_do_not_depend_on_the_cores(cores, whole):
-    assert_same(spectra(2 * TILE + 5, cores=cores), whole)
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_draws_depend_neither_on_batch_and_cores_nor_on_where_a_run_begins_and_ends(way, whole):
+    options = {"draws": 2 * TILE + 5} | way
+    start = options.get("start", 0)
+    assert_same(spectra(**options), whole, slice(start, start + options["draws"]))
 
 
 def test_the_case_is_the_ensembles_name_if_not_another():

@@ -76,15 +76,11 @@ def test_a_chain_has_the_normalization_that_laws_have(ensemble, more):
     assert float(shares) == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("ensemble", ["gaussian_matrix", "residual_path", "orthogonal_blocks"])
-def test_what_is_no_product_is_not_divided(ensemble):
-    cases = {
-        "gaussian_matrix": {"n_rows": 4, "n_columns": 4},
-        "residual_path": paths((1,))[0],
-        "orthogonal_blocks": {"dims": [8, 2, 8], "rows": [2, 2], "fused": False},
-    }
-    with pytest.raises(ParameterError, match=r"normalization = 'sqrt_d': expected 'none', except for spectra"):
-        make_plan(ensemble, [cases[ensemble]], 10, normalization="sqrt_d")
+def test_what_is_no_product_is_not_divided():
+    orthogonal = {"dims": [8, 2, 8], "rows": [2, 2], "fused": False}
+    for ensemble, cases in (PLANS["matrices"], PLANS["paths"], ("orthogonal_blocks", [orthogonal])):
+        with pytest.raises(ParameterError, match=r"normalization = 'sqrt_d': expected 'none', except for spectra"):
+            make_plan(ensemble, cases, 10, normalization="sqrt_d")
 
 
 @pytest.mark.parametrize("statistic", EXACT)
@@ -108,14 +104,11 @@ def test_density_is_of_all_eigenvalues(table):
     assert (np.abs(mass - 1) < 0.02).all()  # the bins are those of the first chunk's eigenvalues, widened
 
 
-def test_a_case_is_named_with_its_parameters():
+def test_a_case_is_named_with_its_parameters_and_shorter_spectra_are_padded_with_nan():
     table = run_in_memory(make_plan(*PLANS["paths"], 2))
     assert table["name"].values.tolist() == ["residual_path 16x1 sigma 0.5", "residual_path 16x3 sigma 0.5"]
     assert table["parameter_depth"].values.tolist() == [1, 3]
     assert table["parameter_part"].values.tolist() == ["path", "path"]
-
-
-def test_shorter_spectra_are_padded_with_nan():
     table = run_in_memory(make_plan(*PLANS["chains"], 3))
     mean = table["eigenvalue_mean"].values
     assert table["rank"].values.tolist() == [6, 9]

@@ -70,9 +70,10 @@ def _root(key: Key[Array, ""], h: int, n: int, rows: int) -> Float[Array, "h h"]
     """Draw M such that MᵀM has the law of X Xᵀ."""
     if rows <= n:
         return jnp.eye(h)
-    keys = map(jax.random.split, jax.random.split(key))
-    counts = (n - jnp.arange(h), rows - n - jnp.arange(h))
-    stack = [gram_triangle(*pair, count) for pair, count in zip(keys, counts, strict=True)]
+    stack = []
+    for block_key, count in zip(jax.random.split(key), (n, rows - n), strict=True):
+        key_lengths, key_normals = jax.random.split(block_key)
+        stack.append(gram_triangle(key_lengths, key_normals, count - jnp.arange(h)))
     return orthonormal_columns(jnp.concatenate(stack))[:h]
 
 

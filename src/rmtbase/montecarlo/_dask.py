@@ -228,12 +228,12 @@ def _remote(stack: ExitStack, scheduler: Scheduler) -> Any:
 
 def _common_machine(client: Any) -> dict[str, Any]:
     """Return the versions and platform of all workers, which must be equal: others would give other bits."""
-    answers: dict[str, Any] = {}
-    while not answers:
+    answers = client.run(machine_settings, on_error="return")
+    # The answer of a worker that was just lost is an OSError; another worker takes its place.
+    answers = {worker: answer for worker, answer in answers.items() if not isinstance(answer, OSError)}
+    if not answers:
         client.wait_for_workers(1, timeout=_TIMEOUT)
-        answers = client.run(machine_settings, on_error="return")
-        # The answer of a worker that was just lost is an OSError; another worker takes its place.
-        answers = {worker: answer for worker, answer in answers.items() if not isinstance(answer, OSError)}
+        return _common_machine(client)
     first, machine = next(iter(answers.items()))
     for worker, answer in answers.items():
         if isinstance(answer, Exception):

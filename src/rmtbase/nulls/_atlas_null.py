@@ -2,9 +2,8 @@
 
 The r-th smallest of n draws, x_(r), is kept for the ranks r of :func:`kept_ranks`. If the observed x is below x_(r), at
 most r - 1 draws are as small or smaller. The smallest such r - 1 over the kept ranks is never below the true count
-b, so that a Monte Carlo p-value from it is valid; and (r - 1) + 1 ≤ 1.03 (b + 1), so that it is hardly larger.
-
-This module also reads the shipped atlas, which ``sims/make_atlas.py`` makes.
+b, so that a Monte Carlo p-value from it is valid; and (r - 1) + 1 ≤ 1.03 (b + 1), so that it is hardly larger. The
+shipped atlas is made by ``sims/make_atlas.py``.
 """
 
 from __future__ import annotations

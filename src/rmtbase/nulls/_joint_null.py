@@ -22,15 +22,11 @@ The last is used only where 2 d_head ≤ d_model: otherwise the row spaces alway
 
 @in_one_line
 class HeadParts(NamedTuple):
-    """Statistics of heads and of their parts, each at its own σ̂, in the registry's order.
-
-    The leading axes are axes of draws or of heads, the same for all parts.
-    """
+    """Statistics of heads, or draws, and of their parts, each at its own σ̂, in the registry's order."""
 
     product: Float[np.ndarray, "... statistic"]  # statistics of the raw W_QᵀW_K
-    # query, key: statistics of W_Q and of W_K
-    query: Float[np.ndarray, "... statistic"]
-    key: Float[np.ndarray, "... statistic"]
+    query: Float[np.ndarray, "... statistic"]  # of W_Q
+    key: Float[np.ndarray, "... statistic"]  # of W_K
     angles: Float[np.ndarray, "... angle_statistic"]  # :data:`ANGLE_STATISTICS` of the cosines of the principal angles
 
 

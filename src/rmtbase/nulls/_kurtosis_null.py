@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
+from operator import attrgetter
 
 import numpy as np
 from jaxtyping import Float, Shaped
@@ -51,15 +52,11 @@ class KurtosisNull:
     entries: str = "kurtosis"  # the law of the elements; "kurtosis" for any law, with each head's own κ̂
     kurtosis: float = np.nan  # excess kurtosis of that law; NaN for any law
     per_head = False
-    source: str = field(init=False, repr=False)
-    method: str = field(init=False, repr=False)
-    draws: int = field(init=False, repr=False)
-    edge_level: float = field(init=False, repr=False)
-    p_value_floor: float = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        for name in ("source", "method", "draws", "edge_level", "p_value_floor"):
-            object.__setattr__(self, name, getattr(self.base, name))
+    source = property(attrgetter("base.source"))
+    method = property(attrgetter("base.method"))
+    draws = property(attrgetter("base.draws"))
+    edge_level = property(attrgetter("base.edge_level"))
+    p_value_floor = property(attrgetter("base.p_value_floor"))
 
     def described(self, factors: str) -> str:
         if self.entries == "kurtosis":
@@ -68,7 +65,6 @@ class KurtosisNull:
         return f"gaussian: i.i.d. {entries} {factors} {AT_OWN_SCALE}; from Gaussian ones by their kurtosis"
 
     def score_heads(self, heads: Heads, progress: Progress) -> ScoredHeads:
-        """Score heads; a head whose kurtosis is outside :func:`kurtosis_range` has no scores."""
         kurtosis = np.full(heads.singular_values.shape[:2], self.kurtosis)
         if self.entries == "kurtosis":
             assert heads.prepared is not None  # Kurtosis.prepare returns it
@@ -84,8 +80,7 @@ class KurtosisNull:
 def mean_kurtosis(dims: Sequence[int], kurtoses: Sequence[Float[np.ndarray, "..."]]) -> Float[np.ndarray, "..."]:
     """Mean excess kurtosis of the factors with weights 1/(n_{l-1} n_l), for a chain of dims (n_0, …, n_L).
 
-    Factors that all have this kurtosis move the spectrum as much as factors with their own. NaN, for a factor of zeros,
-    gives NaN.
+    Factors that all have this kurtosis move the spectrum as much as factors with their own; NaN for a factor of zeros.
     """
     weights = [1.0 / (m * n) for m, n in pairwise(require_dims(dims))]
     checked = [require_real_numbers(f"kurtoses[{place}]", kurtosis) for place, kurtosis in enumerate(kurtoses)]

@@ -85,10 +85,10 @@ def _factors(
     many = max(1, _AT_ONCE // (4 * dims[axis] ** 2))
     draws = _DRAWS if dims[axis] > _SMALL else 2 * _DRAWS
     for first in range(0, draws, many):
-        drawn = [
-            [_rows(side, rng) for side in sides]
-            for rng in (np.random.default_rng([seed, *dims, draw]) for draw in range(first, min(first + many, draws)))
-        ]
+        drawn = []
+        for draw in range(first, min(first + many, draws)):
+            rng = np.random.default_rng([seed, *dims, draw])
+            drawn.append([_rows(side, rng) for side in sides])
         left, right = (np.stack(side) for side in zip(*drawn, strict=True))
         yield left, right
 
