@@ -324,9 +324,8 @@ def test_chunks_of_other_settings_are_drawn_again_where_a_manifest_was_made_anew
 
 def test_chunks_without_a_manifest_are_refused(store, plan, watch):
     (store.folder / "store.json").unlink()
-    refused(
-        store.folder, plan, "no store.json, but case-0000-draws-0000000000-0000000010.chunk and 11 more", watch=watch
-    )
+    chunks = "case-0000-draws-0000000000-0000000010.chunk and 11 more"
+    refused(store.folder, plan, f"no store.json, but {chunks}", watch=watch)
 
 
 def test_file_or_folder_that_is_something_else_is_refused(folder, plan, watch):
@@ -364,14 +363,6 @@ def test_chunks_of_another_installation_are_refused_with_the_difference(store, p
         again.record_settings(MACHINE | {"jax": "1.3.0"}, lambda: ["svd"])
     assert "chunks of another installation (jax: 1.2.3 there, 1.3.0 here)" in str(caught.value)
     before.assert_untouched()
-
-
-def test_second_run_is_refused_and_the_first_is_unharmed(store, plan, watch):
-    with open_store(store.folder, plan) as first:
-        refused(store.folder, plan, "another run at work on it", "wait for it", watch=watch)
-        first.write(plan.chunks[0], arrays())
-    with open_store(store.folder, plan) as second:
-        assert missing(second) == ([], [])
 
 
 def test_lock_that_cannot_be_had_is_said(folder, plan):

@@ -6,7 +6,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, dataclass_transform
 
 from rmtbase.ensembles import _element_laws as laws
 from rmtbase.ensembles._ensemble import as_pytree
@@ -31,11 +31,15 @@ def one_of(*choices: str) -> Check:
     return check
 
 
+@dataclass_transform(frozen_default=True, field_specifiers=(option,))
 @dataclass(frozen=True)
 class Recipe(ABC):
-    """Recipe for drawing a new weight matrix. The fields are its options."""
+    """Recipe for drawing a new weight matrix. The fields are its options; a subclass is a frozen dataclass."""
 
     name: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        as_pytree(dataclass(frozen=True)(cls))
 
     @classmethod
     def from_options(cls, options: Mapping[str, object]) -> Self:
@@ -61,8 +65,6 @@ class Initializer(Recipe):
     def law(self, fan_out: int, fan_in: int) -> laws.ElementLaw: ...
 
 
-@as_pytree
-@dataclass(frozen=True)
 class Normal(Initializer):
     """N(mean, std²), as torch.nn.init.normal_."""
 
@@ -74,8 +76,6 @@ class Normal(Initializer):
         return laws.Normal(self.std, self.mean)
 
 
-@as_pytree
-@dataclass(frozen=True)
 class TruncatedNormal(Initializer):
     """Centred normal law cut off at ±bound of its own standard deviations.
 
@@ -95,8 +95,6 @@ class TruncatedNormal(Initializer):
         return laws.TruncatedNormal(self.std / shrinkage, self.bound)
 
 
-@as_pytree
-@dataclass(frozen=True)
 class Uniform(Initializer):
     """U(−bound, bound), as torch.nn.init.uniform_(w, -bound, bound)."""
 
@@ -107,8 +105,6 @@ class Uniform(Initializer):
         return laws.Uniform(self.bound)
 
 
-@as_pytree
-@dataclass(frozen=True)
 class XavierUniform(Initializer):
     """U(−b, b) with b = gain √(6/(fan_in + fan_out)), as torch.nn.init.xavier_uniform_.
 
@@ -122,8 +118,6 @@ class XavierUniform(Initializer):
         return laws.Uniform(self.gain * (6 / (fan_in + fan_out)) ** 0.5)
 
 
-@as_pytree
-@dataclass(frozen=True)
 class XavierNormal(Initializer):
     """N(0, s²) with s = gain √(2/(fan_in + fan_out)), as torch.nn.init.xavier_normal_; source as above."""
 
@@ -137,7 +131,6 @@ class XavierNormal(Initializer):
 _SQUARED_GAINS = {"linear": 1.0, "sigmoid": 1.0, "tanh": 25 / 9, "relu": 2.0, "selu": 9 / 16}
 
 
-@dataclass(frozen=True)
 class _Kaiming(Initializer):
     """Options of both Kaiming initialisers.
 
@@ -157,8 +150,6 @@ class _Kaiming(Initializer):
         return (squared_gain / (fan_in if self.mode == "fan_in" else fan_out)) ** 0.5
 
 
-@as_pytree
-@dataclass(frozen=True)
 class KaimingUniform(_Kaiming):
     """U(−b, b) with b = gain √(3/fan), as torch.nn.init.kaiming_uniform_."""
 
@@ -168,8 +159,6 @@ class KaimingUniform(_Kaiming):
         return laws.Uniform(3**0.5 * self._std(fan_out, fan_in))
 
 
-@as_pytree
-@dataclass(frozen=True)
 class KaimingNormal(_Kaiming):
     """N(0, s²) with s = gain/√fan, as torch.nn.init.kaiming_normal_; ``nonlinearity="linear"`` is LeCun's."""
 
@@ -179,8 +168,6 @@ class KaimingNormal(_Kaiming):
         return laws.Normal(self._std(fan_out, fan_in))
 
 
-@as_pytree
-@dataclass(frozen=True)
 class TorchLinear(Initializer):
     """U(−b, b) with b = 1/√fan_in, the default of torch.nn.Linear: ``kaiming_uniform`` with a = √5."""
 
@@ -190,8 +177,6 @@ class TorchLinear(Initializer):
         return laws.Uniform(fan_in**-0.5)
 
 
-@as_pytree
-@dataclass(frozen=True)
 class SmallInit(Initializer):
     """N(0, s²) with s = √(2/(5 d_model)): Xavier's scale of a (4 d_model, d_model) matrix, used for all matrices.
 
@@ -207,8 +192,6 @@ class SmallInit(Initializer):
         return laws.Normal((2 / (5 * self.d_model)) ** 0.5)
 
 
-@as_pytree
-@dataclass(frozen=True)
 class WangInit(Initializer):
     """N(0, s²) with s = 2/(n_layers √d_model), for the matrices that write to the residual stream.
 
@@ -223,8 +206,6 @@ class WangInit(Initializer):
         return laws.Normal(2 / (self.n_layers * self.d_model**0.5))
 
 
-@as_pytree
-@dataclass(frozen=True)
 class ScaledNormal(Initializer):
     """N(0, s²) with s = std/√(2 n_layers), one factor 1/√2 for each of a layer's two writes to the residual stream.
 
@@ -239,8 +220,6 @@ class ScaledNormal(Initializer):
         return laws.Normal(self.std / (2 * self.n_layers) ** 0.5)
 
 
-@as_pytree
-@dataclass(frozen=True)
 class Orthogonal(Recipe):
     """gain · Q with Q uniform (Haar) on the Stiefel manifold, as torch.nn.init.orthogonal_.
 

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from rmtbase.ensembles import LatentAttention
 from rmtbase.errors import MissingFileError, OutputError, RmtbaseWarning, TableError, UnreadableTableError
 from rmtbase.montecarlo import _simulations
-from rmtbase.montecarlo._chunk_file import ChunkFile
 from rmtbase.montecarlo._machine import compiler_settings_digest
 from rmtbase.montecarlo._plan import DRAWS_VERSION, Plan, make_plan
 from rmtbase.montecarlo._run import run_in_memory
+from rmtbase.montecarlo._store import ChunkFile
 from rmtbase.parameters import require_seed
 from rmtbase.progress import SILENT, Progress
 from rmtbase.statistics import SPECTRAL_STATISTICS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import Any
 
@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmtbase.linalg import without_noise
-from rmtbase.montecarlo._chunk_file import Layout
 from rmtbase.montecarlo._elements import ElementChunk, draw_elements, element_edges, require_element_ensemble
 from rmtbase.montecarlo._plan import Chunk, Plan
 from rmtbase.montecarlo._solver_choice import choose_solver
@@ -20,6 +19,8 @@ from rmtbase.statistics import SPECTRAL_STATISTICS, spectral_statistics
 from rmtbase.tables import ELEMENT_FORMULAS
 
 Arrays = dict[str, NDArray[Any]]
+Layout = Mapping[str, tuple[str, tuple[int, ...]]]
+"""Name of an array -> its dtype, as NumPy writes it, and its shape."""
 
 OF_THE_SMALLEST = ("smallest_eigenvalue", "condition_number", "log_determinant", "condition_number_singular")
 """Statistics that depend on the smallest singular value, and are unknown if it is rounding noise."""
