@@ -95,10 +95,7 @@ def upper_triangle(diagonal: Float[Array, " r"], normals: Float[Array, " m"]) ->
 def gram_triangle(
     key_lengths: Key[Array, ""], key_normals: Key[Array, ""], rows: Int[Array, " h"]
 ) -> Float[Array, "h h"]:
-    """Draw an upper triangular T such that TᵀT has the law of GᵀG, G standard normal n × h.
-
-    ``rows`` is n, n - 1, …, n - h + 1; rows of T after the n-th are zero.
-    """
+    """Draw an upper triangular T with TᵀT ~ GᵀG, G standard normal n × h; ``rows`` is n, n - 1, …, n - h + 1."""
     h = rows.size
     lengths = chi(key_lengths, jnp.maximum(rows, 0).astype(float))
     triangle = upper_triangle(lengths, jax.random.normal(key_normals, (h * (h - 1) // 2,)))

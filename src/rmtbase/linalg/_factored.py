@@ -57,10 +57,7 @@ def product_singular_values(w_q: ArrayLike, w_k: ArrayLike) -> NDArray[np.float6
 def product_svd(
     w_q: NDArray[np.float64], w_k: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Thin SVD of W_Qᵀ W_K = U diag(s) V for factors (d_head, d_query) and (d_head, d_key), by their core.
-
-    The vectors of structural zeros are never computed.
-    """
+    """Thin SVD of W_Qᵀ W_K = U diag(s) V for factors (d_head, d_query) and (d_head, d_key), by their core."""
     (o_q, r_q), (o_k, r_k) = (np.linalg.qr(factor.T) for factor in (w_q, w_k))
     left, values, right = np.linalg.svd(core_of_triangles(r_q, r_k), full_matrices=False)
     return o_q @ left, values, right @ o_k.T

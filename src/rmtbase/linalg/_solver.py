@@ -83,10 +83,7 @@ def _smaller_gram(stack: Any) -> Any:
 def loses_digits(
     values: NDArray[np.float64], precision: str, trusted: Mapping[str, float] = GRAM_CONDITION
 ) -> NDArray[np.bool_]:
-    """Mask ``(n,)`` of the spectra ``(n, r)``, descending, for which a Gram matrix of that precision loses digits.
-
-    For another solver, pass its largest λ_1/λ_r by precision as ``trusted``.
-    """
+    """Mask of the spectra (n, r), descending, for which a Gram matrix, or a solver so ``trusted``, loses digits."""
     values = parameters.require_real_numbers("values", values)
     if values.ndim != 2 or values.shape[1] == 0:
         raise ParameterError("values", f"shape {values.shape}", "spectra (n, r)")
@@ -209,10 +206,7 @@ def appended_rows(triangle: NDArray[np.float64] | None, rows: NDArray[np.floatin
 def extreme_eigenvalues(
     main: Float64[np.ndarray, "matrix size"], off: Float64[np.ndarray, "matrix size_less_one"]
 ) -> tuple[Float64[np.ndarray, " matrix"], Float64[np.ndarray, " matrix"]]:
-    """Largest and smallest eigenvalues of a stack of symmetric tridiagonal matrices, by bisection.
-
-    Accurate to the largest eigenvalue times the float64 precision (absolute).
-    """
+    """Largest and smallest eigenvalues of symmetric tridiagonal matrices, by bisection; error of order ε λ_1."""
     main, off = parameters.require_matrices("main", main), parameters.require_matrices("off", off)
     if main.ndim != 2 or off.shape != (len(main), main.shape[1] - 1):
         raise ParameterError("off", f"shape {off.shape} beside {main.shape}", "(n, size - 1) beside (n, size)")

@@ -109,11 +109,8 @@ def extreme_moments(ensemble: object) -> ExtremeMoments:
 
 
 def element_moment_order(ensemble: object, statistic: str) -> float:
-    """Smallest order at which the moments of an element statistic are infinite: for mean and std, the elements' own.
-
-    The other statistics are bounded for a matrix of given size, or grow as logarithms or low powers of its middle
-    elements.
-    """
+    """Smallest order at which the moments of an element statistic are infinite: for mean and std, the elements' own."""
+    # The other statistics are bounded for a matrix of given size, or grow as logarithms or low powers of its elements.
     return _degrees_of_freedom(ensemble) if statistic in ("mean", "std") else math.inf
 
 

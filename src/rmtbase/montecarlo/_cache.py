@@ -109,8 +109,7 @@ def cached_latent_attention(
     """Make the same draws of latent attention at each of several ratios, exact in law, cached by ratio and block.
 
     Only missing files are drawn: a run that was killed resumes where it stopped, and a run with more draws or other
-    ratios reuses the files that it shares with earlier runs. Damaged files, and a cache that cannot be written, are
-    treated as in :meth:`CachedTable.get`.
+    ratios reuses the files that it shares with earlier runs.
     """
     ensemble, draws = _simulations.require_latent_sample(ensemble, len(rope_ratios), draws, seed)
     rope_ratios, seed = tuple(map(float, rope_ratios)), require_seed(seed)

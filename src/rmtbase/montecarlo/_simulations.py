@@ -38,22 +38,18 @@ _SPECTRA = 10_000  # draws of latent attention whose eigenvalues are kept
 class GaussianMatrixSample(NamedTuple):
     """Draws of the spectrum of X Xᵀ, X an m × n standard normal matrix, r = min(m, n); arrays of shape (draw,)."""
 
-    # largest_eigenvalue, smallest_eigenvalue: λ_1 and λ_r
     largest_eigenvalue: Float64[np.ndarray, " draw"]
     smallest_eigenvalue: Float64[np.ndarray, " draw"]
-    # trace, trace_of_square: Σλ and Σλ²
     trace: Float64[np.ndarray, " draw"]
     trace_of_square: Float64[np.ndarray, " draw"]
     log_determinant: Float64[np.ndarray, " draw"]  # Σ ln λ
 
 
 def simulate_gaussian_matrix(n_rows: int, n_columns: int, draws: int, seed: int = 0) -> GaussianMatrixSample:
-    """Spectral statistics of n_rows × n_columns standard normal matrices, exact in law.
+    """Spectral statistics of n_rows × n_columns standard normal matrices, exact in law; no matrix is formed.
 
     The matrix's bidiagonal form B has independent χ entries. The traces and the log-determinant of B Bᵀ are sums over
-    them, and its extreme eigenvalues come from the tridiagonal B Bᵀ by bisection. No matrix is formed at any size.
-
-    The draws, in memory: 80 bytes each while they are joined.
+    them, and its extreme eigenvalues come from the tridiagonal B Bᵀ by bisection.
     """
     ensemble = gaussian_matrix(n_rows, n_columns)
     assert isinstance(ensemble, BidiagonalGaussianMatrix)  # the thin method
@@ -85,10 +81,7 @@ class HeadSample(NamedTuple):
 def simulate_heads_with_factors(
     d_model: int, d_head: int, group: int, draws: int, seed: int = 0, progress: Progress = SILENT
 ) -> HeadSample:
-    """Joint spectral statistics of products W_QᵀW_K and of their factors, exact in law.
-
-    ``group`` query heads share one key head. The draws, in memory: 16 bytes for each statistic while they are joined.
-    """
+    """Joint spectral statistics, exact in law, of products W_QᵀW_K of ``group`` query heads with one key head."""
     ensemble = grouped_query_product(d_model, d_head, group)
     draws = require_draws(draws)
     require_draw_fits(ensemble)
@@ -146,10 +139,7 @@ def spectra_among(draws: range) -> int:
 def draw_latent_attention(
     ensemble: LatentAttention, rope_ratios: Sequence[float], draws: range, seed: int, advance: Callable[[int], None]
 ) -> LatentAttentionSample:
-    """Make the draws of these indices, equal to the bit to those of a longer run if the first begins a tile.
-
-    See :func:`tile_size`; the arguments must have passed :func:`require_latent_sample`.
-    """
+    """Make the draws of these indices, equal to the bit to those of a longer run if the first begins a tile."""
     tile, shown = tile_size(ensemble.matrix_shape), spectra_among(draws)
     sizes = np.array(ensemble.factor_sizes, dtype=float)
     sample, eigenvalues = [], []
@@ -176,10 +166,7 @@ def draw_tiles(
     tile: int,
     start: int = 0,
 ) -> Iterator[tuple[Float64[np.ndarray, "draw ..."], ...]]:
-    """Yield the draws ``start``, …, start + draws - 1 that ``sample`` makes of the ensemble, tile by tile.
-
-    Tiles are always drawn whole, so that no draw depends on the number of draws. ``start`` is a multiple of the tile.
-    """
+    """Yield the draws ``start``, a multiple of the tile, …, start + draws - 1 that ``sample`` makes, tile by tile."""
     key = case_key(seed, ensemble.name)
     indices = np.arange(tile, dtype=np.uint32)
     for first in range(start, start + draws, tile):

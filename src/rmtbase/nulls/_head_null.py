@@ -75,10 +75,7 @@ class Heads:
 @in_one_line
 @dataclass(frozen=True)
 class HeadScores:
-    """Scores of heads against a null.
-
-    ``farthest`` is the index of the statistic with the largest distance, see :meth:`HeadNull.distance`.
-    """
+    """Scores of heads against a null."""
 
     observed: Float[np.ndarray, "... statistic"]
     null_mean: Float[np.ndarray, "... statistic"]
@@ -87,7 +84,7 @@ class HeadScores:
     z_score: Float[np.ndarray, "... statistic"]
     p_value: Float[np.ndarray, "... statistic"]
     omnibus_p_value: Float[np.ndarray, "..."]
-    farthest: Int[np.ndarray, "..."]
+    farthest: Int[np.ndarray, "..."]  # index of the statistic with the largest :meth:`HeadNull.distance`
     outliers_above: Int[np.ndarray, "..."]
     outliers_below: Int[np.ndarray, "..."]
 
@@ -117,9 +114,8 @@ class NullModel(Protocol):
         draws: number of null draws of each head; 0 for an analytic null.
         edge_level: probability with which a null head has an eigenvalue beyond an edge quantile, on each side.
         p_value_floor: the smallest p-value that one statistic can have.
-
-    ``described`` describes the null of heads with these factors (``W_Q and W_K``) in words, its name first.
-    ``score_heads`` scores the heads of a model, and ``record`` returns the entry of this null in the provenance.
+        described: names the null of heads with these factors (``W_Q and W_K``) in words.
+        record: returns the entry of this null in the provenance.
     """
 
     @property
@@ -155,16 +151,12 @@ class HeadNull(ABC):
 
     @property
     def draws(self) -> int:
-        """Number of null draws; 0 for an analytic null."""
-        return 0
+        return 0  # as for an analytic null
 
     @cached_property
     @abstractmethod
     def moments(self) -> tuple[Float[np.ndarray, " statistic"], Float[np.ndarray, " statistic"]]:
-        """Null mean and standard deviation of each statistic.
-
-        NaN where they are infinite, where the statistic's null is not known, and where draws cannot estimate them.
-        """
+        """Null mean and standard deviation of each statistic; NaN where infinite, unknown or beyond draws to estimate."""
 
     @cached_property
     @abstractmethod
@@ -173,10 +165,7 @@ class HeadNull(ABC):
 
     @abstractmethod
     def distance(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
-        """|z| of each statistic; of ln x for positive statistics without an upper bound.
-
-        On a linear scale a condition number, whose null has a long tail, would always be the farthest statistic.
-        """
+        """|z| of each statistic; of ln x for positive ones without an upper bound, whose nulls have long tails."""
 
     @abstractmethod
     def p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
@@ -207,10 +196,7 @@ class HeadNull(ABC):
 
     @cached_property
     def edge_quantiles(self) -> tuple[float, float]:
-        """Bounds below and above which a null head has its extreme eigenvalues, each with the edge level's probability.
-
-        The smallest eigenvalue is below the first, and the largest above the second, with that probability.
-        """
+        """Points below which the smallest, above which the largest eigenvalue is with probability :data:`EDGE_LEVEL`."""
         names, levels = list(SPECTRAL_STATISTICS), list(PROBABILITIES)
         lower = self.quantile[names.index("smallest_eigenvalue"), levels.index(EDGE_LEVEL)]
         return float(lower), float(self.quantile[names.index("largest_eigenvalue"), levels.index(1.0 - EDGE_LEVEL)])
@@ -355,10 +341,7 @@ def rank_name(dims: tuple[int, ...]) -> str:
 
 
 def chain_scale(sigmas: Sequence[Float[np.ndarray, "..."]]) -> Float[np.ndarray, "..."]:
-    """Π σ̂_l², the factor by which the eigenvalues of a product exceed those at σ = 1.
-
-    NaN where a σ̂_l is 0, or where the product leaves float64.
-    """
+    """Π σ̂_l², the scale of a product's eigenvalues; NaN where a σ̂_l is 0, or where it leaves float64."""
     checked = [require_real_numbers(f"sigmas[{place}]", sigma) for place, sigma in enumerate(sigmas)]
     for place, sigma in enumerate(checked):
         if (sigma < 0.0).any() or np.isinf(sigma).any():
@@ -369,10 +352,7 @@ def chain_scale(sigmas: Sequence[Float[np.ndarray, "..."]]) -> Float[np.ndarray,
 
 
 def statistics_of(singular_values: Float[np.ndarray, "... rank"]) -> Float[np.ndarray, "... statistic"]:
-    """Spectral statistics of spectra, some of which may be unknown (NaN) or all zeros, which have no shape.
-
-    Statistics of an unknown spectrum are NaN. For zeros, scale-free statistics are NaN and others have their limits.
-    """
+    """Spectral statistics; NaN for unknown spectra, and for zeros NaN where scale-free, else their limits."""
     top = singular_values[..., :1]
     shaped = np.isfinite(top) & (top > 0.0)
     if shaped.all():
@@ -381,19 +361,13 @@ def statistics_of(singular_values: Float[np.ndarray, "... rank"]) -> Float[np.nd
     return np.where(shaped, statistics, np.where(top == 0.0, _OF_ZEROS, np.nan))
 
 
-def case_of_shape(table: xr.Dataset, d_model: int, d_head: int) -> xr.Dataset | None:
-    """Return the first case of a table with the shape, or None."""
-    cases = np.flatnonzero((table["d_model"].values == d_model) & (table["d_head"].values == d_head))
-    return table.isel(case=int(cases[0])) if cases.size else None
-
-
 def distance_from_moments(
     on_log_scale: bool | Bool[np.ndarray, "..."], value: ArrayLike, mean: ArrayLike, std: ArrayLike
 ) -> Float[np.ndarray, "..."]:
-    """:meth:`HeadNull.distance` of statistics, from only the moments of their nulls.
+    """:meth:`HeadNull.distance` of statistics, from only the moments of their nulls; NaN for an unknown value.
 
-    To second order in c = std / mean, ln x has the mean ln(mean) - c²/2 and the standard deviation c. NaN, for an
-    unknown value, gives NaN. ``on_log_scale`` is that of each :class:`rmtbase.statistics.Statistic`.
+    To second order in c = std / mean, ln x has the mean ln(mean) - c²/2 and the standard deviation c. ``on_log_scale``
+    is that of each :class:`rmtbase.statistics.Statistic`.
     """
     arguments = {"value": value, "mean": mean, "std": std}
     value, mean, std = (require_real_numbers(name, part) for name, part in arguments.items())

@@ -49,10 +49,7 @@ def initialization(matrices: xr.Dataset) -> str:
 
 
 def initialization_note(matrices: xr.Dataset, of_null: str = "normal") -> str | None:
-    """Tell in words what the initialization of a model means for its p-values; None if it is not a known one.
-
-    ``of_null`` is the initialization that the null assumes.
-    """
+    """Tell in words what the initialization of a model means for p-values of the null of another; None if unknown."""
     name = initialization(matrices)
     if not name:
         return None

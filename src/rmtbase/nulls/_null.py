@@ -112,12 +112,7 @@ class Null(ABC):
         return {"name": self.name, "initialization": self.initialization, "draws": self.draws, "seed": self.seed}
 
     def require_shape(self, shape: HeadShape) -> None:
-        """Judge, before anything is read or drawn, whether this null applies to heads of one shape.
-
-        Raises:
-            ParameterError: it does not.
-            TableError, MissingFileError: a table cannot be read.
-        """
+        """Refuse heads of a shape that this null does not apply to, before anything is read or drawn."""
         dims = shape.dims.dims if isinstance(shape.dims, LatentShape) else shape.dims
         name, rank = rank_name(dims), min(dims)
         if rank < 2:
@@ -127,10 +122,7 @@ class Null(ABC):
             )
 
     def for_heads(self, shape: HeadShape, progress: Progress) -> NullModel:
-        """Make the null for heads of one shape; raises as :meth:`require_shape`.
-
-        ``progress`` shows the draws, and receives notes on the source of the null and on too few draws for the heads.
-        """
+        """Make the null for heads of one shape; ``progress`` receives notes on its source and on too few draws."""
         self.require_shape(shape)
         return self._for_heads(shape, progress)
 

@@ -64,10 +64,7 @@ def _contents(path: Path) -> tuple[int, bytes] | None:
 def cached_null(
     dims: tuple[int, ...], draws: int, seed: int = 0, progress: Progress = SILENT, *, entries: str = "normal"
 ) -> GaussianNull:
-    """Simulate the null of a shape, W_QK as a low-rank product, or read it from the cache.
-
-    Entries that are not normal are drawn element by element.
-    """
+    """Simulate the null of a shape, W_QK as a low-rank product, or read it from the cache."""
     from rmtbase.montecarlo import cached_table
 
     shape = head_shape(dims) if entries == "normal" else None

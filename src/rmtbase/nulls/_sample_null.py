@@ -16,15 +16,7 @@ from rmtbase import statistics
 from rmtbase.errors import TableError
 from rmtbase.laws import PROBABILITIES
 from rmtbase.linalg import without_noise
-from rmtbase.nulls._head_null import (
-    EDGE_LEVEL,
-    ROUNDING,
-    HeadNull,
-    HeadScores,
-    case_of_shape,
-    null_spectrum,
-    statistics_of,
-)
+from rmtbase.nulls._head_null import EDGE_LEVEL, ROUNDING, HeadNull, HeadScores, null_spectrum, statistics_of
 from rmtbase.nulls._random_heads import UpperPoint, upper_point
 from rmtbase.shown import in_one_line
 
@@ -167,6 +159,12 @@ class OrthogonalNull(GaussianNull):
 
     def p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
         return np.where(self._is_fixed, np.nan, super().p_value(standard))
+
+
+def case_of_shape(table: xr.Dataset, d_model: int, d_head: int) -> xr.Dataset | None:
+    """Return the first case of a table with the shape, or None."""
+    cases = np.flatnonzero((table["d_model"].values == d_model) & (table["d_head"].values == d_head))
+    return table.isel(case=int(cases[0])) if cases.size else None
 
 
 def self_normalized_sample(row: xr.Dataset) -> Float[np.ndarray, "draw statistic"]:
