@@ -156,7 +156,7 @@ class HeadNull(ABC):
     @cached_property
     @abstractmethod
     def moments(self) -> tuple[Float[np.ndarray, " statistic"], Float[np.ndarray, " statistic"]]:
-        """Null mean and standard deviation of each statistic; NaN where infinite, unknown or beyond draws to estimate."""
+        """Null mean and standard deviation of each statistic; NaN where infinite, unknown or beyond the draws."""
 
     @cached_property
     @abstractmethod
@@ -196,7 +196,7 @@ class HeadNull(ABC):
 
     @cached_property
     def edge_quantiles(self) -> tuple[float, float]:
-        """Points below which the smallest, above which the largest eigenvalue is with probability :data:`EDGE_LEVEL`."""
+        """Quantiles of the smallest eigenvalue at :data:`EDGE_LEVEL`, and of the largest at one minus that."""
         names, levels = list(SPECTRAL_STATISTICS), list(PROBABILITIES)
         lower = self.quantile[names.index("smallest_eigenvalue"), levels.index(EDGE_LEVEL)]
         return float(lower), float(self.quantile[names.index("largest_eigenvalue"), levels.index(1.0 - EDGE_LEVEL)])
