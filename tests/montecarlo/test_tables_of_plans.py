@@ -4,6 +4,8 @@ False failures: exact means are compared within five standard errors, about twen
 table fails for one seed in 90 000.
 """
 
+from __future__ import annotations
+
 import json
 
 import numpy as np
@@ -179,3 +181,16 @@ def test_eigenvalues_that_are_rounding_are_not_in_the_table():
     law = laws.ResidualPath(30, 3.0).log_eigenvalue
     kept = 1 - law.cdf(law.support[1] + 2 * np.log(24 * np.finfo(float).eps))
     assert share[1] == pytest.approx(kept, abs=0.05)
+
+
+DRAWS = 2 * 2**14 + 100  # three blocks
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("ensemble", mostly_exhaustive(["low_rank_product", "gaussian_chain"], always=1))
+def test_a_table_of_several_blocks_does_not_depend_on_the_chunks(ensemble):
+    """Among its variables the histogram's edges, which a table of spectra makes of its first draws."""
+    case = {"d_model": 3, "d_head": 2} if ensemble == "low_rank_product" else {"dims": [3, 2, 3]}
+    tables = [run_in_memory(make_plan(ensemble, [case], DRAWS, 7, chunk=chunk)) for chunk in (DRAWS, 10_001)]
+    for name in tables[0].variables:
+        np.testing.assert_array_equal(tables[0][name], tables[1][name], err_msg=str(name))
