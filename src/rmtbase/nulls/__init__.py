@@ -16,10 +16,16 @@ from rmtbase.nulls._head_null import (
     distance_from_moments,
     without_kurtosis,
 )
-from rmtbase.nulls._initialization import KURTOSIS, initialization_note
 from rmtbase.nulls._joint_null import ANGLE_STATISTICS, HeadParts, JointNull, angle_statistics
 from rmtbase.nulls._kurtosis import Kurtosis
-from rmtbase.nulls._kurtosis_null import LARGEST_KURTOSIS, kurtosis_range, mean_kurtosis, own_kurtosis
+from rmtbase.nulls._kurtosis_null import (
+    KURTOSIS,
+    LARGEST_KURTOSIS,
+    initialization_note,
+    kurtosis_range,
+    mean_kurtosis,
+    own_kurtosis,
+)
 from rmtbase.nulls._latent_null import LatentNull
 from rmtbase.nulls._names import NULLS, find_null
 from rmtbase.nulls._null import DRAWS_PER_TEST, HeadShape, Null, draws_for

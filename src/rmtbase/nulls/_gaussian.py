@@ -14,8 +14,7 @@ from rmtbase.nulls._analytic_null import AnalyticNull
 from rmtbase.nulls._atlas_null import AtlasNull, atlas_case
 from rmtbase.nulls._fixed_spectrum import FixedSpectrum
 from rmtbase.nulls._head_null import ENTRIES_IN_WORDS, HeadNull, NullModel
-from rmtbase.nulls._initialization import KURTOSIS
-from rmtbase.nulls._kurtosis_null import KurtosisNull
+from rmtbase.nulls._kurtosis_null import KURTOSIS, KurtosisNull
 from rmtbase.nulls._latent_null import LatentNull
 from rmtbase.nulls._null import HeadShape, Null, draws_for, tell_if_coarse
 from rmtbase.nulls._null_of_file import cached_null, null_from_cache, null_of_file
