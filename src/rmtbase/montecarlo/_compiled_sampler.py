@@ -56,13 +56,7 @@ def solve_on_device(stack: Float[Array, "draw rows columns"], solver: str, *, on
 
 @partial(jax.jit, static_argnames=("tile", "mesh", "solver"), compiler_options=COMPILER_OPTIONS)
 def _draw_tiles(
-    ensemble: Ensemble,
-    key: Key[Array, ""],
-    starts: UInt32[Array, " device"],
-    *,
-    tile: int,
-    mesh: Mesh,
-    solver: str | None,
+    ensemble: Ensemble, key: Key[Array, ""], starts: UInt32[Array, " n"], *, tile: int, mesh: Mesh, solver: str | None
 ) -> Draw:
     def on_one_device(ensemble: Ensemble, key: Key[Array, ""], starts: UInt32[Array, " 1"]) -> Draw:
         draw = jax.vmap(ensemble.sample)(draw_keys(key, starts[0] + jnp.arange(tile, dtype=jnp.uint32)))
