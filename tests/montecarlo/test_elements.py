@@ -10,7 +10,7 @@ import pytest
 from exhaustive import mostly_exhaustive
 from rmtbase import statistics
 from rmtbase.ensembles import gaussian_chain, initialized_matrix, low_rank_product
-from rmtbase.errors import ParameterError, TableError
+from rmtbase.errors import ParameterError
 from rmtbase.linalg import reproducible_jax
 from rmtbase.montecarlo import (
     case_key,
@@ -213,15 +213,6 @@ def test_a_case_of_w_qk_has_the_shape_and_sigma_of_a_baseline_table(table):
     alone = element_baseline((12, 3), 3)
     assert alone["d_head"].values.tolist() == [3]
     assert alone["d_head"].dtype.kind == "i"
-
-
-def test_a_table_with_a_variable_gone_is_refused(table, tmp_path):
-    path = write_table(table.drop_vars("density_law"), tmp_path / "elements.nc")
-    with pytest.raises(TableError, match="no variable 'density_law'"):
-        open_table(path)
-    path = write_table(table.assign(std=table["std"].astype(str)), tmp_path / "words.nc")
-    with pytest.raises(TableError, match="'std' of type"):
-        open_table(path)
 
 
 @pytest.mark.parametrize("histogram", [{}, {"bins": 30, "range": (-3.0, 4.0)}], ids=["usual", "other"])
