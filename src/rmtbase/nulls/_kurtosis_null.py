@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
-from operator import attrgetter
 from types import MappingProxyType
 
 import numpy as np
@@ -14,7 +13,15 @@ import xarray as xr
 from jaxtyping import Float, Shaped
 
 from rmtbase.errors import ParameterError
-from rmtbase.nulls._head_null import AT_OWN_SCALE, ENTRIES_IN_WORDS, HeadNull, Heads, ScoredHeads, chain_scale
+from rmtbase.nulls._head_null import (
+    AT_OWN_SCALE,
+    EDGE_LEVEL,
+    ENTRIES_IN_WORDS,
+    HeadNull,
+    Heads,
+    ScoredHeads,
+    chain_scale,
+)
 from rmtbase.parameters import require_dims, require_real_numbers
 from rmtbase.progress import Progress
 
@@ -54,11 +61,15 @@ class KurtosisNull:
     entries: str = "kurtosis"  # the law of the elements; "kurtosis" for any law, with each head's own κ̂
     kurtosis: float = np.nan  # excess kurtosis of that law; NaN for any law
     per_head = False
-    source = property(attrgetter("base.source"))
-    method = property(attrgetter("base.method"))
-    draws = property(attrgetter("base.draws"))
-    edge_level = property(attrgetter("base.edge_level"))
-    p_value_floor = property(attrgetter("base.p_value_floor"))
+    edge_level = EDGE_LEVEL
+    source: str = field(init=False, repr=False)
+    method: str = field(init=False, repr=False)
+    draws: int = field(init=False, repr=False)
+    p_value_floor: float = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ("source", "method", "draws", "p_value_floor"):
+            object.__setattr__(self, name, getattr(self.base, name))
 
     def described(self, factors: str) -> str:
         if self.entries == "kurtosis":
