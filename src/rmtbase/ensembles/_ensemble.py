@@ -20,15 +20,11 @@ _T = TypeVar("_T")
 
 @in_one_line
 class Draw(NamedTuple):
-    """Draw of a random matrix.
+    """Draw of a random matrix."""
 
-    Attributes:
-        matrix: the ensemble's matrix, or a smaller one whose ``rank`` largest singular values have the same joint law.
-        norm_squared: ‖X‖_F² of each i.i.d. factor X, from which the σ of a trained matrix would be estimated; empty if
-            the ensemble has no scale to estimate.
-    """
-
+    #: the ensemble's matrix, or a smaller one whose ``rank`` largest singular values have the same joint law
     matrix: Float[Array, "rows columns"]
+    #: ‖X‖_F² of each i.i.d. factor X, from which the σ of a trained matrix would be estimated; empty without a scale
     norm_squared: Float[Array, " factor"]
 
 

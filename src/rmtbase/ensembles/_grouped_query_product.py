@@ -88,11 +88,6 @@ def grouped_query_product(d_model: int, d_head: int, group: int) -> GroupedQuery
 
     A draw has one core per query head, (group, d_head, d_head).
 
-    Args:
-        d_model: width of the residual stream.
-        d_head: head dimension, at most d_model.
-        group: number g of query heads that share the key head.
-
     Raises:
         ParameterError: a dimension or the group is not a positive integer, or d_head > d_model.
     """

@@ -32,17 +32,12 @@ class OrthogonalBlocks(DrawnByItsCore):
     Exact draw: GᵀG = TᵀT and G′ᵀG′ = T′ᵀT′ with triangles that have Bartlett's law. If M is the first h rows of Q in
     [T; T′] = Q R, then MᵀM has the law of X Xᵀ. O(h³), whatever n and N.
 
-    Attributes:
-        dims: (h, n) for one block, (n_0, h, n_2) for X_1ᵀ X_2.
-        rows: N of each block.
-        fused: True if both blocks are rows of one stored matrix, 2h of its N.
-
     Source: M. L. Eaton, Multivariate Statistics (1983), chapter 7; F. Mezzadri, Notices AMS 54, 592 (2007).
     """
 
-    dims: tuple[int, ...]
-    rows: tuple[int, ...]
-    fused: bool
+    dims: tuple[int, ...]  #: (h, n) for one block, (n_0, h, n_2) for X_1ᵀ X_2
+    rows: tuple[int, ...]  #: N of each block
+    fused: bool  #: True if both blocks are rows of one stored matrix, 2h of its N
 
     @property
     def name(self) -> str:

@@ -59,10 +59,6 @@ class RandomSubspaces(SquareDraw):
 def random_subspaces(d_model: int, d_head: int) -> RandomSubspaces:
     """Ensemble of V_Qᵀ V_K, the overlap of two uniformly random d_head-dimensional subspaces of R^d_model.
 
-    Args:
-        d_model: width of the residual stream.
-        d_head: dimension of each subspace, at most d_model.
-
     Raises:
         ParameterError: a dimension is not a positive integer, or d_head > d_model.
     """

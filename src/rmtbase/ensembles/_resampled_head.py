@@ -56,18 +56,14 @@ class SignFlippedHead(_ResampledHead):
     With W Wᵀ = L Lᵀ, the core L_Qᵀ L_K of the flipped matrices has the nonzero singular values of the product. If a
     flipped matrix lacks full rank, triangles of QR factorisations take the place of L. A draw costs O(d h²).
 
-    Attributes:
-        w_q, w_k: (d_head, d_query) and (d_head, d_key), in any floating-point dtype.
-        digest: identifies the matrices.
-
     Source: D. Hong, Y. Sheng and E. Dobriban, arXiv:2012.02985.
     """
 
     _factory = "sign_flipped_head"
 
-    w_q: Any
-    w_k: Any
-    digest: Any
+    w_q: Any  #: (d_head, d_query), in any floating-point dtype
+    w_k: Any  #: (d_head, d_key), likewise
+    digest: Any  #: identifies the matrices
 
     @property
     def dims(self) -> tuple[int, int, int]:
@@ -171,19 +167,14 @@ class AxisPermutedHead(_ResampledHead):
     O(h³).
 
     A permutation of the residual stream, W_Qᵀ W_K P, would not change any singular value.
-
-    Attributes:
-        r_q, r_k: triangles R of the QR decompositions of W_Qᵀ and W_Kᵀ, (d_head, d_head).
-        widths: (d_query, d_key).
-        digest: identifies the matrices.
     """
 
     _factory = "axis_permuted_head"
 
-    r_q: Any
-    r_k: Any
-    widths: Any
-    digest: Any
+    r_q: Any  #: triangle R of the QR decomposition of W_Qᵀ, (d_head, d_head)
+    r_k: Any  #: that of W_Kᵀ
+    widths: Any  #: (d_query, d_key)
+    digest: Any  #: identifies the matrices
 
     @property
     def dims(self) -> tuple[int, int, int]:
@@ -204,13 +195,7 @@ class AxisPermutedHead(_ResampledHead):
 def axis_permuted_head(w_q: ArrayLike, w_k: ArrayLike) -> AxisPermutedHead:
     """Null of signed permutations for a head: W_Qᵀ P W_K, with P acting on its d_head axes.
 
-    Args:
-        w_q: query matrix (d_head, d_query), in any floating-point dtype.
-        w_k: key matrix (d_head, d_key), likewise.
-
-    Raises:
-        ParameterError: the factors are not floating-point matrices with the same number of rows, have more rows than
-            columns, or contain a value that is not finite.
+    Arguments and errors are those of :func:`sign_flipped_head`.
     """
     q, k, digest = _given_head(w_q, w_k)
     r_q, r_k = (np.linalg.qr(np.asarray(w, dtype=np.float64).T, mode="r") for w in (q, k))

@@ -38,20 +38,13 @@ class ResidualProduct(SquareDraw):
     are rounding noise (in float64 at σ = 1 and depth 16, the smallest few).
 
     ``depth`` and ``sigma`` are data, not shape, so that one compilation serves all their values.
-
-    Attributes:
-        d_model: d.
-        depth: L.
-        sigma: σ.
-        part: the matrix that is drawn.
-        order: k if ``part`` is ``"order"``, else None.
     """
 
-    d_model: int
-    depth: int | Int[Array, ""]
-    sigma: float | Float[Array, ""]
+    d_model: int  #: d
+    depth: int | Int[Array, ""]  #: L
+    sigma: float | Float[Array, ""]  #: σ
     part: Literal["path", "update", "order"] = "path"
-    order: int | None = None
+    order: int | None = None  #: k if ``part`` is ``"order"``, else None
 
     @property
     def name(self) -> str:

@@ -39,18 +39,13 @@ class ThinGaussianChain(ChainCore):
 
     ``dims`` is data, not shape, so that one compilation serves all chains with the same L, r and j.
 
-    Attributes:
-        dims: (n_0, …, n_L).
-        rank: r.
-        bottleneck: j; if there is a choice, not 0.
-
     Source: M. S. Bartlett, Proc. R. Soc. Edinburgh 53, 260 (1934); N. R. Goodman, Ann. Math. Stat. 34, 178 (1963);
     for B, I. Dumitriu and A. Edelman, J. Math. Phys. 43, 5830 (2002).
     """
 
-    dims: tuple[int | Int[Array, ""], ...]
-    rank: int
-    bottleneck: int
+    dims: tuple[int | Int[Array, ""], ...]  #: (n_0, …, n_L)
+    rank: int  #: r
+    bottleneck: int  #: j; if there is a choice, not 0
 
     @property
     def name(self) -> str:

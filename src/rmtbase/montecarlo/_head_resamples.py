@@ -157,12 +157,12 @@ def _entries(w: Float[Array, "m n"]) -> Float[Array, " statistic"]:
         power = power / jnp.trace(power)
     first = power[jnp.argmax(jnp.diagonal(power))]  # approximately the first left singular vector
     first = first / jnp.linalg.norm(first)
-    others = (w - jnp.outer(first, first @ w)) ** 2
+    remainder = (w - jnp.outer(first, first @ w)) ** 2
 
     def spread(sums: Float[Array, " n"]) -> Float[Array, ""]:
         return jnp.log(jnp.maximum(sums.var() / sums.mean() ** 2, 1e-300))
 
-    spreads = spread(others.sum(axis=1)), spread(others.sum(axis=0))
+    spreads = spread(remainder.sum(axis=1)), spread(remainder.sum(axis=0))
     return jnp.stack([jnp.log((squares**2).mean()), jnp.log(squares.max()), *spreads, participation])
 
 

@@ -139,4 +139,5 @@ def differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
     """Name the settings in which two processes differ; empty if they agree."""
     keys = [key for key in {**first, **second} if first.get(key) != second.get(key)]
     values = [[shown(settings.get(key), 60) or "none" for settings in (first, second)] for key in keys]
-    return ", ".join(f"{key}: {there} there, {here} here" for key, (there, here) in zip(keys, values, strict=True))
+    pairs = zip(keys, values, strict=True)
+    return ", ".join(f"{key}: {recorded} there, {present} here" for key, (recorded, present) in pairs)

@@ -55,8 +55,8 @@ class AnalyticNull(HeadNull):
 
     @cached_property
     def moments(self) -> tuple[Float[np.ndarray, " statistic"], Float[np.ndarray, " statistic"]]:
-        known = [(np.nan, np.nan) if law is None else (law.mean(), law.std()) for law in self._laws.values()]
-        mean, std = np.where(np.isfinite(known), known, np.nan).T
+        pairs = [(np.nan, np.nan) if law is None else (law.mean(), law.std()) for law in self._laws.values()]
+        mean, std = np.where(np.isfinite(pairs), pairs, np.nan).T
         return mean, std
 
     @cached_property
@@ -124,5 +124,5 @@ class AnalyticNull(HeadNull):
 
     @cached_property
     def _laws(self) -> dict[str, laws.NullLaw | None]:
-        known = laws.known_nulls(dims=self.dims, self_normalized=True, normalization="none")
-        return {name: known.get(name) for name in SPECTRAL_STATISTICS}
+        by_name = laws.known_nulls(dims=self.dims, self_normalized=True, normalization="none")
+        return {name: by_name.get(name) for name in SPECTRAL_STATISTICS}

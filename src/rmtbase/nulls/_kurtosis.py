@@ -62,9 +62,9 @@ class Kurtosis(Null):
         if prepared is None:
             return {}
         kurtosis, (low, high) = mean_kurtosis(dims, list(np.array(prepared).T)), kurtosis_range(dims)
-        known = {"low": low, "high": high, "dims": "x".join(map(str, dims))}
+        limits = {"low": low, "high": high, "dims": "x".join(map(str, dims))}
         return {
-            head: Reason("kurtosis_out_of_range", {"kurtosis": float(kurtosis[head]), **known})
+            head: Reason("kurtosis_out_of_range", {"kurtosis": float(kurtosis[head]), **limits})
             for head in np.flatnonzero((kurtosis < low) | (kurtosis > high)).tolist()
         }
 
