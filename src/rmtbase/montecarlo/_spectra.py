@@ -57,7 +57,8 @@ def draw_spectra(
     (``benchmarks/results/engine_accelerator.json``).
 
     BLAS stays at one thread while the iterator is open. When it is closed or left by an exception (also Ctrl-C), it
-    starts no further work and waits for its threads. Memory does not grow with the draws; results take 8 bytes for each singular value and factor.
+    starts no further work and waits for its threads. Memory does not grow with the draws; results take 8 bytes for each
+    singular value and factor.
 
     ``precision="float32"`` makes other draws, of half the size, from other random bits. JAX's normals are then one of
     2²³ numbers up to ±5.42, with mean -3e-7, variance 1 - 8e-8 and fourth moment 3 (1 - 2e-6): no mean of a statistic
