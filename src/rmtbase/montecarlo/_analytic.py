@@ -47,7 +47,6 @@ _Chain = ensembles.ThinGaussianChain | ensembles.DenseGaussianChain | ensembles.
 
 
 def head_shape(ensemble: object) -> tuple[int, int] | None:
-    """Return (d_model, d_head) of W_QK; None for any other ensemble."""
     if isinstance(ensemble, ensembles.ThinGaussianChain | ensembles.DenseGaussianChain) and len(ensemble.dims) == 3:
         d_model, d_head, d_out = map(int, ensemble.dims)
         return (d_model, d_head) if d_model == d_out >= d_head else None
@@ -152,7 +151,6 @@ def element_density(ensemble: object, edges: Edges) -> Float64[np.ndarray, " bin
 
 
 def _normal_values(n: int) -> dict[str, AnalyticValue]:
-    """Analytic values for n independent standard normal numbers."""
     mean_std = math.sqrt(2.0 / (n - 1)) * math.exp(special.gammaln(n / 2) - special.gammaln((n - 1) / 2))
     values = {
         "mean": AnalyticValue.exact(0.0, 1.0 / math.sqrt(n)),

@@ -150,7 +150,6 @@ def element_baseline(
 
 
 def _element_ensembles(cases: ElementCase | Iterable[ElementCase]) -> list[Any]:
-    """List the ensembles of the cases, each once."""
     several: list[Any] = [cases] if _is_shape(cases) or not isinstance(cases, Iterable) else list(cases)
     if not several:
         raise ParameterError("cases", several, "at least one ensemble or (d_model, d_head)")

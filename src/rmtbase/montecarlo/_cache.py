@@ -73,7 +73,6 @@ class CachedTable:
         return table
 
     def make(self, progress: Progress) -> xr.Dataset:
-        """Simulate the table, and cache it if possible."""
         table, path = run_in_memory(self.plan, progress, self_normalize=not self.plan.is_baseline), self.path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -48,7 +48,6 @@ def tile_size(matrix_shape: tuple[int, int]) -> int:
 
 @partial(jax.jit, static_argnames=("solver", "on_cpu"))
 def solve_on_device(stack: Float[Array, "draw rows columns"], solver: str, *, on_cpu: bool) -> Float[Array, "draw s"]:
-    """Singular values of a stack, by a device solver."""
     solve = partial(device_singular_values, solver=solver)
     # On a CPU the threads that run this code would also solve the stack, and could wait for each other.
     return jax.lax.map(solve, stack) if on_cpu else solve(stack)
@@ -124,8 +123,6 @@ class CompiledSampler:
 @in_one_line
 @dataclass(frozen=True)
 class BatchPlan:
-    """Sizes of the batches that are drawn at once."""
-
     sampler: CompiledSampler  # draws a tile on each device
     calls: int  # number of calls of the sampler in a batch, one after the other
     workers: int  # number of batches at once, each in its own thread
@@ -135,7 +132,6 @@ class BatchPlan:
         return self.sampler.draws * self.calls
 
     def spectra(self, first: int, stop: int) -> Spectra:
-        """Singular values and norms of the batch that begins at draw ``first``, without calls beyond ``stop``."""
         firsts = range(first, min(first + self.draws, stop), self.sampler.draws)
         parts = [self.sampler.spectra(start) for start in firsts]
         values, norms = (np.concatenate(part) for part in zip(*parts, strict=True))

@@ -65,16 +65,12 @@ class ElementEnsemble(Protocol):
 
 @in_one_line
 class ElementChunk(NamedTuple):
-    """Element statistics of one draw."""
-
     start: int  # index of the draw
     statistics: NDArray[np.float64]  # (1, statistic), in the order of ``tables.ELEMENT_FORMULAS``
     histogram: NDArray[np.int64]  # number of elements in each bin, (1, bin)
 
 
-class _Sums(NamedTuple):
-    """Sums and counts that the device keeps of one matrix."""
-
+class _Sums(NamedTuple):  # that the device keeps of one matrix
     powers: Float[Array, " 4"]  # Σ(w - pivot)^k, k = 1, …, 4
     smallest: Float[Array, ""]
     largest: Float[Array, ""]
@@ -197,7 +193,6 @@ def _reduce(
 def _numbers(
     ensemble: ElementEnsemble, pivot: Array, reduced: _Sums, edges: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return the statistics of one draw, and its histogram."""
     rows, columns = ensemble.element_shape
     sums = jax.tree.map(np.asarray, reduced)
     if not np.isfinite(sums.powers).all():

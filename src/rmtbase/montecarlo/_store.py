@@ -84,7 +84,6 @@ class ChunkFile:
                 raise TableError(self.path, "contents that do not fit their checksum", "a chunk as it was written")
 
     def read(self, name: str, rows: slice = slice(None)) -> NDArray[Any]:
-        """Read rows of one array of a file that is known to be sound."""
         names, (dtype, shape) = list(self.layout), self.layout[name]
         first, stop, _ = rows.indices(shape[0])
         width = math.prod(shape[1:])

@@ -124,7 +124,6 @@ class AtlasNull(HeadNull):
 
 
 def atlas_path() -> Path:
-    """Path of the null draws shipped with rmtbase."""
     return Path(str(files("rmtbase.nulls").joinpath("atlas", "atlas.nc")))
 
 

@@ -44,7 +44,6 @@ class Gaussian(Null):
 
     @property
     def entry_law(self) -> str | None:
-        """The initialization, if its entries are independent."""
         return None if self.initialization == "orthogonal" else self.initialization
 
     def require_shape(self, shape: HeadShape) -> None:

@@ -54,8 +54,6 @@ _LARGEST_SINGULAR_VALUE = 1e75  # its fourth power and that of its inverse are w
 @in_one_line
 @dataclass(frozen=True)
 class Heads:
-    """The heads of a model, layer by layer."""
-
     #: singular values of each raw product, descending, as many as its rank; all zero where a factor is zero
     singular_values: Float[np.ndarray, "layer head rank"]
     #: σ̂ of each factor, in the order of the product: for W_QK (σ̂_Q of the head, σ̂_K of its key head); for latent
@@ -75,8 +73,6 @@ class Heads:
 @in_one_line
 @dataclass(frozen=True)
 class HeadScores:
-    """Scores of heads against a null."""
-
     observed: Float[np.ndarray, "... statistic"]
     null_mean: Float[np.ndarray, "... statistic"]
     null_std: Float[np.ndarray, "... statistic"]
@@ -90,14 +86,11 @@ class HeadScores:
 
     @classmethod
     def stacked(cls, scores: Sequence[HeadScores]) -> HeadScores:
-        """Stack scores of single heads, or of layers, along a new first axis."""
         return cls(*(np.stack([getattr(head, field.name) for head in scores]) for field in fields(cls)))
 
 
 @in_one_line
 class ScoredHeads(NamedTuple):
-    """The scores of all heads of a model."""
-
     scores: HeadScores  #: scores with the leading axes (layer, head)
     null_group: Callable[[], xr.Dataset]  #: makes the ``/null`` group of a scores file; only a file needs it
 

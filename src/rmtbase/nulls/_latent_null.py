@@ -100,7 +100,6 @@ class LatentNull:
 
 
 def _group(eigenvalues: Float[np.ndarray, "draw rank"]) -> xr.Dataset:
-    """Make the ``/null`` group, at the node nearest to the median of the heads' ratios."""
     edges = np.linspace(0.0, 1.05 * eigenvalues.max(), BINS + 1)
     counts = np.stack([np.histogram(spectrum, edges)[0] for spectrum in eigenvalues])
     density = counts / (eigenvalues.shape[1] * np.diff(edges))

@@ -25,13 +25,10 @@ _LEAST_DRAWS = 10_000
 
 
 def draws_for(n_heads: int) -> int:
-    """Null draws with which a single head among ``n_heads`` can reach q < 0.05."""
     return max(_LEAST_DRAWS, DRAWS_PER_TEST * n_heads)
 
 
 class HeadShape(NamedTuple):
-    """Shape of the heads that a null is made for."""
-
     #: (n_0, …, n_L) of the chain of factors of a head: (d_model, d_head, d_model) for W_QK, (d_query, d_head, d_key)
     #: where queries and keys read different streams, (d_output, d_value, d_key) for W_OV, (d_head, d_model) for a
     #: single factor, (d_output, r, d_input) for a low-rank update; or the shape of latent attention

@@ -40,8 +40,6 @@ class UpperPoint:
 
 @dataclass(frozen=True)
 class RandomHeads:
-    """Moved shares of random heads of one shape."""
-
     upper: UpperPoint  # upper point of the moved share
     # mean ordered eigenvalues with each row of each factor scaled to one norm; None without head axes
     equal_mean: Float[np.ndarray, " rank"] | None = None
@@ -64,7 +62,6 @@ def upper_point(spectra: Float[np.ndarray, "draw rank"]) -> UpperPoint:
 
 @lru_cache(maxsize=64)
 def random_heads(dims: tuple[int, ...], axis: int | None, seed: int = 0) -> RandomHeads:
-    """Draw random heads of a chain of Gaussian factors."""
     plain, equal = [], []
     for left, right in _factors(dims, dims.index(min(dims)) if axis is None else axis, seed):
         plain.append(_eigenvalues(left, right, min(dims)))
