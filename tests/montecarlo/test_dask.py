@@ -224,13 +224,6 @@ def test_what_is_not_installed_is_named_with_the_extra(package, plan, tmp_path, 
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.exhaustive
-def test_importing_the_engine_takes_in_no_dask(tmp_path):
-    code = "import sys, rmtbase.montecarlo; print([m for m in ('dask', 'distributed', 'tornado') if m in sys.modules])"
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True)
-    assert ended.stdout == "[]\n"
-
-
 def listening(process):
     """Where a process and those it has started can be reached."""
     family = [process, *process.children(recursive=True)]

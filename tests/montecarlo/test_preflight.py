@@ -12,7 +12,6 @@ from rmtbase.errors import AllocationError, OutputError, ParameterError
 from rmtbase.linalg import available_cores
 from rmtbase.montecarlo import (
     LocalProcesses,
-    case_key,
     draw_elements,
     draw_spectra,
     make_plan,
@@ -132,18 +131,3 @@ def test_numpy_numbers_are_numbers():
         assert rmtbase.baseline(32, size, 0.5, draws=size, seed=np.int64(0)).equals(usual)
     for sigma in (np.float64(0.5), np.array(0.5), np.array([0.5]), np.float32(0.5)):
         assert rmtbase.baseline(32, 8, sigma, draws=8).equals(usual)
-
-
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda: case_key(-1, "case"), "seed = -1"),
-        (lambda: simulate_gaussian_matrix(0, 4, 10), "n_rows = 0"),
-        (lambda: simulate_gaussian_matrix(4, 4, 0), "draws = 0"),
-        (lambda: draw_spectra(low_rank_product(8, 2), 4, 0, batch=0), "batch = 0"),
-        (lambda: low_rank_product(8, 2, "fat"), "method = 'fat': expected 'thin' or 'dense'"),
-    ],
-)
-def test_parts_refuse_what_the_whole_refuses(call, words):
-    with pytest.raises(ParameterError, match=words):
-        call()
