@@ -1,9 +1,9 @@
 """The solvers of spectra: microseconds of one core per matrix, the digits they keep, and what single precision costs.
 
 * ``times``: the solvers of the host on stacks of n × n matrices in float64 and float32, on one core. From these
-  ``rmtbase.linalg.MICROSECONDS`` is copied, by which a solver is chosen; a test compares the two. On an accelerator its
-  own solvers, on stacks as large as are drawn there; ``host`` are then those of the host beside it, on one core and on
-  all at once.
+  ``rmtbase.montecarlo.MICROSECONDS`` is copied, by which a solver is chosen; a test compares the two. On an accelerator
+  its own solvers, on stacks as large as are drawn there; ``host`` are then those of the host beside it, on one core and
+  on all at once.
 * ``accuracy``: the Gram matrix, and on an accelerator its SVD, against LAPACK's SVD on matrices of a given condition
   number.
 * ``float32``, on a CPU: the statistics of matrices drawn and solved in float32, against float64 on the same matrices;
@@ -30,14 +30,13 @@ from rmtbase.linalg import (
     DEVICE_SOLVERS,
     GRAM_CONDITION,
     HOST_SOLVERS,
-    MICROSECONDS,
     PRECISIONS,
     available_cores,
     device_singular_values,
     reproducible_jax,
     single_threaded_blas,
 )
-from rmtbase.montecarlo import case_key, draw_keys, draw_spectra, time_solver
+from rmtbase.montecarlo import MICROSECONDS, case_key, draw_keys, draw_spectra, time_solver
 from rmtbase.statistics import SPECTRAL_STATISTICS, spectral_statistics
 
 Array = NDArray[np.floating]

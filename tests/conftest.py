@@ -33,7 +33,7 @@ SAMPLERS = (
     "dense_gaussian_chain",
     "bidiagonal_gaussian_matrix",
     "residual_product",
-    "sum_of_squares",
+    "ensemble",
     "full_matrix",
     "orthogonal_matrix",
 )

@@ -93,8 +93,6 @@ OF_EIGHT = {
     "linalg.loses_digits": lambda x: linalg.loses_digits(in_one_row(x), "float64"),
     "nulls.angle_statistics": lambda x: nulls.angle_statistics(x, 32),
     "nulls.chain_scale": lambda x: nulls.chain_scale([x, x]),
-    "nulls.count_bound": lambda x: nulls.count_bound(x, np.arange(8.0), np.arange(1, 9), 100),
-    "nulls.count_bound: kept": lambda x: nulls.count_bound(0.3, reversed_(x), np.arange(1, 9), 100),
     "nulls.distance_from_moments": lambda x: nulls.distance_from_moments(True, x, 1.0, 0.5),
     "nulls.distance_from_moments: std": lambda x: nulls.distance_from_moments(True, 1.0, 1.0, x),
     "laws.logarithmic_edges": laws.logarithmic_edges,
@@ -254,7 +252,7 @@ def test_nan_and_infinity_are_refused_or_stand_for_what_the_documentation_says(n
 
 BEYOND = {
     "statistics.monte_carlo_p_value: null", "statistics.p_value_among_sorted: null",
-    "statistics.upper_p_value_among_sorted: null", "nulls.count_bound", "nulls.count_bound: kept",
+    "statistics.upper_p_value_among_sorted: null",
 }  # fmt: skip
 """Calls of a statistic's draws, which may be infinite, as a condition number is."""
 WITHOUT_NAN = {

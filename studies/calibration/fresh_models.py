@@ -20,7 +20,7 @@ import transformers
 
 import rmtbase
 from rmtbase.models import open_model
-from rmtbase.nulls._initialization import initialization
+from rmtbase.nulls._kurtosis_null import initialization
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[1] / "sims"))

@@ -8,6 +8,7 @@ from exhaustive import mostly_exhaustive
 from rmtbase.ensembles import gaussian_chain, gaussian_matrix, low_rank_product
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import reproducible_jax
+from rmtbase.montecarlo import draw_spectra
 
 METHODS = ("thin", "dense")
 
@@ -34,6 +35,10 @@ def test_at_rank_one_the_norms_bound_the_singular_value_draw_by_draw(dims, metho
 def test_a_chain_of_numbers_has_the_square_of_the_product_of_their_squares(method):
     got = draws(gaussian_chain((1, 1, 1, 1), method))
     np.testing.assert_allclose(got.matrix[:, 0, 0] ** 2, got.norm_squared.prod(axis=1), rtol=1e-14)
+    # At d_head one, W_Q and W_K are vectors: λ = ‖w_q‖² ‖w_k‖², draw by draw.
+    got = draws(low_rank_product(7, 1, method))
+    eigenvalue = np.linalg.norm(got.matrix, 2, axis=(1, 2)) ** 2
+    np.testing.assert_allclose(eigenvalue, got.norm_squared.prod(axis=-1), rtol=1e-13)
 
 
 def test_the_shapes_of_a_draw_are_those_of_the_core_or_of_the_product():
@@ -41,6 +46,10 @@ def test_the_shapes_of_a_draw_are_those_of_the_core_or_of_the_product():
     assert (thin.rank, thin.matrix_shape) == (4, (4, 4))
     assert (dense.rank, dense.matrix_shape) == (4, (6, 7))
     assert thin.factor_sizes == dense.factor_sizes == (54, 36, 28)
+    ((_, values, _),) = draw_spectra(low_rank_product(9, 4, "dense"), 5, 0)  # without the structural zeros
+    assert values.shape == (5, 4)
+    assert (values > 0).all() and (np.diff(values, axis=-1) < 0).all()
+    assert len(gaussian_chain((2,) * 17).factor_sizes) == 16
 
 
 @pytest.mark.parametrize(
@@ -70,21 +79,18 @@ def test_the_widest_chains_are_drawn_without_overflow():
     np.testing.assert_allclose(got.norm_squared[:, 1], 2e12, rtol=1e-4)
 
 
-def test_chains_too_long_too_wide_or_too_large_are_refused():
-    assert len(gaussian_chain((2,) * 17).factor_sizes) == 16
-    with pytest.raises(ParameterError, match=r"dims = .*: expected at most 17 dimensions"):
-        gaussian_chain((2,) * 18)
-    with pytest.raises(ParameterError, match=r"dims\[2\] = 1000000000001: expected at most 1000000000000"):
-        gaussian_chain((2, 3, 10**12 + 1))
-    with pytest.raises(ParameterError, match=r"dims = .*: expected a product of at most 1e140"):
-        gaussian_chain((10**12,) * 12)
-    with pytest.raises(ParameterError, match=r"dims\[1\] = 0: expected a positive integer"):
-        gaussian_chain((3, 0, 4))
-    with pytest.raises(ParameterError, match=r"dims = .*: expected at least two"):
-        gaussian_chain((3,))
+REFUSED = {
+    r"dims = .*: expected at most 17 dimensions": lambda: gaussian_chain((2,) * 18),
+    r"dims\[2\] = 1000000000001: expected at most 1000000000000": lambda: gaussian_chain((2, 3, 10**12 + 1)),
+    r"dims = .*: expected a product of at most 1e140": lambda: gaussian_chain((10**12,) * 12),
+    r"dims\[1\] = 0: expected a positive integer": lambda: gaussian_chain((3, 0, 4)),
+    r"dims = .*: expected at least two": lambda: gaussian_chain((3,)),
+    r"method = 'exact': expected 'thin' or 'dense'": lambda: gaussian_chain((3, 4), "exact"),
+    r"method = 'fat': expected 'thin' or 'dense'": lambda: gaussian_matrix(3, 4, "fat"),
+}
 
 
-def test_an_unknown_method_is_refused():
-    for make in (gaussian_chain, lambda dims, method: gaussian_matrix(*dims, method)):
-        with pytest.raises(ParameterError, match=r"method = 'exact': expected 'thin' or 'dense'"):
-            make((3, 4), "exact")
+@pytest.mark.parametrize(("words", "call"), REFUSED.items())
+def test_chains_too_long_too_wide_or_too_large_and_unknown_methods_are_refused(words, call):
+    with pytest.raises(ParameterError, match=words):
+        call()

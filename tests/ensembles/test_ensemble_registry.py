@@ -21,18 +21,18 @@ def test_an_unknown_ensemble_is_refused_with_the_names_there_are(name):
         make_ensemble(name, {})
 
 
-def test_an_unknown_parameter_is_refused_with_those_there_are():
-    expected = r"d_modle = 8: expected a parameter of low_rank_product: d_model, d_head, method"
-    with pytest.raises(ParameterError, match=expected):
-        make_ensemble("low_rank_product", {"d_modle": 8, "d_head": 2})
-
-
-def test_missing_parameters_are_named():
-    expected = r"parameters = \{'sigma': 1.0\}: expected d_model, depth too, which residual_path needs"
-    with pytest.raises(ParameterError, match=expected):
-        make_ensemble("residual_path", {"sigma": 1.0})
-
-
-def test_parameters_outside_their_domain_are_refused_by_the_factory():
-    with pytest.raises(ParameterError, match=r"d_head = 9: expected at most d_model = 8"):
-        make_ensemble("low_rank_product", {"d_model": 8, "d_head": 9})
+@pytest.mark.parametrize(
+    ("name", "parameters", "words"),
+    [
+        (
+            "low_rank_product",
+            {"d_modle": 8, "d_head": 2},
+            "d_modle = 8: expected a parameter of low_rank_product: d_model, d_head, method",
+        ),
+        ("residual_path", {"sigma": 1.0}, "expected d_model, depth too, which residual_path needs"),
+        ("low_rank_product", {"d_model": 8, "d_head": 9}, "d_head = 9: expected at most d_model = 8"),
+    ],
+)
+def test_unknown_missing_and_wrong_parameters_are_named(name, parameters, words):
+    with pytest.raises(ParameterError, match=words):
+        make_ensemble(name, parameters)

@@ -143,18 +143,16 @@ def test_a_draw_has_the_stated_shapes():
     assert sample.norm_squared.shape == (2, 4)
 
 
-@pytest.mark.parametrize(("arguments", "name"), [((0, 1, 1), "d_model"), ((8, 9, 1), "d_head"), ((8, 4, 0), "group")])
-def test_bad_parameters_are_named(arguments, name):
-    for call in (grouped_query_product, lambda *shape: simulate_heads_with_factors(*shape, draws=10)):
-        with pytest.raises(ParameterError) as caught:
-            call(*arguments)
-        assert caught.value.name == name
-
-
-@pytest.mark.parametrize(("options", "name"), [({"draws": 1}, "draws"), ({"draws": 9, "seed": -1}, "seed")])
-def test_bad_draws_and_seeds_are_named(options, name):
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        *(("d_model", (0, 1, 1, 10)), ("d_head", (8, 9, 1, 10)), ("group", (8, 4, 0, 10))),
+        *(("draws", (8, 4, 2, 1)), ("seed", (8, 4, 2, 9, -1))),
+    ],
+)
+def test_bad_parameters_are_named(name, arguments):
     with pytest.raises(ParameterError) as caught:
-        simulate_heads_with_factors(8, 4, 2, **options)
+        simulate_heads_with_factors(*arguments)
     assert caught.value.name == name
 
 

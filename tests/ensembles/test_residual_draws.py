@@ -104,35 +104,26 @@ def test_the_spectrum_is_the_law_up_to_the_inverse_of_the_width(part, depth, sig
 
 
 def test_names_tell_everything_apart():
-    names = [
-        residual_path(8, 3).name,
-        residual_path(8, 4).name,
-        residual_path(8, 3, 0.5).name,
-        residual_path(8, 3, part="update").name,
-        residual_path(8, 3, part="order", order=1).name,
-        residual_path(8, 3, part="order", order=2).name,
-    ]
+    orders = [residual_path(8, 3, part="order", order=k) for k in (1, 2)]
+    paths = [residual_path(8, 3), residual_path(8, 4), residual_path(8, 3, 0.5), residual_path(8, 3, part="update")]
+    names = [ensemble.name for ensemble in (*paths, *orders)]
     assert names[0] == "residual_path 8x3 sigma 1.0"
     assert names[-1] == "residual_order 2 8x3 sigma 1.0"
     assert len(set(names)) == len(names)
 
 
-def test_singular_values_beyond_the_doubles_are_refused():
-    for depth, sigma, options in (
-        (1_000, 1.0, {}),
-        (2, 1e40, {}),
-        (2, 1e-80, {"part": "update"}),
-        (8, 1e-20, {"part": "order", "order": 8}),
-    ):
-        with pytest.raises(ParameterError, match=r"sigma = .*: expected (less|at least)"):
-            residual_path(8, depth, sigma, **options)
+BEYOND = r"sigma = .*: expected (less|at least)"
+REFUSED = [
+    *((BEYOND, (1_000, 1.0), {}), (BEYOND, (2, 1e40), {}), (BEYOND, (2, 1e-80), {"part": "update"})),
+    (BEYOND, (8, 1e-20), {"part": "order", "order": 8}),
+    (r"order = 4: expected an integer from 0 to 3", (3,), {"part": "order", "order": 4}),
+    (r"part = 'all': expected 'path', 'update' or 'order'", (3,), {"part": "all"}),
+    (r"order = 2: expected none, or part = 'order'", (3,), {"order": 2}),
+]
+
+
+@pytest.mark.parametrize(("words", "parameters", "options"), REFUSED)
+def test_singular_values_beyond_the_doubles_and_unknown_parts_are_refused(words, parameters, options):
+    with pytest.raises(ParameterError, match=words):
+        residual_path(8, *parameters, **options)
     assert residual_path(8, 8, 1e-20, part="order", order=2).rank == 8
-
-
-def test_an_unknown_part_and_an_order_without_its_part_or_beyond_the_depth_are_refused():
-    with pytest.raises(ParameterError, match=r"order = 4: expected an integer from 0 to 3"):
-        residual_path(8, 3, part="order", order=4)
-    with pytest.raises(ParameterError, match=r"part = 'all': expected 'path', 'update' or 'order'"):
-        residual_path(8, 3, part="all")
-    with pytest.raises(ParameterError, match=r"order = 2: expected none, or part = 'order'"):
-        residual_path(8, 3, order=2)

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -9,74 +10,51 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import xarray as xr
 
 from rmtbase.montecarlo import Plan, make_plan, run_in_memory
 
-SMALL = """
-ensemble = "gaussian_matrix"
-draws = 120
-seed = 7
-chunk = 10
-[[case]]
-n_rows = 6
-n_columns = 4
-"""
-"""Twelve chunks of what is compiled and drawn at once."""
-
 
 @pytest.fixture(scope="session")
 def plan() -> Plan:
-    """The plan of :data:`SMALL`."""
+    """Twelve chunks of what is compiled and drawn at once."""
     return make_plan("gaussian_matrix", [{"n_rows": 6, "n_columns": 4}], 120, 7, chunk=10, name="small")
 
 
-@pytest.fixture
-def plan_file(tmp_path: Path) -> Path:
-    """The same as a file."""
-    path = tmp_path / "small.toml"
-    path.write_text(SMALL)
-    return path
+@pytest.fixture(scope="session")
+def plan_text() -> Callable[[int], str]:
+    """The file of that plan with another number of draws."""
+    lines = ('ensemble = "gaussian_matrix"', "seed = 7", "chunk = 10", "[[case]]", "n_rows = 6", "n_columns = 4")
+    return lambda draws: "\n".join([f"draws = {draws}", *lines, ""])
 
 
 @pytest.fixture(scope="session")
 def table(plan: Plan) -> xr.Dataset:
-    """Its table, from one run that nothing has interrupted."""
     return run_in_memory(plan)
 
 
 class Running:
     """``rmtbase baseline`` at work in a process group of its own, on a plan of the test, with code run beforehand."""
 
-    def __init__(
-        self, plan: str, output: Path, *options: object, log: Path | None = None, beforehand: str = ""
-    ) -> None:
+    def __init__(self, plan: str, output: Path, *options: object, beforehand: str = "") -> None:
         self.output, self.chunks = output, output.with_name(f"{output.name}.chunks")
         file = output.with_suffix(".toml")
         file.write_text(plan)
-        command = [
-            sys.executable,
-            "-c",
-            f"{beforehand}\nfrom rmtbase.cli import main; main()",
-            "baseline",
-            file,
-            "-o",
-            output,
-        ]
-        self._log = log or output.with_suffix(".log")
+        code = f"{beforehand}\nfrom rmtbase.cli import main; main()"
+        command = [sys.executable, "-c", code, "baseline", file, "-o", output]
+        self._log = output.with_suffix(".log")
         with self._log.open("wb") as said:
             self.process = subprocess.Popen(
                 [*map(str, command), *map(str, options)], stdout=subprocess.DEVNULL, stderr=said, start_new_session=True
             )
 
     def drawn(self) -> int:
-        """How many chunks are there."""
         return len(list(self.chunks.glob("*.chunk")))
 
     def until(self, moment: Callable[[], bool]) -> None:
-        """Wait for a moment, or for the end."""
         deadline = time.monotonic() + 120
         while self.process.poll() is None and not moment():
             assert time.monotonic() < deadline, self.said()
@@ -89,11 +67,9 @@ class Running:
         return self.process.wait() == -signal.SIGKILL
 
     def said(self) -> str:
-        """What it has said on stderr."""
         return self._log.read_text()
 
     def end(self) -> int:
-        """Its exit status, when it has ended."""
         return self.process.wait(timeout=120)
 
 
@@ -102,8 +78,8 @@ def start() -> Iterator[Callable[..., Running]]:
     """Start ``rmtbase baseline`` on a plan; what is still running when the test ends is killed."""
     running: list[Running] = []
 
-    def start_one(plan: str, output: Path, *options: object, log: Path | None = None, beforehand: str = "") -> Running:
-        running.append(Running(plan, output, *options, log=log, beforehand=beforehand))
+    def start_one(*arguments: Any, **options: Any) -> Running:
+        running.append(Running(*arguments, **options))
         return running[-1]
 
     yield start_one
@@ -159,6 +135,22 @@ def _as_owner_only() -> Iterator[None]:
     finally:
         sets[0].effective = before
         assert libc.capset(ctypes.byref(header), sets) == 0
+
+
+@pytest.fixture
+def file_size_limit() -> Callable[[int], object]:
+    """A context in which no file can grow beyond a size: as on a disk that is full."""
+
+    @contextmanager
+    def limited(size: int) -> Iterator[None]:
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+    return limited
 
 
 @pytest.fixture

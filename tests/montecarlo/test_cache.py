@@ -36,7 +36,9 @@ def test_second_call_reads_what_the_first_one_kept(cache):
     (kept,) = cache.iterdir()
     written = kept.stat().st_mtime_ns
     second = cached_baseline(16, 4, 20, progress=told)
+    assert told.steps == {"drawing the null": 20}
     assert first.identical(second)
+    assert first.equals(rmtbase.baseline(16, 4, 1.0, 20, normalization="none"))
     assert kept.stat().st_mtime_ns == written
     assert told.notes[0].startswith("null of (d_model, d_head) = (16, 4), 20 draws, seed 0: simulated now and kept")
     assert told.notes[1] == f"null of (d_model, d_head) = (16, 4), 20 draws, seed 0: from the cache, {kept}"
@@ -48,45 +50,38 @@ def test_shape_draws_and_seed_each_have_their_own_file(cache):
     assert len(list(cache.iterdir())) == 4
 
 
-def test_kept_table_is_the_raw_product_at_unit_sigma(cache):
-    assert cached_baseline(16, 4, 20).equals(rmtbase.baseline(16, 4, 1.0, 20, normalization="none"))
-
-
-@pytest.mark.parametrize("content", [b"", b"not a table", bytes(1000)])
-def test_damaged_file_is_named_and_made_again(content, cache):
-    good = cached_baseline(16, 4, 20)
-    (kept,) = cache.iterdir()
-    kept.write_bytes(content)
-    with pytest.warns(UserWarning, match=rf"damaged cache file, made again.*{kept.name}"):
-        again = cached_baseline(16, 4, 20)
-    assert again.equals(good)
-    assert open_baseline(kept).equals(good)
-
-
-@pytest.mark.parametrize(
-    "other",
-    mostly_exhaustive(
-        [{"d_model": 12}, {"draws": 30}, {"seed": 5}, {"normalization": "sqrt_d"}, {"sigma": 0.5}], always=2
-    ),
-    ids=["shape", "draws", "seed", "normalization", "sigma"],
-)
-def test_file_that_holds_another_null_than_its_name_says_is_made_again(other, cache):
-    good = cached_baseline(16, 4, 20)
-    (kept,) = cache.iterdir()
-    call = {"d_model": 16, "d_head": 4, "draws": 20, "normalization": "none"} | other
-    write_table(rmtbase.baseline(**call), kept)
-    with pytest.warns(UserWarning, match="made again"):
-        again = cached_baseline(16, 4, 20)
-    assert again.equals(good)
-
-
-def test_file_with_a_changed_number_is_made_again(cache):
-    good = cached_baseline(16, 4, 20)
-    (kept,) = cache.iterdir()
-    with netCDF4.Dataset(kept, "a") as file:
+def changed_number(path):
+    with netCDF4.Dataset(path, "a") as file:
         file["eigenvalue_mean"][0, 0] = 1.0 + file["eigenvalue_mean"][0, 0]
-    with pytest.warns(CacheWarning, match="'/eigenvalue_mean' that does not fit its digest"):
+
+
+def another(**other):
+    call = {"d_model": 16, "d_head": 4, "draws": 20, "normalization": "none"} | other
+    return lambda path: write_table(rmtbase.baseline(**call), path)
+
+
+DAMAGES = {
+    "shape": (another(d_model=12), "made again"),
+    "empty": (lambda path: path.write_bytes(b""), "damaged cache file, made again"),
+    "no table": (lambda path: path.write_bytes(b"not a table"), "damaged cache file, made again"),
+    "a changed number": (changed_number, "'/eigenvalue_mean' that does not fit its digest"),
+    "draws": (another(draws=30), "made again"),
+    "zeros": (lambda path: path.write_bytes(bytes(1000)), "damaged cache file, made again"),
+    "seed": (another(seed=5), "made again"),
+    "normalization": (another(normalization="sqrt_d"), "made again"),
+    "sigma": (another(sigma=0.5), "made again"),
+}
+
+
+@pytest.mark.parametrize("name", mostly_exhaustive(DAMAGES, always=5))
+def test_file_that_is_damaged_or_holds_another_null_is_named_and_made_again(name, cache):
+    damage, words = DAMAGES[name]
+    good = cached_baseline(16, 4, 20)
+    (kept,) = cache.iterdir()
+    damage(kept)
+    with pytest.warns(CacheWarning, match=words) as warned:
         assert cached_baseline(16, 4, 20).equals(good)
+    assert kept.name in str(warned[0].message)
     assert open_baseline(kept).equals(good)
 
 
@@ -114,26 +109,14 @@ def test_full_disk_leaves_no_part_of_a_file(cache, monkeypatch):
 def test_folder_is_the_named_one_or_the_users(tmp_path, monkeypatch):
     monkeypatch.setenv("RMTBASE_CACHE", str(tmp_path))
     assert cache_folder() == tmp_path
-    monkeypatch.delenv("RMTBASE_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "x"))
+    monkeypatch.setenv("RMTBASE_CACHE", "")  # or nulls would be left in whatever folder the command was started in
+    assert cache_folder() == tmp_path / "x" / "rmtbase"
+    monkeypatch.delenv("RMTBASE_CACHE")
     assert cache_folder() == tmp_path / "x" / "rmtbase"
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert cache_folder() == tmp_path / ".cache" / "rmtbase"
-
-
-def test_empty_variable_counts_as_unset(tmp_path, monkeypatch):
-    # Else nulls would be left in whatever folder the command was started in.
-    monkeypatch.setenv("RMTBASE_CACHE", "")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cache_folder() == tmp_path / "rmtbase"
-
-
-def test_progress_is_reported_only_where_something_is_drawn(cache):
-    told = Told()
-    for _ in range(2):
-        cached_baseline(16, 4, 20, progress=told)
-        assert told.steps == {"drawing the null": 20}
 
 
 LATENT = latent_attention(24, 10, 6, 4, 16)
@@ -152,7 +135,6 @@ def latent(tmp_path_factory):
 
 
 def drawn_anew(ensemble, ratios, draws, seed, folder):
-    """The same from an empty cache."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RMTBASE_CACHE", str(folder / "empty"))
         return cached_latent_attention(ensemble, ratios, draws, seed)
@@ -226,17 +208,16 @@ def test_latent_attention_that_cannot_be_kept_is_said_once_and_returned(cache, l
     assert told.notes[-1].endswith("simulated now")
 
 
+CODE = f"""
+from rmtbase.ensembles import latent_attention
+from rmtbase.montecarlo import cached_latent_attention
+cached_latent_attention(latent_attention(24, 10, 6, 4, 16), {RATIOS}, 10**6, 3)
+"""
+
+
 @pytest.mark.exhaustive
 def test_latent_attention_goes_on_where_a_killed_run_stood(cache, latent):
-    run = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            "from rmtbase.ensembles import latent_attention\n"
-            "from rmtbase.montecarlo import cached_latent_attention\n"
-            f"cached_latent_attention(latent_attention(24, 10, 6, 4, 16), {RATIOS}, 10**6, 3)\n",
-        ]
-    )
+    run = subprocess.Popen([sys.executable, "-c", CODE])
     while len(chunks(cache)) < 3:
         assert run.poll() is None
         time.sleep(0.01)

@@ -10,7 +10,7 @@ import pytest
 from exhaustive import mostly_exhaustive
 from rmtbase import statistics
 from rmtbase.ensembles import gaussian_chain, initialized_matrix, low_rank_product
-from rmtbase.errors import ParameterError, TableError
+from rmtbase.errors import ParameterError
 from rmtbase.linalg import reproducible_jax
 from rmtbase.montecarlo import (
     case_key,
@@ -38,7 +38,6 @@ ENSEMBLES = [
 
 @cache
 def matrices(ensemble, seed):
-    """The first 40 draws."""
     with reproducible_jax():
         keys = draw_keys(case_key(seed, ensemble.name), np.arange(40, dtype=np.uint32))
         return np.asarray(jax.jit(jax.vmap(lambda key: ensemble.sample(key).matrix))(keys))
@@ -59,7 +58,7 @@ def statistics_of(w, edges):
 @pytest.mark.parametrize("ensemble", mostly_exhaustive(ENSEMBLES, always=[PRODUCT, UNIFORM]), ids=lambda one: one.name)
 def test_statistics_by_rows_are_those_of_the_whole_matrix(ensemble):
     interval = (-5 * ensemble.element_std, 0.1 + 5 * ensemble.element_std)
-    for chunk in draw_elements(ensemble, 2, 7, range=interval):
+    for chunk in draw_elements(ensemble, 2, 7, element_edges(ensemble, range=interval)):
         w, edges = matrices(ensemble, 7)[chunk.start], element_edges(ensemble, range=interval)
         np.testing.assert_array_equal(chunk.histogram[0], np.histogram(w, edges.size - 1, interval)[0])
         exact = statistics_of(w, edges)
@@ -122,9 +121,8 @@ def test_no_more_rows_are_asked_for_than_a_block_holds(rows, columns):
 @pytest.mark.exhaustive
 @pytest.mark.optimized
 def test_counts_do_not_depend_on_the_block():
-    spy, found = Spy(100, 70), []
-    for block in (71, 999, 1400, 1 << 18):
-        found.append(next(draw_elements(spy, 1, 0, block=block)))
+    spy = Spy(100, 70)
+    found = [next(draw_elements(spy, 1, 0, block=block)) for block in (71, 999, 1400, 1 << 18)]
     for one in found[1:]:
         np.testing.assert_array_equal(one.histogram, found[0].histogram)
         np.testing.assert_array_equal(one.statistics[:, [5, 7, 8, 9]], found[0].statistics[:, [5, 7, 8, 9]])
@@ -135,23 +133,15 @@ def test_counts_do_not_depend_on_the_block():
 @pytest.mark.optimized
 def test_a_draw_depends_on_seed_case_and_index_alone():
     ensemble = PRODUCT
-    whole = next(draw_elements(ensemble, 7, 3, chunk=7))
-    cut = ((0, 2), (2, 4), (6, 1))
-    parts = [next(draw_elements(ensemble, n, 3, ensemble.name, start=start, chunk=n, cores=1)) for start, n in cut]
-    for name in ("statistics", "histogram"):
-        joined = np.concatenate([getattr(part, name) for part in parts])
-        np.testing.assert_array_equal(joined, getattr(whole, name))
-    chunks = list(draw_elements(ensemble, 5, 3, start=2, chunk=3, cores=2))
-    assert [chunk.start for chunk in chunks] == [2, 5]
-    np.testing.assert_array_equal(np.concatenate([chunk.statistics for chunk in chunks]), whole.statistics[2:])
-    for seed, case in ((4, None), (3, "x")):
-        assert not np.any(next(draw_elements(ensemble, 7, seed, case, chunk=7)).statistics == whole.statistics)
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e200])
-def test_elements_that_are_not_finite_are_refused(bad):
-    with pytest.raises(ParameterError, match="ensemble = 'spy': expected elements that are finite"):
-        next(draw_elements(Spy(4, 5, bad), 1, 0))
+    whole = list(draw_elements(ensemble, 7, 3))
+    assert [chunk.start for chunk in whole] == list(range(7))
+    for start, draws, cores in ((0, 2, 1), (2, 4, 1), (2, 5, 2), (6, 1, 1)):
+        part = draw_elements(ensemble, draws, 3, start=start, cores=cores)
+        for found, expected in zip(part, whole[start : start + draws], strict=True):
+            assert found.start == expected.start
+            np.testing.assert_array_equal(found.statistics, expected.statistics)
+            np.testing.assert_array_equal(found.histogram, expected.histogram)
+    assert not np.any(next(draw_elements(ensemble, 1, 4)).statistics == whole[0].statistics)
 
 
 @pytest.mark.parametrize(
@@ -159,10 +149,7 @@ def test_elements_that_are_not_finite_are_refused(bad):
     [
         *(("draws", value) for value in (0, -1, 2.0, True, None, 2**32)),
         *(("start", value) for value in (-1, 1.0, True, None, "0")),
-        *(("chunk", value) for value in (0, 1.5, True)),
         *(("cores", value) for value in (0, -1, True)),
-        *(("bins", value) for value in (0, 2.5, True, None)),
-        *(("range", value) for value in ((1, 1), (2, -2), (0, np.inf), (np.nan, 1), "ab", 3)),
         *(("seed", value) for value in (-1, 2**63, 0.0, True)),
         *(("ensemble", value) for value in (None, low_rank_product(8, 2), (8, 2))),
     ],
@@ -173,17 +160,29 @@ def test_bad_parameters_are_refused_by_name(name, value):
         draw_elements(**(good | {name: value}))
 
 
-def test_a_range_that_holds_no_element_is_refused():
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("bins", value) for value in (0, 2.5, True, None)),
+        *(("range", value) for value in ((1, 1), (2, -2), (0, np.inf), (np.nan, 1), "ab", 3)),
+    ],
+)
+def test_bad_histograms_are_refused_by_name(name, value):
+    with pytest.raises(ParameterError, match=name):
+        element_edges(PRODUCT, **{name: value})
+
+
+def test_elements_are_finite_and_need_a_range_that_holds_some_of_them():
+    for bad in (np.nan, np.inf, -np.inf, 1e200):
+        with pytest.raises(ParameterError, match="ensemble = 'spy': expected elements that are finite"):
+            next(draw_elements(Spy(4, 5, bad), 1, 0))
     with pytest.raises(ParameterError, match="range"):
-        next(draw_elements(Spy(4, 5), 1, 0, range=(5.0, 6.0)))
-
-
-def test_elements_without_a_standard_deviation_need_a_range():
+        next(draw_elements(Spy(4, 5), 1, 0, np.linspace(5.0, 6.0, 121)))
     spy = Spy(20, 30)
     spy.element_std = np.inf
     with pytest.raises(ParameterError, match="range = None"):
         draw_elements(spy, 1, 0)
-    assert next(draw_elements(spy, 1, 0, range=(-1, 1))).histogram.sum() == 600
+    assert next(draw_elements(spy, 1, 0, element_edges(spy, range=(-1, 1)))).histogram.sum() == 600
 
 
 @pytest.fixture(scope="module")
@@ -198,6 +197,9 @@ def test_a_table_is_described_and_opens_again(table, tmp_path):
     opened = open_table(write_table(table, tmp_path / "elements.nc"))
     assert opened.equals(table)
     assert opened.attrs["kind"] == "elements"
+    bare = element_baseline((48, 6), 3, keep_sample=False)
+    assert "sample" not in bare and "draw" not in bare.dims
+    assert open_table(write_table(bare, tmp_path / "bare.nc")).equals(bare)
 
 
 def test_a_case_of_w_qk_has_the_shape_and_sigma_of_a_baseline_table(table):
@@ -211,21 +213,6 @@ def test_a_case_of_w_qk_has_the_shape_and_sigma_of_a_baseline_table(table):
     alone = element_baseline((12, 3), 3)
     assert alone["d_head"].values.tolist() == [3]
     assert alone["d_head"].dtype.kind == "i"
-
-
-def test_a_table_with_a_variable_gone_is_refused(table, tmp_path):
-    path = write_table(table.drop_vars("density_law"), tmp_path / "elements.nc")
-    with pytest.raises(TableError, match="no variable 'density_law'"):
-        open_table(path)
-    path = write_table(table.assign(std=table["std"].astype(str)), tmp_path / "words.nc")
-    with pytest.raises(TableError, match="'std' of type"):
-        open_table(path)
-
-
-def test_a_table_without_its_sample_opens(tmp_path):
-    made = element_baseline((48, 6), 3, keep_sample=False)
-    assert "sample" not in made and "draw" not in made.dims
-    assert open_table(write_table(made, tmp_path / "elements.nc")).equals(made)
 
 
 @pytest.mark.parametrize("histogram", [{}, {"bins": 30, "range": (-3.0, 4.0)}], ids=["usual", "other"])

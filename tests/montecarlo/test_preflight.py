@@ -1,5 +1,6 @@
 """What cannot be is refused before anything is drawn, with the number, the limit and what to do."""
 
+import math
 import tracemalloc
 
 import numpy as np
@@ -18,9 +19,9 @@ from rmtbase.montecarlo import (
     simulate_gaussian_matrix,
     simulate_heads_with_factors,
 )
+from telling import Told
 
 SMALL = [{"n_rows": 6, "n_columns": 4}]
-LARGE = [{"n_rows": 10**6, "n_columns": 10**6, "initializer": "normal", "std": 1.0}]
 
 
 def refused(kind, *words):
@@ -28,29 +29,19 @@ def refused(kind, *words):
     return pytest.raises(kind, match="(?s)^[^\n]*" + "[^\n]*".join(words) + "[^\n]*$")
 
 
-@pytest.mark.parametrize("size", [10**6, 10**12])
-def test_table_of_heads_that_no_memory_holds(size):
-    with refused(AllocationError, "low_rank_product", f"{size} × {size}, takes at least", "bytes of memory", "smaller"):
-        rmtbase.baseline(size, size, draws=2)
-
-
-@pytest.mark.parametrize("method", ["thin", "dense"])
-def test_draws_of_matrices_that_no_memory_holds(method):
-    with refused(AllocationError, "1000000 × 1000000, takes"):
-        draw_spectra(low_rank_product(10**6, 10**6, method), 2, 0)
-
-
 def test_matrices_that_no_memory_holds_are_refused_whatever_they_are_drawn_with():
-    large = make_ensemble("initialized_matrix", LARGE[0])
-    with refused(AllocationError, "1000000 × 1000000"):
-        draw_spectra(large, 2, 0)
+    for size in (10**6, 10**12):
+        words = ("low_rank_product", f"{size} × {size}, takes at least", "bytes of memory", "smaller")
+        with refused(AllocationError, *words):
+            rmtbase.baseline(size, size, draws=2)
+    large = make_ensemble("initialized_matrix", {"n_rows": 10**6, "n_columns": 10**6})
+    for ensemble in (large, low_rank_product(10**6, 10**6), low_rank_product(10**6, 10**6, "dense")):
+        with refused(AllocationError, "1000000 × 1000000, takes"):
+            draw_spectra(ensemble, 2, 0)
     with refused(AllocationError, r"1000000000000 × 1000000000000"):
         simulate_gaussian_matrix(10**12, 10**12, 2)
     with refused(AllocationError, "2 × 1000000 × 1000000"):
         simulate_heads_with_factors(10**6, 10**6, 2, 2)
-
-
-def test_elements_of_a_matrix_whose_factors_no_memory_holds():
     with refused(AllocationError, "1000000 × 1000000"):
         draw_elements(low_rank_product(10**6, 10**6, "dense"), 2, 0)
     with refused(AllocationError, "4 × 1000000000000"):
@@ -76,30 +67,18 @@ def test_a_thousand_million_draws_of_elements_take_the_memory_of_one():
     tracemalloc.stop()
 
 
-def test_a_chunk_that_memory_does_not_hold(tmp_path):
-    plan = make_plan("gaussian_matrix", SMALL, 4 * 10**9, chunk=4 * 10**9, keep_sample=False)
+def test_chunks_samples_and_files_that_memory_and_disk_do_not_hold(tmp_path):
+    many, output = 4 * 10**9, tmp_path / "table.nc"
     with refused(ParameterError, "chunk = 4000000000: expected at most", "of memory available"):
-        run_plan(plan, tmp_path / "table.nc")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_sample_that_memory_does_not_hold(tmp_path):
+        run_plan(make_plan("gaussian_matrix", SMALL, many, chunk=many, keep_sample=False), output)
     with refused(ParameterError, "draws = 4000000000: expected at most", "keep_sample = false"):
-        run_plan(make_plan("gaussian_matrix", SMALL, 4 * 10**9), tmp_path / "table.nc")
+        run_plan(make_plan("gaussian_matrix", SMALL, many), output)
+    cases = [{"n_rows": 6 + more, "n_columns": 4} for more in range(10)]
+    with refused(OutputError, "cannot write", "TiB of disk at least", "are free on that disk", "fewer draws"):
+        run_plan(make_plan("gaussian_matrix", cases, many, keep_sample=False), output)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_more_chunks_than_a_folder_holds():
     with refused(ParameterError, "chunk = 1: expected more draws in each of 2,147,483,648 chunks", "1,000,000"):
         make_plan("gaussian_matrix", SMALL, 2**31, chunk=1, keep_sample=False)
-
-
-def test_more_bytes_than_a_disk_holds(tmp_path):
-    cases = [{"n_rows": 6 + more, "n_columns": 4} for more in range(10)]
-    plan = make_plan("gaussian_matrix", cases, 4 * 10**9, keep_sample=False)
-    with refused(OutputError, "cannot write", "TiB of disk at least", "are free on that disk", "fewer draws"):
-        run_plan(plan, tmp_path / "table.nc")
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("workers", [10**6, 10**15])
@@ -110,3 +89,45 @@ def test_far_more_workers_than_cores(workers, tmp_path):
         run_plan(plan, tmp_path / "table.nc", executor=LocalProcesses(workers))
     with refused(ParameterError, f"cores = {workers}: expected at most {most} with"):
         draw_spectra(low_rank_product(8, 2), 4, 0, cores=workers)
+
+
+SHAPE = (32, 8)
+REFUSED = [
+    *(("d_head", 33, "at most d_model = 32", (d_model, 33), {}) for d_model in (32, [64, 32])),
+    *(("d_head", found, "integer", (32, found), {}) for found in (0, -8, 8.0, "8", True, None, np.float64(8))),
+    *(("d_model", found, "integer", (found, 1), {}) for found in (0, -8, 8.0, "8", True, None, np.float64(8))),
+    ("d_model", 10**30, "at most", (10**30, 2), {}),
+    ("d_head", [8, 4, 2], "one for each of the 2 of d_model", ([32, 64], [8, 4, 2]), {}),
+    ("d_model", [], "at least one value", ([], 8), {}),
+    *(("draws", found, "integer", SHAPE, {"draws": found}) for found in (0, -1, 2.0, "10", True, None)),
+    ("draws", 1, "at least 2", SHAPE, {"draws": 1}),
+    *(("draws", found, "", SHAPE, {"draws": found}) for found in (2**32, 10**13, 10**30)),
+    *(
+        ("sigma", found, "number", SHAPE, {"sigma": sigma})
+        for found in (0, 0.0, -0.02, math.nan, math.inf, "0.02", None, True)
+        for sigma in (found, [1.0, found], (1.0, found))
+    ),
+    ("sigma", (1, 2, 3), "a pair", SHAPE, {"sigma": (1, 2, 3)}),
+    *(("sigma", found, "", SHAPE, {"sigma": found}) for found in (1e200, 1e60, 1e-60, 1e-200)),
+    *(("seed", found, "an integer", SHAPE, {"seed": found}) for found in (-1, 2**63, 1.0, "0", True, None)),
+    *(("normalization", found, "'sqrt_d'", SHAPE, {"normalization": found}) for found in ("sqrt", "", None, 1)),
+]
+
+
+@pytest.mark.parametrize(("name", "found", "expected", "arguments", "options"), REFUSED, ids=repr)
+def test_baseline_names_what_is_outside_its_domain(name, found, expected, arguments, options):
+    told = Told()
+    with pytest.raises(ParameterError) as caught:
+        rmtbase.baseline(*arguments, **{"draws": 10, "progress": told} | options)
+    assert caught.value.name.startswith(name)  # or an item of it, such as sigma[1]
+    assert f" = {found!r}: expected" in str(caught.value)
+    assert expected in str(caught.value)
+    assert not told.steps  # drawing has not begun
+
+
+def test_numpy_numbers_are_numbers():
+    usual = rmtbase.baseline(32, 8, 0.5, draws=8)
+    for size in (np.int64(8), np.array(8)):
+        assert rmtbase.baseline(32, size, 0.5, draws=size, seed=np.int64(0)).equals(usual)
+    for sigma in (np.float64(0.5), np.array(0.5), np.array([0.5]), np.float32(0.5)):
+        assert rmtbase.baseline(32, 8, sigma, draws=8).equals(usual)

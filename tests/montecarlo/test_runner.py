@@ -76,24 +76,24 @@ def whole():
     return spectra(2 * TILE + 5)
 
 
-@pytest.mark.parametrize("batch", [1, TILE - 1, TILE + 1, 10 * TILE])
-def test_draws_do_not_depend_on_the_batch(batch, whole):
-    assert_same(spectra(2 * TILE + 5, batch=batch), whole)
+WAYS = [
+    *({"batch": batch} for batch in (1, TILE - 1, TILE + 1, 10 * TILE)),
+    *({"cores": cores} for cores in (1, 3)),
+    *({"start": start, "draws": draws} for start, draws in ((3, 4), (TILE - 1, 2), (TILE, TILE), (2 * TILE + 4, 1))),
+]
 
 
-@pytest.mark.parametrize(("start", "draws"), [(3, 4), (TILE - 1, 2), (TILE, TILE), (2 * TILE + 4, 1)])
-def test_draws_do_not_depend_on_where_a_run_begins_and_ends(start, draws, whole):
-    assert_same(spectra(draws, start=start), whole, slice(start, start + draws))
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_draws_depend_neither_on_batch_and_cores_nor_on_where_a_run_begins_and_ends(way, whole):
+    options = {"draws": 2 * TILE + 5} | way
+    start = options.get("start", 0)
+    assert_same(spectra(**options), whole, slice(start, start + options["draws"]))
 
 
-@pytest.mark.parametrize("cores", [1, 3])
-def test_draws_do_not_depend_on_the_cores(cores, whole):
-    assert_same(spectra(2 * TILE + 5, cores=cores), whole)
-
-
-def test_the_case_is_the_ensembles_name_if_not_another():
+def test_the_case_is_the_ensembles_name_if_not_another_and_seeds_have_64_bits():
     assert_same(spectra(3), spectra(3, case=ENSEMBLE.name))
     assert not np.isin(spectra(3, case="another")[0], spectra(3)[0]).any()
+    assert (spectra(2, 2**40, precision="float32")[0] != spectra(2, 0, precision="float32")[0]).all()
 
 
 def test_the_last_indices_are_drawn_and_none_beyond():
@@ -121,10 +121,6 @@ def test_single_precision_draws_have_the_same_law():
     for sample, exact in (((values**2).sum(axis=1), 8 * 24**2), (norms[:, 0], 8 * 24)):
         assert abs(sample.mean() - exact) < 4 * sample.std() / np.sqrt(2000)
     np.testing.assert_array_equal(norms, norms.astype(np.float32))
-
-
-def test_seeds_beyond_32_bits_differ_in_single_precision_too():
-    assert (spectra(2, 2**40, precision="float32")[0] != spectra(2, 0, precision="float32")[0]).all()
 
 
 @pytest.mark.exhaustive
@@ -189,14 +185,12 @@ def test_an_accelerator_leaves_to_lapack_what_float32_hides_from_it(monkeypatch,
     np.testing.assert_allclose(found, expected, rtol=rtol)
 
 
-def test_memory_that_is_not_there_is_named_with_the_shape_and_the_bytes(monkeypatch):
-    failing(monkeypatch, OUT_OF_MEMORY[0], lambda plan: False)
-    with pytest.raises(AllocationError, match=r"waves: out of memory .* 8 × 8 .* 512 bytes") as caught:
-        spectra(3)
+def test_memory_that_is_not_there_is_named_and_other_errors_are_passed_on(monkeypatch):
+    with monkeypatch.context() as patch:
+        failing(patch, OUT_OF_MEMORY[0], lambda plan: False)
+        with pytest.raises(AllocationError, match=r"waves: out of memory .* 8 × 8 .* 512 bytes") as caught:
+            spectra(3)
     assert (caught.value.shape, caught.value.needed) == ((8, 8), 512)
-
-
-def test_other_errors_are_passed_on(monkeypatch):
     tried = failing(monkeypatch, jax.errors.JaxRuntimeError("INTERNAL: broken"), lambda plan: False)
     with pytest.raises(jax.errors.JaxRuntimeError, match="broken"):
         spectra(3, cores=1)

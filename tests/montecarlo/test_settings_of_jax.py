@@ -8,10 +8,9 @@ import pytest
 
 import rmtbase
 from exhaustive import mostly_exhaustive
-from rmtbase.montecarlo import cache_folder, run_in_memory
+from rmtbase.montecarlo import cache_folder, case_key, make_plan, run_in_memory
 from rmtbase.montecarlo._machine import _COMPILED, compiler_settings_digest
-from rmtbase.montecarlo._plan import make_plan
-from rmtbase.nulls._simulated_null import cached_null
+from rmtbase.nulls._null_of_file import cached_null
 
 SETTINGS = {
     "jax_random_seed_offset": 5,
@@ -70,8 +69,6 @@ def test_no_setting_changes_a_draw(name, as_they_are, set_to):
 
 
 def test_a_seed_has_the_key_that_jax_gives_it():
-    from rmtbase.montecarlo._keys import case_key
-
     with jax.enable_x64(True):
         for seed in (0, 7, 2**32 + 5, 2**63 - 1):
             known = jax.random.fold_in(jax.random.key(seed, impl="threefry2x32"), 0)

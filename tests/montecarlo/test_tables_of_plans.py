@@ -4,6 +4,8 @@ False failures: exact means are compared within five standard errors, about twen
 table fails for one seed in 90 000.
 """
 
+from __future__ import annotations
+
 import json
 
 import numpy as np
@@ -76,15 +78,11 @@ def test_a_chain_has_the_normalization_that_laws_have(ensemble, more):
     assert float(shares) == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("ensemble", ["gaussian_matrix", "residual_path", "orthogonal_blocks"])
-def test_what_is_no_product_is_not_divided(ensemble):
-    cases = {
-        "gaussian_matrix": {"n_rows": 4, "n_columns": 4},
-        "residual_path": paths((1,))[0],
-        "orthogonal_blocks": {"dims": [8, 2, 8], "rows": [2, 2], "fused": False},
-    }
-    with pytest.raises(ParameterError, match=r"normalization = 'sqrt_d': expected 'none', except for spectra"):
-        make_plan(ensemble, [cases[ensemble]], 10, normalization="sqrt_d")
+def test_what_is_no_product_is_not_divided():
+    orthogonal = {"dims": [8, 2, 8], "rows": [2, 2], "fused": False}
+    for ensemble, cases in (PLANS["matrices"], PLANS["paths"], ("orthogonal_blocks", [orthogonal])):
+        with pytest.raises(ParameterError, match=r"normalization = 'sqrt_d': expected 'none', except for spectra"):
+            make_plan(ensemble, cases, 10, normalization="sqrt_d")
 
 
 @pytest.mark.parametrize("statistic", EXACT)
@@ -108,14 +106,11 @@ def test_density_is_of_all_eigenvalues(table):
     assert (np.abs(mass - 1) < 0.02).all()  # the bins are those of the first chunk's eigenvalues, widened
 
 
-def test_a_case_is_named_with_its_parameters():
+def test_a_case_is_named_with_its_parameters_and_shorter_spectra_are_padded_with_nan():
     table = run_in_memory(make_plan(*PLANS["paths"], 2))
     assert table["name"].values.tolist() == ["residual_path 16x1 sigma 0.5", "residual_path 16x3 sigma 0.5"]
     assert table["parameter_depth"].values.tolist() == [1, 3]
     assert table["parameter_part"].values.tolist() == ["path", "path"]
-
-
-def test_shorter_spectra_are_padded_with_nan():
     table = run_in_memory(make_plan(*PLANS["chains"], 3))
     mean = table["eigenvalue_mean"].values
     assert table["rank"].values.tolist() == [6, 9]
@@ -186,3 +181,16 @@ def test_eigenvalues_that_are_rounding_are_not_in_the_table():
     law = laws.ResidualPath(30, 3.0).log_eigenvalue
     kept = 1 - law.cdf(law.support[1] + 2 * np.log(24 * np.finfo(float).eps))
     assert share[1] == pytest.approx(kept, abs=0.05)
+
+
+DRAWS = 2 * 2**14 + 100  # three blocks
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("ensemble", mostly_exhaustive(["low_rank_product", "gaussian_chain"], always=1))
+def test_a_table_of_several_blocks_does_not_depend_on_the_chunks(ensemble):
+    """Among its variables the histogram's edges, which a table of spectra makes of its first draws."""
+    case = {"d_model": 3, "d_head": 2} if ensemble == "low_rank_product" else {"dims": [3, 2, 3]}
+    tables = [run_in_memory(make_plan(ensemble, [case], DRAWS, 7, chunk=chunk)) for chunk in (DRAWS, 10_001)]
+    for name in tables[0].variables:
+        np.testing.assert_array_equal(tables[0][name], tables[1][name], err_msg=str(name))

@@ -30,31 +30,22 @@ def path(atlas, tmp_path_factory):
     return write_table(atlas, tmp_path_factory.mktemp("atlas") / "atlas.nc")
 
 
-def test_every_variable_is_described(atlas):
+def test_every_variable_is_described_and_shapes_are_in_order_of_head_and_width(atlas):
     assert set(ATLAS_SCHEMA) <= set(atlas.variables)
     for name, variable in ATLAS_SCHEMA.items():
         units = {"units": variable.units} if variable.units else {}
         assert atlas[name].attrs == {"long_name": variable.long_name, **units}
 
-
-def test_shapes_are_in_order_of_head_and_width(atlas):
     assert list(zip(atlas["d_model"].values, atlas["d_head"].values, strict=True)) == [(12, 4), (24, 6), (40, 6)]
 
 
-def test_a_file_comes_back_as_it_was_written(atlas, path):
+def test_a_file_comes_back_as_it_was_written_and_a_case_is_read_alone(atlas, path):
     xr.testing.assert_identical(open_atlas_file(path), atlas)
-
-
-def test_a_case_is_read_alone(atlas, path):
     case = open_atlas_case(path, 24, 6)
     assert case is not None
     xr.testing.assert_identical(case.drop_attrs(), atlas.isel(case=1).drop_attrs())
     assert case.attrs == atlas.attrs
-
-
-@pytest.mark.parametrize("shape", [(24, 4), (6, 24), (25, 6)])
-def test_a_shape_that_is_not_there_is_none(shape, path):
-    assert open_atlas_case(path, *shape) is None
+    assert [open_atlas_case(path, *shape) for shape in ((24, 4), (6, 24), (25, 6))] == [None] * 3
 
 
 def test_one_atlas_of_one_table_of_several_shapes_is_the_same(atlas, tables):
@@ -91,17 +82,13 @@ def test_provenance_names_software_seed_and_plans(atlas, tables):
     assert simulation["numerics"]
 
 
-def test_datacite_has_all_that_is_mandatory_but_the_doi():
+def test_datacite_has_all_that_is_mandatory_but_the_doi_and_is_one_with_the_attributes(atlas):
     record = json.loads(datacite())
     for field in ("creators", "titles", "publisher", "publicationYear", "types", "schemaVersion"):
         assert record[field], field
     assert record["types"]["resourceTypeGeneral"] == "Dataset"
     assert "doi" not in record
     assert "identifiers" not in record
-
-
-def test_attributes_and_datacite_are_one(atlas):
-    record = json.loads(datacite())
     assert atlas.attrs["title"] == record["titles"][0]["title"]
     assert atlas.attrs["creator"] == record["creators"][0]["name"]
     assert atlas.attrs["license"] == record["rightsList"][0]["rightsIdentifier"]
@@ -109,13 +96,10 @@ def test_attributes_and_datacite_are_one(atlas):
     assert atlas.attrs["keywords"].split(", ") == [subject["subject"] for subject in record["subjects"]]
 
 
-@pytest.mark.parametrize("units", [{"normalization": "sqrt_d"}, {"normalization": "none", "sigma": 0.02}])
-def test_a_table_in_other_units_is_refused(units):
-    with pytest.raises(ParameterError, match="table"):
-        compact_baseline(rmtbase.baseline(12, 4, draws=20, **units))
-
-
-def test_a_table_without_its_sample_is_refused(tables):
+def test_a_table_in_other_units_or_without_its_sample_is_refused(tables):
+    for units in ({"normalization": "sqrt_d"}, {"normalization": "none", "sigma": 0.02}):
+        with pytest.raises(ParameterError, match="table"):
+            compact_baseline(rmtbase.baseline(12, 4, draws=20, **units))
     with pytest.raises(ParameterError, match="sample"):
         compact_baseline(tables[0].drop_vars(["sample", "sigma_q_estimate", "sigma_k_estimate", "draw"]))
 
@@ -132,18 +116,11 @@ def test_atlases_that_do_not_go_together_are_refused(tables):
 
 
 def test_shapes_of_unequal_draws_go_together(tables):
-    few = compact_baseline(rmtbase.baseline(64, 4, draws=50, normalization="none"))
-    both = merge_atlases([compact_baseline(tables[0]), few])
+    few, many = compact_baseline(rmtbase.baseline(64, 4, draws=50, normalization="none")), compact_baseline(tables[0])
+    both = merge_atlases([many, few])
     assert both["draws"].values.tolist() == [50, 300]
-    assert np.isfinite(both["largest_distance"].values).sum(axis=1).tolist() == [
-        few.sizes["rank"],
-        compact_baseline(tables[0]).sizes["rank"],
-    ]
-
-
-def test_a_missing_atlas_is_said_to_be_missing(tmp_path):
-    with pytest.raises(MissingFileError):
-        open_atlas_file(tmp_path / "none.nc")
+    finite = np.isfinite(both["largest_distance"].values).sum(axis=1)
+    assert finite.tolist() == [few.sizes["rank"], many.sizes["rank"]]
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.95])
@@ -155,6 +132,8 @@ def test_a_truncated_atlas_is_refused(share, path, tmp_path):
         open_atlas_file(damaged)
     with pytest.raises(TableError):
         open_atlas_case(damaged, 24, 6)
+    with pytest.raises(MissingFileError):
+        open_atlas_file(tmp_path / "none.nc")
 
 
 @pytest.mark.exhaustive

@@ -197,7 +197,7 @@ def test_the_law_at_the_true_sigma_would_not_be_calibrated(statistic, standard):
 
 
 def test_nothing_is_drawn_and_a_note_says_so(arrays, monkeypatch):
-    monkeypatch.setattr("rmtbase.nulls._simulated_null.cached_null", lambda *_, **__: pytest.fail("a draw was made"))
+    monkeypatch.setattr("rmtbase.nulls._gaussian.cached_null", lambda *_, **__: pytest.fail("a draw was made"))
     notes = Told()
     rmtbase.score_heads(*arrays, "analytic", progress=notes)
     assert notes == ["null of (32, 8): analytic, no draws"]

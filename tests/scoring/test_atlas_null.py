@@ -53,7 +53,7 @@ def nothing_is_simulated(monkeypatch):
     def refuse(*arguments, **options):
         raise AssertionError("a null was simulated")
 
-    monkeypatch.setattr("rmtbase.nulls._simulated_null.cached_null", refuse)
+    monkeypatch.setattr("rmtbase.nulls._gaussian.cached_null", refuse)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from scipy.stats import truncnorm
 
 import rmtbase
 from rmtbase.nulls import Gaussian
-from rmtbase.nulls._initialization import KURTOSIS, initialization
+from rmtbase.nulls._kurtosis_null import KURTOSIS, initialization
 
 RNG = np.random.default_rng(20261122)
 DRAWN = {

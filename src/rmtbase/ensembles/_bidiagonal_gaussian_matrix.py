@@ -11,8 +11,7 @@ from jax import Array
 from jaxtyping import Float, Int, Key
 
 from rmtbase.ensembles._chi import chi
-from rmtbase.ensembles._ensemble import Draw, SquareDraw, as_pytree
-from rmtbase.ensembles._sum_of_squares import sum_of_squares
+from rmtbase.ensembles._ensemble import Draw, SquareDraw, as_pytree, sum_of_squares
 from rmtbase.shown import in_one_line
 
 
@@ -50,13 +49,12 @@ class BidiagonalGaussianMatrix(SquareDraw):
         return (int(self.long) * self.rank,)
 
     def sample(self, key: Key[Array, ""]) -> Draw:
-        """Make one draw; ``matrix`` is the bidiagonal matrix, of shape (rank, rank)."""
         diagonal, below = self.bidiagonal(key)
         norm_squared = sum_of_squares(jnp.concatenate([diagonal, below]))
         return Draw(jnp.diag(diagonal) + jnp.diag(below, -1), norm_squared[None])
 
     def bidiagonal(self, key: Key[Array, ""]) -> BidiagonalDraw:
-        """Make the same draw as vectors: its ``rank`` diagonal entries and the ``rank - 1`` entries below them."""
+        """Make the same draw as vectors."""
         r = self.rank
         degrees_of_freedom = [self.long - jnp.arange(r, dtype=float), jnp.arange(r - 1, 0, -1, dtype=float)]
         lengths = chi(key, jnp.concatenate(degrees_of_freedom))

@@ -21,9 +21,6 @@ def chi(key: Key[Array, ""], degrees_of_freedom: Float[Array, " n"]) -> Float[Ar
     Source: G. Marsaglia and W. W. Tsang, ACM Trans. Math. Softw. 26, 363 (2000).
     """
 
-    def some_failed(state: _State) -> Bool[Array, ""]:
-        return ~state[2].all()
-
     def try_the_first_that_failed(state: _State) -> _State:
         attempt, lengths, accepted = state
         place = jnp.argmin(accepted)
@@ -32,7 +29,7 @@ def chi(key: Key[Array, ""], degrees_of_freedom: Float[Array, " n"]) -> Float[Ar
         return attempt + 1, jnp.where(settled, length, lengths), accepted | settled
 
     first = (jnp.asarray(1), *_propose(jax.random.fold_in(key, 0), degrees_of_freedom))
-    return jax.lax.while_loop(some_failed, try_the_first_that_failed, first)[1]
+    return jax.lax.while_loop(lambda state: ~state[2].all(), try_the_first_that_failed, first)[1]
 
 
 def _propose(

@@ -12,8 +12,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float, Key
 
-from rmtbase.ensembles._ensemble import Draw, DrawnByItsCore, as_pytree, chain_name
-from rmtbase.ensembles._sum_of_squares import sum_of_squares
+from rmtbase.ensembles._ensemble import Draw, DrawnByItsCore, as_pytree, chain_name, sum_of_squares
 
 
 @partial(as_pytree, data_fields=[], meta_fields=["dims"])
@@ -44,11 +43,10 @@ class DenseGaussianChain(DrawnByItsCore):
 
     @property
     def element_std(self) -> float:
-        """Standard deviation of one element, √(n_1 … n_{L-1})."""
         return math.sqrt(math.prod(self.dims[1:-1]))
 
     def row_context(self, key: Key[Array, ""]) -> tuple[Float[Array, "_ _"], ...]:
-        """Return the input of :meth:`rows` for one draw: the product, split into two factors at the smallest n_l."""
+        """Return the product, split into two factors at the smallest n_l."""
         factors = self._factors(key)
         if len(factors) == 1:
             return tuple(factors)
@@ -59,7 +57,6 @@ class DenseGaussianChain(DrawnByItsCore):
     def rows(
         self, context: tuple[Float[Array, "_ _"], ...], start: ArrayLike, count: int
     ) -> Float[Array, "{count} {self.dims[-1]}"]:
-        """Rows ``start``, …, ``start + count - 1`` of a draw; no other rows are computed."""
         left, *right = context
         return reduce(jnp.matmul, right, jax.lax.dynamic_slice_in_dim(left, start, count))
 

@@ -1,4 +1,4 @@
-"""Interface of ensembles: one draw from one key, and the name from which keys are derived."""
+"""Interface of ensembles: one draw from one key; their names, bases, and sums that do not depend on the batch."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import jax
+import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float, Key
 
@@ -19,15 +20,11 @@ _T = TypeVar("_T")
 
 @in_one_line
 class Draw(NamedTuple):
-    """Draw of a random matrix.
+    """Draw of a random matrix."""
 
-    Attributes:
-        matrix: the ensemble's matrix, or a smaller one whose ``rank`` largest singular values have the same joint law.
-        norm_squared: ‖X‖_F² of each i.i.d. factor X, from which the σ of a trained matrix would be estimated; empty if
-            the ensemble has no scale to estimate.
-    """
-
+    #: the ensemble's matrix, or a smaller one whose ``rank`` largest singular values have the same joint law
     matrix: Float[Array, "rows columns"]
+    #: ‖X‖_F² of each i.i.d. factor X, from which the σ of a trained matrix would be estimated; empty without a scale
     norm_squared: Float[Array, " factor"]
 
 
@@ -63,13 +60,8 @@ def as_pytree(cls: type[_T], data_fields: Sequence[str] = (), meta_fields: Seque
     """Register a dataclass as ``jax.tree_util.register_dataclass`` does, with its class as static data.
 
     JAX (0.10.2) considers the trees of two dataclasses equal if they differ only in their class. If their hashes
-    collided in its cache of compiled programs, one ensemble would be drawn by the program of the other.
-
-    Args:
-        cls: the dataclass.
-        data_fields: fields on whose values a compilation does not depend. If both lists are empty, these are all fields
-            without ``static`` in their metadata.
-        meta_fields: the static fields.
+    collided in its cache of compiled programs, one ensemble would be drawn by the program of the other. A compilation
+    depends on ``meta_fields`` only; if both lists are empty, these are the fields with ``static`` in their metadata.
     """
     dataclass: Any = cls
     if not is_dataclass(dataclass):
@@ -90,11 +82,6 @@ def as_pytree(cls: type[_T], data_fields: Sequence[str] = (), meta_fields: Seque
 
 
 def chain_name(dims: Sequence[object]) -> str:
-    """Return the name of a chain, ``gaussian_chain {n_0}x…x{n_L}``.
-
-    Two kinds of chains have names of their own: ``gaussian_matrix {n_0}x{n_1}`` and
-    ``low_rank_product {d_model}x{d_head}``.
-    """
     if len(dims) == 2:
         return f"gaussian_matrix {dims[0]}x{dims[1]}"
     if len(dims) == 3 and dims[1] <= dims[0] == dims[2]:  # type: ignore[operator]
@@ -132,3 +119,26 @@ class DrawnByItsCore(ChainCore):
     @property
     def rank(self) -> int:
         return min(self.dims)
+
+
+def rounded(product: Float[Array, "..."]) -> Float[Array, "..."]:
+    """Drop the last bit of a product that is to be added to another.
+
+    XLA contracts a b + c d to a fused multiply-add, which rounds only one of the two products, and which one depends on
+    the batch. A product that has passed through this function is rounded in any case.
+    """
+    kind = jnp.finfo(product.dtype)
+    return jax.lax.reduce_precision(product, exponent_bits=kind.nexp, mantissa_bits=kind.nmant - 1)
+
+
+def sum_of_squares(x: Float[Array, "..."]) -> Float[Array, ""]:
+    """Sum the squares of all elements in pairs, then in pairs of pairs, ….
+
+    The order of additions in XLA's ``jnp.sum`` depends on the size of the batch and the number of threads, and changes
+    the last bit; here it depends only on the order of the elements.
+    """
+    squares = rounded(jnp.ravel(x) ** 2)
+    while squares.size > 1:
+        half = (squares.size + 1) // 2
+        squares = squares[:half] + jnp.pad(squares[half:], (0, 2 * half - squares.size))
+    return jnp.sum(squares)

@@ -13,8 +13,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float, Key
 
 from rmtbase.ensembles._element_laws import ElementLaw
-from rmtbase.ensembles._ensemble import Draw
-from rmtbase.ensembles._sum_of_squares import sum_of_squares
+from rmtbase.ensembles._ensemble import Draw, sum_of_squares
 
 
 @dataclass(frozen=True)
@@ -26,17 +25,15 @@ class FullMatrix(ABC):
 
     @property
     @abstractmethod
-    def name(self) -> str:
-        """Ensemble with its shape and all its parameters."""
+    def name(self) -> str: ...
+
+    @property
+    @abstractmethod
+    def element_std(self) -> float: ...
 
     @property
     def element_shape(self) -> tuple[int, int]:
         return (self.n_rows, self.n_columns)
-
-    @property
-    @abstractmethod
-    def element_std(self) -> float:
-        """Standard deviation of one element."""
 
     @property
     def matrix_shape(self) -> tuple[int, int]:
@@ -72,8 +69,7 @@ class IndependentMatrix(FullMatrix):
 
     @property
     @abstractmethod
-    def law(self) -> ElementLaw:
-        """Law of one element."""
+    def law(self) -> ElementLaw: ...
 
     @property
     def element_std(self) -> float:

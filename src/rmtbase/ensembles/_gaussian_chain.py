@@ -58,14 +58,8 @@ def gaussian_matrix(
 ) -> BidiagonalGaussianMatrix | DenseGaussianChain:
     """Ensemble of n_rows × n_columns standard normal matrices.
 
-    Args:
-        n_rows: m.
-        n_columns: n.
-        method: ``"thin"`` draws a bidiagonal r × r matrix with the same singular values, r = min(m, n); ``"dense"``
-            draws the matrix itself.
-
-    Raises:
-        ParameterError: a dimension is not a positive integer up to 10^12, or the method is unknown.
+    The method ``"thin"`` draws a bidiagonal r × r matrix with the same singular values, r = min(n_rows, n_columns), and
+    ``"dense"`` the matrix itself. Errors are those of :func:`gaussian_chain`.
     """
     n_rows = require_positive_integer("n_rows", n_rows)
     n_columns = require_positive_integer("n_columns", n_columns)

@@ -12,8 +12,7 @@ from jaxtyping import Int, Key
 
 from rmtbase.ensembles._bidiagonal_gaussian_matrix import BidiagonalDraw
 from rmtbase.ensembles._chi import chi
-from rmtbase.ensembles._ensemble import Draw, as_pytree
-from rmtbase.ensembles._sum_of_squares import sum_of_squares
+from rmtbase.ensembles._ensemble import Draw, as_pytree, sum_of_squares
 from rmtbase.ensembles._thin_gaussian_chain import times_bidiagonal, upper_triangle
 from rmtbase.parameters import require_head_shape, require_positive_integer
 
@@ -88,11 +87,6 @@ def grouped_query_product(d_model: int, d_head: int, group: int) -> GroupedQuery
     """Ensemble of W_Q,1ᵀ W_K, …, W_Q,gᵀ W_K with i.i.d. standard normal factors of shape (d_head, d_model).
 
     A draw has one core per query head, (group, d_head, d_head).
-
-    Args:
-        d_model: width of the residual stream.
-        d_head: head dimension, at most d_model.
-        group: number g of query heads that share the key head.
 
     Raises:
         ParameterError: a dimension or the group is not a positive integer, or d_head > d_model.

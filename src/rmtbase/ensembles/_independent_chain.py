@@ -15,9 +15,8 @@ from jaxtyping import Float, Key
 
 from rmtbase.ensembles import _element_laws as laws
 from rmtbase.ensembles._dense_gaussian_chain import DenseGaussianChain
-from rmtbase.ensembles._ensemble import Draw, DrawnByItsCore, as_pytree
+from rmtbase.ensembles._ensemble import Draw, DrawnByItsCore, as_pytree, sum_of_squares
 from rmtbase.ensembles._gaussian_chain import gaussian_chain
-from rmtbase.ensembles._sum_of_squares import sum_of_squares
 from rmtbase.parameters import require_independent_entries
 
 _TRUNCATED_AT = 2.0
@@ -35,14 +34,10 @@ class IndependentChain(DrawnByItsCore):
 
     The core has the nonzero singular values of the product: left of the smallest n_l, (R_1 X_2) = O_2 R_2 and so on,
     and likewise right of it. A draw costs O(Σ n_{l-1} n_l r); only the normal law has a shorter way.
-
-    Attributes:
-        dims: (n_0, …, n_L).
-        entries: the law of the elements, one of :data:`rmtbase.parameters.INITIALIZATIONS`.
     """
 
-    dims: tuple[int, ...]
-    entries: str
+    dims: tuple[int, ...]  #: (n_0, …, n_L)
+    entries: str  #: law of the elements, one of :data:`rmtbase.parameters.INITIALIZATIONS`
 
     @property
     def name(self) -> str:

@@ -16,10 +16,7 @@ from rmtbase.parameters import require_positive_integer
 @as_pytree
 @dataclass(frozen=True)
 class InitializedMatrix(IndependentMatrix):
-    """Matrix of shape (fan_out, fan_in) with independent elements drawn by an initialiser.
-
-    The initialiser's numbers are data, so that one compilation serves all their values.
-    """
+    """Matrix (fan_out, fan_in) with independent elements drawn by an initialiser, whose numbers are data."""
 
     initializer: Initializer
 

@@ -1,9 +1,4 @@
-"""Initialisers of weight matrices, by name: their options and the shape determine the law of the elements.
-
-First come those whose scale is an option, then those whose scale follows from the matrix's shape (Xavier, Kaiming,
-torch.nn.Linear's default), then those of transformers, whose scale follows from width and depth, and last the
-orthogonal one, whose elements are not independent.
-"""
+"""Initialisers of weight matrices, by name: their options and the shape determine the law of the elements."""
 
 from __future__ import annotations
 
@@ -11,7 +6,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, dataclass_transform
 
 from rmtbase.ensembles import _element_laws as laws
 from rmtbase.ensembles._ensemble import as_pytree
@@ -23,15 +18,11 @@ Check = Callable[[str, object], Any]
 
 def option(check: Check, default: object = MISSING, *, static: bool = False) -> Any:
     """Make a dataclass field for an option: its check, its default, and whether a compilation depends on it."""
-    metadata = {"check": check, "static": static}
-    if default is MISSING:
-        return dataclasses.field(metadata=metadata)
-    return dataclasses.field(default=default, metadata=metadata)
+    keywords: dict[str, Any] = {} if default is MISSING else {"default": default}
+    return dataclasses.field(metadata={"check": check, "static": static}, **keywords)
 
 
 def one_of(*choices: str) -> Check:
-    """Make a check that an option is one of these words."""
-
     def check(name: str, value: object) -> str:
         if not isinstance(value, str) or value not in choices:
             raise ParameterError(name, value, "one of " + ", ".join(map(repr, choices)))
@@ -40,15 +31,18 @@ def one_of(*choices: str) -> Check:
     return check
 
 
+@dataclass_transform(frozen_default=True, field_specifiers=(option,))
 @dataclass(frozen=True)
 class Recipe(ABC):
-    """Recipe for drawing a new weight matrix. The fields are its options."""
+    """Recipe for drawing a new weight matrix. The fields are its options; a subclass is a frozen dataclass."""
 
     name: ClassVar[str]
 
+    def __init_subclass__(cls) -> None:
+        as_pytree(dataclass(frozen=True)(cls))
+
     @classmethod
     def from_options(cls, options: Mapping[str, object]) -> Self:
-        """Check the options and make the recipe; a ParameterError if one is unknown, missing or outside its domain."""
         fields = {field.name: field for field in dataclasses.fields(cls)}
         for name, value in options.items():
             if name not in fields:
@@ -61,20 +55,16 @@ class Recipe(ABC):
     @property
     def label(self) -> str:
         """Name and all options, such as ``xavier_normal gain=1.0``."""
-        options = (f"{field.name}={getattr(self, field.name)}" for field in dataclasses.fields(self))
-        return " ".join([self.name, *options])
+        return " ".join([self.name, *(f"{name}={value}" for name, value in vars(self).items())])
 
 
 class Initializer(Recipe):
     """Recipe whose elements are independent."""
 
     @abstractmethod
-    def law(self, fan_out: int, fan_in: int) -> laws.ElementLaw:
-        """Return the law of one element of a matrix of shape (fan_out, fan_in)."""
+    def law(self, fan_out: int, fan_in: int) -> laws.ElementLaw: ...
 
 
-@as_pytree
-@dataclass(frozen=True)
 class Normal(Initializer):
     """N(mean, std²), as torch.nn.init.normal_."""
 
@@ -86,17 +76,13 @@ class Normal(Initializer):
         return laws.Normal(self.std, self.mean)
 
 
-@as_pytree
-@dataclass(frozen=True)
 class TruncatedNormal(Initializer):
     """Centred normal law cut off at ±bound of its own standard deviations.
 
-    With ``std_of="parent"``, ``std`` is the standard deviation of the normal law before the cut; that of the elements
-    is smaller (0.87963 std at bound 2). This is jax.nn.initializers.truncated_normal(std, lower=-bound, upper=bound)
-    and torch.nn.init.trunc_normal_(w, std=std, a=-bound*std, b=bound*std). PyTorch's a and b are absolute: their
-    defaults of ±2 cut nothing from weights of std 0.02. With ``std_of="elements"``, ``std`` is the standard deviation
-    of the elements, and the cut is still at ``bound`` deviations of the wider parent: the truncated laws of jax's and
-    flax's variance_scaling, with bound 2.
+    With ``std_of="parent"``, ``std`` is that of the normal law before the cut (the elements have 0.87963 std at bound
+    2), as in jax.nn.initializers.truncated_normal and torch.nn.init.trunc_normal_(w, std=std, a=-bound*std,
+    b=bound*std); PyTorch's a and b are absolute. With ``std_of="elements"``, ``std`` is that of the elements, and the
+    cut is still at ``bound`` deviations of the wider parent, as in jax's and flax's variance_scaling with bound 2.
     """
 
     name = "truncated_normal"
@@ -109,8 +95,6 @@ class TruncatedNormal(Initializer):
         return laws.TruncatedNormal(self.std / shrinkage, self.bound)
 
 
-@as_pytree
-@dataclass(frozen=True)
 class Uniform(Initializer):
     """U(−bound, bound), as torch.nn.init.uniform_(w, -bound, bound)."""
 
@@ -121,8 +105,6 @@ class Uniform(Initializer):
         return laws.Uniform(self.bound)
 
 
-@as_pytree
-@dataclass(frozen=True)
 class XavierUniform(Initializer):
     """U(−b, b) with b = gain √(6/(fan_in + fan_out)), as torch.nn.init.xavier_uniform_.
 
@@ -136,13 +118,8 @@ class XavierUniform(Initializer):
         return laws.Uniform(self.gain * (6 / (fan_in + fan_out)) ** 0.5)
 
 
-@as_pytree
-@dataclass(frozen=True)
 class XavierNormal(Initializer):
-    """N(0, s²) with s = gain √(2/(fan_in + fan_out)), as torch.nn.init.xavier_normal_.
-
-    Source: X. Glorot and Y. Bengio, AISTATS (2010).
-    """
+    """N(0, s²) with s = gain √(2/(fan_in + fan_out)), as torch.nn.init.xavier_normal_; source as above."""
 
     name = "xavier_normal"
     gain: float = option(require_positive_number, 1.0)
@@ -154,9 +131,11 @@ class XavierNormal(Initializer):
 _SQUARED_GAINS = {"linear": 1.0, "sigmoid": 1.0, "tanh": 25 / 9, "relu": 2.0, "selu": 9 / 16}
 
 
-@dataclass(frozen=True)
 class _Kaiming(Initializer):
-    """Options of both Kaiming initialisers."""
+    """Options of both Kaiming initialisers.
+
+    Source: K. He, X. Zhang, S. Ren and J. Sun, ICCV (2015).
+    """
 
     # negative slope of a leaky rectifier; no effect with other nonlinearities
     a: float = option(require_finite_number, 0.0)
@@ -171,13 +150,8 @@ class _Kaiming(Initializer):
         return (squared_gain / (fan_in if self.mode == "fan_in" else fan_out)) ** 0.5
 
 
-@as_pytree
-@dataclass(frozen=True)
 class KaimingUniform(_Kaiming):
-    """U(−b, b) with b = gain √(3/fan), as torch.nn.init.kaiming_uniform_.
-
-    Source: K. He, X. Zhang, S. Ren and J. Sun, ICCV (2015).
-    """
+    """U(−b, b) with b = gain √(3/fan), as torch.nn.init.kaiming_uniform_."""
 
     name = "kaiming_uniform"
 
@@ -185,13 +159,8 @@ class KaimingUniform(_Kaiming):
         return laws.Uniform(3**0.5 * self._std(fan_out, fan_in))
 
 
-@as_pytree
-@dataclass(frozen=True)
 class KaimingNormal(_Kaiming):
-    """N(0, s²) with s = gain/√fan, as torch.nn.init.kaiming_normal_; ``nonlinearity="linear"`` is LeCun's.
-
-    Source: K. He, X. Zhang, S. Ren and J. Sun, ICCV (2015).
-    """
+    """N(0, s²) with s = gain/√fan, as torch.nn.init.kaiming_normal_; ``nonlinearity="linear"`` is LeCun's."""
 
     name = "kaiming_normal"
 
@@ -199,8 +168,6 @@ class KaimingNormal(_Kaiming):
         return laws.Normal(self._std(fan_out, fan_in))
 
 
-@as_pytree
-@dataclass(frozen=True)
 class TorchLinear(Initializer):
     """U(−b, b) with b = 1/√fan_in, the default of torch.nn.Linear: ``kaiming_uniform`` with a = √5."""
 
@@ -210,8 +177,6 @@ class TorchLinear(Initializer):
         return laws.Uniform(fan_in**-0.5)
 
 
-@as_pytree
-@dataclass(frozen=True)
 class SmallInit(Initializer):
     """N(0, s²) with s = √(2/(5 d_model)): Xavier's scale of a (4 d_model, d_model) matrix, used for all matrices.
 
@@ -227,12 +192,8 @@ class SmallInit(Initializer):
         return laws.Normal((2 / (5 * self.d_model)) ** 0.5)
 
 
-@as_pytree
-@dataclass(frozen=True)
 class WangInit(Initializer):
-    """N(0, s²) with s = 2/(n_layers √d_model).
-
-    The counterpart of ``small_init`` for the matrices that write to the residual stream.
+    """N(0, s²) with s = 2/(n_layers √d_model), for the matrices that write to the residual stream.
 
     Source: B. Wang and A. Komatsuzaki, GPT-J-6B (2021); S. Black et al., GPT-NeoX-20B, arXiv:2204.06745 (2022).
     """
@@ -245,8 +206,6 @@ class WangInit(Initializer):
         return laws.Normal(2 / (self.n_layers * self.d_model**0.5))
 
 
-@as_pytree
-@dataclass(frozen=True)
 class ScaledNormal(Initializer):
     """N(0, s²) with s = std/√(2 n_layers), one factor 1/√2 for each of a layer's two writes to the residual stream.
 
@@ -261,8 +220,6 @@ class ScaledNormal(Initializer):
         return laws.Normal(self.std / (2 * self.n_layers) ** 0.5)
 
 
-@as_pytree
-@dataclass(frozen=True)
 class Orthogonal(Recipe):
     """gain · Q with Q uniform (Haar) on the Stiefel manifold, as torch.nn.init.orthogonal_.
 
@@ -278,18 +235,7 @@ class Orthogonal(Recipe):
 INITIALIZERS: dict[str, type[Initializer] | type[Orthogonal]] = {
     recipe.name: recipe
     for recipe in (
-        Normal,
-        TruncatedNormal,
-        Uniform,
-        XavierUniform,
-        XavierNormal,
-        KaimingUniform,
-        KaimingNormal,
-        TorchLinear,
-        SmallInit,
-        WangInit,
-        ScaledNormal,
-        Orthogonal,
+        *(Normal, TruncatedNormal, Uniform, XavierUniform, XavierNormal, KaimingUniform, KaimingNormal),
+        *(TorchLinear, SmallInit, WangInit, ScaledNormal, Orthogonal),
     )
 }
-"""Initialisers by name."""

@@ -13,8 +13,7 @@ from jax import Array
 from jaxtyping import Float, Key
 
 from rmtbase.ensembles._chi import chi
-from rmtbase.ensembles._ensemble import Draw, as_pytree
-from rmtbase.ensembles._sum_of_squares import rounded, sum_of_squares
+from rmtbase.ensembles._ensemble import Draw, as_pytree, rounded, sum_of_squares
 from rmtbase.parameters import require_positive_integer, require_positive_number
 
 
@@ -26,9 +25,7 @@ class LatentParts(NamedTuple):
     norm_squared: Float[Array, " factor"]
 
 
-@partial(
-    as_pytree, data_fields=["rope_ratio"], meta_fields=["d_model", "q_rank", "kv_rank", "d_nope", "d_rope"]
-)  # fmt: skip
+@partial(as_pytree, data_fields=["rope_ratio"], meta_fields=["d_model", "q_rank", "kv_rank", "d_nope", "d_rope"])
 @dataclass(frozen=True)
 class LatentAttention:
     """W_QK = W_Qᵀ W_K of a head with W_Q = W_UQ W_DQ and W_K = [W_UK W_DKV; W_KR], all five of them Gaussian.
@@ -76,7 +73,6 @@ class LatentAttention:
 
     @property
     def rank(self) -> int:
-        """min(d_head, q_rank, min(d_nope, kv_rank) + d_rope, d_model)."""
         return min(self.matrix_shape)
 
     @property
@@ -87,7 +83,6 @@ class LatentAttention:
 
     @property
     def factor_sizes(self) -> tuple[int, ...]:
-        """Numbers of elements of W_UQ, W_DQ, W_UK and W_DKV; without a ``q_rank``, of W_Q, W_UK and W_DKV."""
         d, a, c, h = self.d_model, self.q_rank, self.kv_rank, self.d_nope + self.d_rope
         return (*((h * d,) if a is None else (h * a, a * d)), self.d_nope * c, c * d)
 
@@ -103,9 +98,8 @@ class LatentAttention:
 
         key_lengths, key_normals = jax.random.split(key)
         degrees_of_freedom = [n - np.arange(min(m, n), dtype=float) for m, n in shapes]
-        lengths = chi(
-            key_lengths, jnp.asarray(np.concatenate([*degrees_of_freedom, np.multiply(cut_off_rows, float(d))]))
-        )
+        cut_off_degrees = np.multiply(cut_off_rows, float(d))
+        lengths = chi(key_lengths, jnp.asarray(np.concatenate([*degrees_of_freedom, cut_off_degrees])))
         *diagonals, cut_off = jnp.split(lengths, np.cumsum([degrees.size for degrees in degrees_of_freedom]))
         counts = [_strictly_below(shape)[0].size for shape in shapes]
         normals = jnp.split(jax.random.normal(key_normals, (sum(counts),)), np.cumsum(counts[:-1]))

@@ -11,9 +11,8 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float, Key
 
-from rmtbase.ensembles._ensemble import Draw, DrawnByItsCore, as_pytree
+from rmtbase.ensembles._ensemble import Draw, DrawnByItsCore, as_pytree, sum_of_squares
 from rmtbase.ensembles._orthogonal_matrix import orthonormal_columns
-from rmtbase.ensembles._sum_of_squares import sum_of_squares
 from rmtbase.ensembles._thin_gaussian_chain import gram_triangle
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_positive_integer
@@ -33,17 +32,12 @@ class OrthogonalBlocks(DrawnByItsCore):
     Exact draw: GᵀG = TᵀT and G′ᵀG′ = T′ᵀT′ with triangles that have Bartlett's law. If M is the first h rows of Q in
     [T; T′] = Q R, then MᵀM has the law of X Xᵀ. O(h³), whatever n and N.
 
-    Attributes:
-        dims: (h, n) for one block, (n_0, h, n_2) for X_1ᵀ X_2.
-        rows: N of each block.
-        fused: True if both blocks are rows of one stored matrix, 2h of its N.
-
     Source: M. L. Eaton, Multivariate Statistics (1983), chapter 7; F. Mezzadri, Notices AMS 54, 592 (2007).
     """
 
-    dims: tuple[int, ...]
-    rows: tuple[int, ...]
-    fused: bool
+    dims: tuple[int, ...]  #: (h, n) for one block, (n_0, h, n_2) for X_1ᵀ X_2
+    rows: tuple[int, ...]  #: N of each block
+    fused: bool  #: True if both blocks are rows of one stored matrix, 2h of its N
 
     @property
     def name(self) -> str:
@@ -55,11 +49,11 @@ class OrthogonalBlocks(DrawnByItsCore):
         return self.dims[0] if len(self.dims) == 2 else self.dims[1]
 
     def sample(self, key: Key[Array, ""]) -> Draw:
-        """Make one draw; ``matrix`` is the core, of shape (h, h)."""
         h, widths = self.rank, (self.dims[-1],) if len(self.dims) == 2 else (self.dims[0], self.dims[-1])
         if self.fused:
             both = _root(key, 2 * h, widths[0], self.rows[0])
-            roots = [_triangle(both[:, :h]), _triangle(both[:, h:])]
+            halves = both[:, :h], both[:, h:]
+            roots = [orthonormal_columns(half).T @ half for half in halves]  # R of Q R: RᵀR = MᵀM
         else:
             keys = jax.random.split(key, len(widths))
             roots = [_root(block_key, h, n, rows) for block_key, n, rows in zip(keys, widths, self.rows, strict=True)]
@@ -71,16 +65,11 @@ def _root(key: Key[Array, ""], h: int, n: int, rows: int) -> Float[Array, "h h"]
     """Draw M such that MᵀM has the law of X Xᵀ."""
     if rows <= n:
         return jnp.eye(h)
-    keys = jax.random.split(key)
     stack = []
-    for (key_lengths, key_normals), count in zip(map(jax.random.split, keys), (n, rows - n), strict=True):
+    for block_key, count in zip(jax.random.split(key), (n, rows - n), strict=True):
+        key_lengths, key_normals = jax.random.split(block_key)
         stack.append(gram_triangle(key_lengths, key_normals, count - jnp.arange(h)))
     return orthonormal_columns(jnp.concatenate(stack))[:h]
-
-
-def _triangle(matrix: Float[Array, "m h"]) -> Float[Array, "h h"]:
-    """R of the factorisation Q R: RᵀR = MᵀM."""
-    return orthonormal_columns(matrix).T @ matrix
 
 
 def orthogonal_blocks(dims: Sequence[int], rows: Sequence[int], fused: bool = False) -> OrthogonalBlocks:
@@ -106,9 +95,8 @@ def orthogonal_blocks(dims: Sequence[int], rows: Sequence[int], fused: bool = Fa
         raise ParameterError("dims", checked, "no more rows in a block than columns")
     stored = tuple(require_positive_integer("rows", size) for size in rows)
     if len(stored) != len(widths) or min(stored) < h * (1 + fused):
-        raise ParameterError(
-            "rows", stored, f"{len(widths)} numbers of at least {h * (1 + fused)}, the rows of the blocks"
-        )
+        expected = f"{len(widths)} numbers of at least {h * (1 + fused)}, the rows of the blocks"
+        raise ParameterError("rows", stored, expected)
     if fused and (len(widths) == 1 or len({*stored}) > 1 or len({*widths}) > 1):
         raise ParameterError("fused", fused, "two blocks of one width with the same number of stored rows")
     return OrthogonalBlocks(checked, stored, fused)

@@ -42,7 +42,6 @@ class OrthogonalMatrix(FullMatrix):
 
     @property
     def name(self) -> str:
-        """``initialized_matrix {n_rows}x{n_columns} orthogonal gain={gain}``."""
         return f"initialized_matrix {self.n_rows}x{self.n_columns} {self.initializer.label}"
 
     @property
@@ -51,12 +50,10 @@ class OrthogonalMatrix(FullMatrix):
         return self.initializer.gain / max(self.element_shape) ** 0.5
 
     def row_context(self, key: Key[Array, ""]) -> Float[Array, "{self.n_rows} {self.n_columns}"]:
-        """Return the input of :meth:`rows` for one draw: the whole matrix."""
         q = orthonormal_columns(jax.random.normal(key, (max(self.element_shape), min(self.element_shape))))
         return self.initializer.gain * (q.T if self.n_rows < self.n_columns else q)
 
     def rows(
         self, context: Float[Array, "{self.n_rows} {self.n_columns}"], start: ArrayLike, count: int
     ) -> Float[Array, "{count} {self.n_columns}"]:
-        """Rows ``start``, …, ``start + count - 1`` of a draw."""
         return lax.dynamic_slice_in_dim(context, start, count)

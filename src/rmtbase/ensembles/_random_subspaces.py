@@ -40,7 +40,6 @@ class RandomSubspaces(SquareDraw):
 
     @property
     def name(self) -> str:
-        """``random_subspaces {d_model}x{d_head}``."""
         return f"random_subspaces {self.d_model}x{self.d_head}"
 
     @property
@@ -49,7 +48,6 @@ class RandomSubspaces(SquareDraw):
         return self.d_head
 
     def sample(self, key: Key[Array, ""]) -> Draw:
-        """Make one draw; ``matrix`` is the corner A, of shape (d_head, d_head)."""
         h = self.d_head
         key_top, key_lengths, key_normals = jax.random.split(key, 3)
         top = jax.random.normal(key_top, (h, h))
@@ -60,10 +58,6 @@ class RandomSubspaces(SquareDraw):
 
 def random_subspaces(d_model: int, d_head: int) -> RandomSubspaces:
     """Ensemble of V_Qᵀ V_K, the overlap of two uniformly random d_head-dimensional subspaces of R^d_model.
-
-    Args:
-        d_model: width of the residual stream.
-        d_head: dimension of each subspace, at most d_model.
 
     Raises:
         ParameterError: a dimension is not a positive integer, or d_head > d_model.

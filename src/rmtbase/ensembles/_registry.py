@@ -27,7 +27,6 @@ ENSEMBLES: dict[str, Callable[..., Ensemble]] = {
 
 
 def make_ensemble(name: str, parameters: Mapping[str, object]) -> Ensemble:
-    """Make the ensemble of that name with those parameters."""
     if not isinstance(name, str) or name not in ENSEMBLES:
         raise ParameterError("ensemble", name, "one of " + ", ".join(sorted(ENSEMBLES)))
     factory = ENSEMBLES[name]

@@ -15,8 +15,7 @@ from jax.custom_batching import sequential_vmap
 from jaxtyping import Bool, Float, Key
 from numpy.typing import ArrayLike, NDArray
 
-from rmtbase.ensembles._ensemble import Draw, DrawnByItsCore, as_pytree
-from rmtbase.ensembles._sum_of_squares import sum_of_squares
+from rmtbase.ensembles._ensemble import Draw, DrawnByItsCore, as_pytree, sum_of_squares
 from rmtbase.errors import ParameterError
 from rmtbase.shown import in_one_line
 
@@ -28,20 +27,18 @@ _WORD = 32  # random bits of a word; each gives the sign of one element
 
 
 class _ResampledHead(DrawnByItsCore, ABC):
-    """Name and dimensions of an ensemble made from given matrices."""
+    """Ensemble made from given matrices."""
 
     digest: Any
     _factory: ClassVar[str]
 
     @property
     @abstractmethod
-    def dims(self) -> tuple[int, ...]:
-        """(n_0, …, n_L) of the product: (d_model, d_head, d_model) for W_QK."""
+    def dims(self) -> tuple[int, ...]: ...
 
     @property
     def name(self) -> str:
-        """``{factory} {dims} sha256:{digest of the matrices}``; {d_model}x{d_head} stands for the dims of W_QK."""
-        dims = self.dims[:2] if self.dims[0] == self.dims[-1] else self.dims
+        dims = self.dims[:2] if self.dims[0] == self.dims[-1] else self.dims  # those of W_QK are {d_model}x{d_head}
         shape = "x".join(map(str, dims))
         return f"{self._factory} {shape} sha256:{np.asarray(self.digest).tobytes().hex()}"
 
@@ -59,18 +56,14 @@ class SignFlippedHead(_ResampledHead):
     With W Wᵀ = L Lᵀ, the core L_Qᵀ L_K of the flipped matrices has the nonzero singular values of the product. If a
     flipped matrix lacks full rank, triangles of QR factorisations take the place of L. A draw costs O(d h²).
 
-    Attributes:
-        w_q, w_k: (d_head, d_query) and (d_head, d_key), in any floating-point dtype.
-        digest: identifies the matrices.
-
     Source: D. Hong, Y. Sheng and E. Dobriban, arXiv:2012.02985.
     """
 
     _factory = "sign_flipped_head"
 
-    w_q: Any
-    w_k: Any
-    digest: Any
+    w_q: Any  #: (d_head, d_query), in any floating-point dtype
+    w_k: Any  #: (d_head, d_key), likewise
+    digest: Any  #: identifies the matrices
 
     @property
     def dims(self) -> tuple[int, int, int]:
@@ -82,7 +75,6 @@ class SignFlippedHead(_ResampledHead):
         return flipped(key_q, jnp.asarray(self.w_q)), flipped(key_k, jnp.asarray(self.w_k))
 
     def sample(self, key: Key[Array, ""]) -> Draw:
-        """Make one draw; ``matrix`` is the core, of shape (d_head, d_head). ``norm_squared`` is the given head's."""
         norms = [sum_of_squares(jnp.asarray(w, dtype=float)) for w in (self.w_q, self.w_k)]
         return Draw(_flipped_core(key, self), jnp.stack(norms))
 
@@ -119,7 +111,6 @@ class SignFlippedMatrix(_ResampledHead):
         return self.w.shape
 
     def sample(self, key: Key[Array, ""]) -> Draw:
-        """Make one draw; ``matrix`` is the core, of shape (rank, rank). ``norm_squared`` is the given matrix's."""
         return Draw(_flipped_triangle(key, self), sum_of_squares(jnp.asarray(self.w, dtype=float))[None])
 
 
@@ -153,11 +144,7 @@ def _flipped_core(key: Key[Array, ""], head: SignFlippedHead) -> Float[Array, "d
 
 
 def _cholesky(w: Float[Array, "h d"]) -> tuple[Float[Array, "h h"], Bool[Array, ""]]:
-    """L of W Wᵀ = L Lᵀ, and whether it keeps its digits: no row is nearly a combination of the rows before it.
-
-    The error of a Cholesky factor does not depend on the lengths of the rows, so heavy-tailed elements keep their
-    digits.
-    """
+    """L of W Wᵀ = L Lᵀ, and whether it keeps its digits: no row is nearly a combination of the rows before it."""
     gram = w @ w.T
     lower = jnp.linalg.cholesky(gram)
     return lower, jnp.all(jnp.diagonal(lower) > _INDEPENDENT * jnp.sqrt(jnp.diagonal(gram)))  # False where NaN
@@ -180,19 +167,14 @@ class AxisPermutedHead(_ResampledHead):
     O(h³).
 
     A permutation of the residual stream, W_Qᵀ W_K P, would not change any singular value.
-
-    Attributes:
-        r_q, r_k: triangles R of the QR decompositions of W_Qᵀ and W_Kᵀ, (d_head, d_head).
-        widths: (d_query, d_key).
-        digest: identifies the matrices.
     """
 
     _factory = "axis_permuted_head"
 
-    r_q: Any
-    r_k: Any
-    widths: Any
-    digest: Any
+    r_q: Any  #: triangle R of the QR decomposition of W_Qᵀ, (d_head, d_head)
+    r_k: Any  #: that of W_Kᵀ
+    widths: Any  #: (d_query, d_key)
+    digest: Any  #: identifies the matrices
 
     @property
     def dims(self) -> tuple[int, int, int]:
@@ -204,7 +186,6 @@ class AxisPermutedHead(_ResampledHead):
         return self.r_q.shape[-1]
 
     def sample(self, key: Key[Array, ""]) -> Draw:
-        """Make one draw; ``matrix`` is R_Q P R_Kᵀ, of shape (d_head, d_head). ``norm_squared`` is the given head's."""
         r_q, r_k = (jnp.asarray(r, dtype=float) for r in (self.r_q, self.r_k))
         order, signs = signed_permutation(key, self.rank)
         core = r_q @ (signs[:, None] * r_k.T[order])
@@ -214,13 +195,7 @@ class AxisPermutedHead(_ResampledHead):
 def axis_permuted_head(w_q: ArrayLike, w_k: ArrayLike) -> AxisPermutedHead:
     """Null of signed permutations for a head: W_Qᵀ P W_K, with P acting on its d_head axes.
 
-    Args:
-        w_q: query matrix (d_head, d_query), in any floating-point dtype.
-        w_k: key matrix (d_head, d_key), likewise.
-
-    Raises:
-        ParameterError: the factors are not floating-point matrices with the same number of rows, have more rows than
-            columns, or contain a value that is not finite.
+    Arguments and errors are those of :func:`sign_flipped_head`.
     """
     q, k, digest = _given_head(w_q, w_k)
     r_q, r_k = (np.linalg.qr(np.asarray(w, dtype=np.float64).T, mode="r") for w in (q, k))

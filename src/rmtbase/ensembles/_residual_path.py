@@ -12,8 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float, Int, Key
 
-from rmtbase.ensembles._ensemble import Draw, SquareDraw, as_pytree
-from rmtbase.ensembles._sum_of_squares import rounded
+from rmtbase.ensembles._ensemble import Draw, SquareDraw, as_pytree, rounded
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_integer, require_positive_integer, require_positive_number
 
@@ -39,20 +38,13 @@ class ResidualProduct(SquareDraw):
     are rounding noise (in float64 at σ = 1 and depth 16, the smallest few).
 
     ``depth`` and ``sigma`` are data, not shape, so that one compilation serves all their values.
-
-    Attributes:
-        d_model: d.
-        depth: L.
-        sigma: σ.
-        part: the matrix that is drawn.
-        order: k if ``part`` is ``"order"``, else None.
     """
 
-    d_model: int
-    depth: int | Int[Array, ""]
-    sigma: float | Float[Array, ""]
+    d_model: int  #: d
+    depth: int | Int[Array, ""]  #: L
+    sigma: float | Float[Array, ""]  #: σ
     part: Literal["path", "update", "order"] = "path"
-    order: int | None = None
+    order: int | None = None  #: k if ``part`` is ``"order"``, else None
 
     @property
     def name(self) -> str:
@@ -64,7 +56,6 @@ class ResidualProduct(SquareDraw):
         return self.d_model
 
     def sample(self, key: Key[Array, ""]) -> Draw:
-        """Make one draw; ``matrix`` is P, P - I or E_k, of shape (d_model, d_model)."""
         identity = jnp.eye(self.d_model)
         if self.part == "path":
             matrix = identity + self._update(key)

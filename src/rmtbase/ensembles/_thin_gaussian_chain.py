@@ -13,8 +13,7 @@ from jaxtyping import Float, Int, Key
 
 from rmtbase.ensembles._bidiagonal_gaussian_matrix import BidiagonalDraw
 from rmtbase.ensembles._chi import chi
-from rmtbase.ensembles._ensemble import ChainCore, Draw, as_pytree, chain_name
-from rmtbase.ensembles._sum_of_squares import rounded, sum_of_squares
+from rmtbase.ensembles._ensemble import ChainCore, Draw, as_pytree, chain_name, rounded, sum_of_squares
 
 
 @partial(as_pytree, data_fields=["dims"], meta_fields=["rank", "bottleneck"])
@@ -40,18 +39,13 @@ class ThinGaussianChain(ChainCore):
 
     ``dims`` is data, not shape, so that one compilation serves all chains with the same L, r and j.
 
-    Attributes:
-        dims: (n_0, …, n_L).
-        rank: r.
-        bottleneck: j; if there is a choice, not 0.
-
     Source: M. S. Bartlett, Proc. R. Soc. Edinburgh 53, 260 (1934); N. R. Goodman, Ann. Math. Stat. 34, 178 (1963);
     for B, I. Dumitriu and A. Edelman, J. Math. Phys. 43, 5830 (2002).
     """
 
-    dims: tuple[int | Int[Array, ""], ...]
-    rank: int
-    bottleneck: int
+    dims: tuple[int | Int[Array, ""], ...]  #: (n_0, …, n_L)
+    rank: int  #: r
+    bottleneck: int  #: j; if there is a choice, not 0
 
     @property
     def name(self) -> str:
@@ -96,10 +90,7 @@ def upper_triangle(diagonal: Float[Array, " r"], normals: Float[Array, " m"]) ->
 def gram_triangle(
     key_lengths: Key[Array, ""], key_normals: Key[Array, ""], rows: Int[Array, " h"]
 ) -> Float[Array, "h h"]:
-    """Draw an upper triangular T such that TᵀT has the law of GᵀG, G standard normal n × h.
-
-    ``rows`` is n, n - 1, …, n - h + 1; rows of T after the n-th are zero.
-    """
+    """Draw an upper triangular T with TᵀT ~ GᵀG, G standard normal n × h; ``rows`` is n, n - 1, …, n - h + 1."""
     h = rows.size
     lengths = chi(key_lengths, jnp.maximum(rows, 0).astype(float))
     triangle = upper_triangle(lengths, jax.random.normal(key_normals, (h * (h - 1) // 2,)))

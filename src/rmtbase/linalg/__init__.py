@@ -26,7 +26,6 @@ from rmtbase.linalg._solver import (
     GRAM_CONDITION,
     HOST_SOLVERS,
     SOLVERS,
-    SpectrumSolver,
     appended_rows,
     device_singular_values,
     extreme_eigenvalues,
@@ -37,7 +36,6 @@ from rmtbase.linalg._solver import (
     singular_values,
     symmetric_singular_values,
 )
-from rmtbase.linalg._solver_choice import MICROSECONDS, SolverChoice, fastest_solver, is_measured, measured_solver
 from rmtbase.linalg._threads import available_cores, blas_threads, single_threaded_blas
 
 __all__ = ["arithmetic", "available_cores", "product_singular_values", "singular_values"]

@@ -56,9 +56,7 @@ def _blas() -> dict[str, str]:
         if library["user_api"] != "blas":
             continue
         folders = Path(library["filepath"]).parts
-        packages = [
-            package for package in ("numpy", "scipy") if any(folder.startswith(package) for folder in folders[:-1])
-        ]
+        packages = [name for name in ("numpy", "scipy") if any(folder.startswith(name) for folder in folders[:-1])]
         if not packages and "site-packages" in folders:  # such as torch's own, which only some processes load
             continue
         words = (library["internal_api"], library.get("version"), library.get("architecture"))

@@ -57,28 +57,21 @@ def product_singular_values(w_q: ArrayLike, w_k: ArrayLike) -> NDArray[np.float6
 def product_svd(
     w_q: NDArray[np.float64], w_k: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Thin SVD of W_Qᵀ W_K = U diag(s) V for factors (d_head, d_query) and (d_head, d_key), by their core.
-
-    U with orthonormal columns (d_query, r), the singular values s (r), descending, and V with orthonormal rows (r,
-    d_key). The vectors of structural zeros are never computed.
-    """
+    """Thin SVD of W_Qᵀ W_K = U diag(s) V for factors (d_head, d_query) and (d_head, d_key), by their core."""
     (o_q, r_q), (o_k, r_k) = (np.linalg.qr(factor.T) for factor in (w_q, w_k))
     left, values, right = np.linalg.svd(core_of_triangles(r_q, r_k), full_matrices=False)
     return o_q @ left, values, right @ o_k.T
 
 
 def core_singular_values(core: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Singular values (..., h) of cores (..., h, h), descending; values below their rounding error are set to zero.
-
-    A value under h ε s_1 (ε of float64) is noise of the factorisation and stands for an exact zero.
-    """
+    """Singular values (..., h) of cores (..., h, h), descending; values below their rounding error are set to zero."""
     return without_noise(singular_values(core))
 
 
 def without_noise(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Set singular values up to h ε s_1 to zero, ε = 2⁻⁵² of float64.
+    """Set singular values (..., h) of h × h matrices, descending, to zero up to h ε s_1, noise of the factorisation.
 
-    Takes the singular values (..., h) of h × h matrices, descending. NaN (a value that is not known) stays NaN.
+    ε = 2⁻⁵² of float64. NaN (a value that is not known) stays NaN.
     """
     values = require_real_numbers("values", values)
     if values.ndim == 0 or np.isinf(values).any():
@@ -88,10 +81,7 @@ def without_noise(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def triangle(factor: ArrayLike, name: str = "factors") -> NDArray[np.float64]:
-    """R (..., d_head, d_head) of the thin factorisation Wᵀ = O R, for W of shape (..., d_head, d_model), in float64.
-
-    A key head that several query heads share is factorised only once. See :func:`triangles`, also for errors.
-    """
+    """R of :func:`triangles`, without the mask."""
     return triangles(factor, name).r
 
 
@@ -153,22 +143,14 @@ def _factorise_gram(w: NDArray[np.float64], r: NDArray[np.float64]) -> bool:
     _, indefinite = dpotrf(r.T, lower=True, overwrite_a=True)  # in place: LAPACK's columns are the rows of r
     if indefinite:
         return False
-    return _bound_of_inverse(np.diagonal(r) / norms) <= _GRAM_LIMIT or _norm_of_inverse(r / norms) <= _GRAM_LIMIT
-
-
-def _bound_of_inverse(diagonal: NDArray[np.float64]) -> float:
-    """‖H⁻¹‖_F ≤ e √(Σ_k det H^(-2/k)), for H of unit diagonal, from only the diagonal of its Cholesky factor.
-
-    The eigenvalues λ_1 ≤ … ≤ λ_n of H add up to n. So the product of the n - k largest is at most (n/(n-k))^(n-k),
-    which is less than e^k, and the product of the others is at least det H / e^k: λ_k ≥ det H^(1/k) / e.
-    """
+    # ‖H⁻¹‖_F ≤ e √(Σ_k det H^(-2/k)): the eigenvalues λ_1 ≤ … ≤ λ_n of H add up to n. So the product of the n - k
+    # largest is at most (n/(n-k))^(n-k), less than e^k, and that of the others at least det H / e^k:
+    # λ_k ≥ det H^(1/k) / e.
+    unit = r / norms
     with np.errstate(over="ignore"):
-        powers = np.exp(-4.0 * np.log(diagonal).sum() / np.arange(1, len(diagonal) + 1))
-        return math.e * math.sqrt(powers.sum())
-
-
-def _norm_of_inverse(r: NDArray[np.float64]) -> float:
-    """‖H⁻¹‖_F of H = RᵀR; infinite where R is singular."""
-    lower, singular = dpotri(r.T, lower=True)  # the lower triangle of H⁻¹; zeros above
+        powers = np.exp(-4.0 * np.log(np.diagonal(unit)).sum() / np.arange(1, len(unit) + 1))
+    if math.e * math.sqrt(powers.sum()) <= _GRAM_LIMIT:
+        return True
+    lower, singular = dpotri(unit.T, lower=True)  # the lower triangle of H⁻¹; zeros above
     squares = lower**2
-    return math.inf if singular else math.sqrt(2.0 * squares.sum() - np.diagonal(squares).sum())
+    return not singular and math.sqrt(2.0 * squares.sum() - np.diagonal(squares).sum()) <= _GRAM_LIMIT

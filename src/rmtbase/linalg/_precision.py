@@ -22,13 +22,7 @@ def require_precision(precision: object) -> str:
 
 @contextmanager
 def reproducible_jax(precision: str = DTYPE) -> Iterator[None]:
-    """Run JAX code in float64, at the highest matmul precision, with partition-independent random bits.
-
-    The settings hold only inside the ``with`` block and in its thread; afterwards the caller's settings are restored.
-
-    Args:
-        precision: one of :data:`PRECISIONS`; ``"float32"`` for JAX's default of 32-bit floats.
-    """
+    """Run JAX code in this precision, at the highest matmul precision, with random bits that no partition changes."""
     require_jax_threads()
     from rmtbase.jax_import import jax
 

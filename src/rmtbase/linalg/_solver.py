@@ -1,10 +1,8 @@
-"""Singular values of stacks of small matrices, on all cores without oversubscription; extreme eigenvalues."""
+"""Singular values of stacks of small matrices; extreme eigenvalues."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -12,15 +10,9 @@ from jaxtyping import Float64
 from numpy.typing import NDArray
 from scipy.linalg import eigvalsh_tridiagonal, get_lapack_funcs
 
+from rmtbase import parameters
 from rmtbase.errors import ParameterError
 from rmtbase.linalg._threads import available_cores, blas_threads, single_threaded_blas
-from rmtbase.parameters import (
-    require_finite_numbers,
-    require_matrices,
-    require_positive_integer,
-    require_real_array,
-    require_real_numbers,
-)
 
 _STACKED_BELOW = 512  # up to this size LAPACK on one core per matrix beats a threaded LAPACK on one matrix
 
@@ -51,8 +43,8 @@ def singular_values(stack: NDArray[np.floating], rank: int | None = None) -> NDA
         ParameterError: the stack is not an array of finite real matrices, the rank is not a positive integer, or
             singular values overflow float64.
     """
-    wide = require_matrices("stack", stack)  # LAPACK prints messages to the screen if given NaN or infinity
-    most = None if rank is None else require_positive_integer("rank", rank)
+    wide = parameters.require_matrices("stack", stack)  # LAPACK prints messages to the screen if given NaN or infinity
+    most = None if rank is None else parameters.require_positive_integer("rank", rank)
     values = np.asarray(np.linalg.svd(wide, compute_uv=False)[..., :most], dtype=np.float64)
     if not np.isfinite(values).all():
         raise ParameterError("stack", f"elements up to {np.abs(wide).max():.3g}", "singular values within float64")
@@ -65,20 +57,17 @@ def gram_singular_values(stack: NDArray[np.floating], rank: int | None = None) -
     Up to twice as fast as :func:`singular_values`. Computed in float64, whatever the precision of the matrices. The
     Gram matrix squares the condition number: the relative error of λ_r, r the rank, is of order ε λ_1/λ_r (measured:
     0.3 of that). A matrix with λ_1/λ_r over 10⁴ is therefore solved again by :func:`singular_values`. Where that
-    function keeps twelve digits, so does this one.
-
-    Args:
-        stack: matrices ``(n, p, q)``.
-        rank: structural rank of the matrices, and the number of values to return; min(p, q) if None.
+    function keeps twelve digits, so does this one. ``rank`` is the structural rank of the matrices ``(n, p, q)``, and
+    the number of values to return; min(p, q) if None.
     """
-    wide = require_real_numbers("stack", stack)
+    wide = parameters.require_real_numbers("stack", stack)
     if wide.ndim != 3:
         raise ParameterError("stack", f"shape {wide.shape}", "matrices (n, p, q)")
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         gram = _smaller_gram(wide)
     if not (wide.size and np.isfinite(gram).all()):
         return singular_values(wide, rank)
-    most = None if rank is None else require_positive_integer("rank", rank)
+    most = None if rank is None else parameters.require_positive_integer("rank", rank)
     values = np.sqrt(np.maximum(np.linalg.eigvalsh(gram)[..., ::-1][..., :most], 0.0))
     lost = loses_digits(values, "float64") | (values[:, 0] < _SMALLEST_GRAM)
     if lost.any():
@@ -94,11 +83,8 @@ def _smaller_gram(stack: Any) -> Any:
 def loses_digits(
     values: NDArray[np.float64], precision: str, trusted: Mapping[str, float] = GRAM_CONDITION
 ) -> NDArray[np.bool_]:
-    """Mask ``(n,)`` of the spectra ``(n, r)``, descending, for which a Gram matrix of that precision loses digits.
-
-    For another solver, pass its largest λ_1/λ_r by precision as ``trusted``.
-    """
-    values = require_real_numbers("values", values)
+    """Mask of the spectra (n, r), descending, for which a Gram matrix, or a solver so ``trusted``, loses digits."""
+    values = parameters.require_real_numbers("values", values)
     if values.ndim != 2 or values.shape[1] == 0:
         raise ParameterError("values", f"shape {values.shape}", "spectra (n, r)")
     condition = np.sqrt(trusted[precision])  # λ_1/λ_r as s_1/s_r, whose squares may leave float64
@@ -170,7 +156,7 @@ def _finite_on_device(stack: Any) -> Any:
 
     if isinstance(stack, Tracer):
         return stack
-    largest = np.abs(require_matrices("stack", stack)).max(initial=0.0)
+    largest = np.abs(parameters.require_matrices("stack", stack)).max(initial=0.0)
     with np.errstate(over="ignore"):
         array = jnp.asarray(stack)
     if array.dtype not in (jnp.float32, jnp.float64):
@@ -182,7 +168,7 @@ def _finite_on_device(stack: Any) -> Any:
 
 def matrix_singular_values(matrix: NDArray[np.float64], cores: int | None = None) -> NDArray[np.float64]:
     """Singular values of one matrix, descending; a large one is solved on all cores."""
-    matrix = require_real_array("matrix", matrix)
+    matrix = parameters.require_real_array("matrix", matrix)
     if matrix.ndim != 2:
         raise ParameterError("matrix", f"shape {matrix.shape}", "one matrix (rows, columns)")
     if max(matrix.shape) <= _STACKED_BELOW:
@@ -201,78 +187,27 @@ def appended_rows(triangle: NDArray[np.float64] | None, rows: NDArray[np.floatin
 
     Source: J. Demmel, L. Grigori, M. Hoemmen and J. Langou, SIAM J. Sci. Comput. 34, A206 (2012), sequential QR.
     """
-    below = require_real_array("rows", rows)  # the only float64 copy is the one for LAPACK
+    below = parameters.require_real_array("rows", rows)  # the only float64 copy is the one for LAPACK
     if below.ndim != 2 or (triangle is not None and below.shape[1] != triangle.shape[1]):
         width = "" if triangle is None else f" of {triangle.shape[1]} columns"
         raise ParameterError("rows", f"shape {below.shape}", f"a matrix{width}")
     if triangle is None:
-        return require_matrices("rows", below.astype(np.float64))
+        return parameters.require_matrices("rows", below.astype(np.float64))
     height, width = len(triangle), below.shape[1]
     both = np.empty((height + len(below), width), order="F")
     both[:height], both[height:] = triangle, below
-    require_finite_numbers("rows", both[height:])
+    parameters.require_finite_numbers("rows", both[height:])
     factor, workspace = get_lapack_funcs(("geqrf", "geqrf_lwork"), (both,))
     with single_threaded_blas():
         factored = factor(both, lwork=int(workspace(*both.shape)[0]), overwrite_a=True)[0]
     return np.triu(factored[:width])
 
 
-class SpectrumSolver:
-    """Values-only SVD of a stack ``(n, p, q)``: one single-threaded LAPACK call per matrix, spread over the cores.
-
-    A thread pool on top of LAPACK's own threads stalls on stacks of 128 x 128 matrices. So BLAS is limited to one
-    thread while the solver is open, and the pool owns the cores. Each matrix is solved by itself: its singular values
-    depend neither on the rest of the stack nor on the number of cores.
-
-    Use as a context manager::
-
-        with SpectrumSolver() as solver:
-            s = solver.singular_values(stack)          # (n, min(p, q)), descending
-    """
-
-    name = "LAPACK gesdd, values only (numpy.linalg.svd)"
-
-    def __init__(self, cores: int | None = None) -> None:
-        self.cores = cores if cores is not None else available_cores()
-        self._pool: ThreadPoolExecutor | None = None
-        self._limit = ExitStack()
-
-    def __enter__(self) -> SpectrumSolver:
-        self._limit.enter_context(single_threaded_blas())
-        self._pool = ThreadPoolExecutor(self.cores, thread_name_prefix="rmtbase-spectrum")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with self._limit:
-            if self._pool is not None:
-                self._pool.shutdown(wait=True, cancel_futures=True)
-
-    def singular_values(self, stack: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Singular values ``(n, min(p, q))`` of a stack ``(n, p, q)``, descending along the last axis."""
-        if self._pool is None:
-            raise RuntimeError("SpectrumSolver is used outside its `with` block")
-        stack = require_real_array("stack", stack)
-        if stack.ndim != 3:
-            raise ParameterError("stack", f"shape {stack.shape}", "matrices (n, p, q)")
-        if stack.shape[0] == 0:
-            return np.empty((0, min(stack.shape[1:])))
-        # More parts than cores, so that the last part of an uneven split is short.
-        parts = np.array_split(stack, min(len(stack), 4 * self.cores))
-        return np.concatenate(list(self._pool.map(singular_values, parts)))
-
-
 def extreme_eigenvalues(
     main: Float64[np.ndarray, "matrix size"], off: Float64[np.ndarray, "matrix size_less_one"]
 ) -> tuple[Float64[np.ndarray, " matrix"], Float64[np.ndarray, " matrix"]]:
-    """Largest and smallest eigenvalues of a stack of symmetric tridiagonal matrices, by bisection.
-
-    Args:
-        main: diagonals, (n, size).
-        off: off-diagonals, (n, size - 1).
-
-    Two arrays of shape (n,), accurate to the largest eigenvalue times the float64 precision (absolute).
-    """
-    main, off = require_matrices("main", main), require_matrices("off", off)
+    """Largest and smallest eigenvalues of symmetric tridiagonal matrices, by bisection; error of order ε λ_1."""
+    main, off = parameters.require_matrices("main", main), parameters.require_matrices("off", off)
     if main.ndim != 2 or off.shape != (len(main), main.shape[1] - 1):
         raise ParameterError("off", f"shape {off.shape} beside {main.shape}", "(n, size - 1) beside (n, size)")
     size = main.shape[1]

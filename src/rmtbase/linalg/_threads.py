@@ -19,9 +19,7 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
-class _Asked(NamedTuple):
-    """Request for a limit; requests with equal values are told apart by identity."""
-
+class _Asked(NamedTuple):  # requests with equal values are told apart by identity
     thread: int
     threads: int
 
@@ -42,17 +40,18 @@ class _BlasLimit:
         self._libraries: list[Any] = []
         self._modules = 0  # number of imported modules when the libraries were looked up
 
-    def ask(self, threads: int) -> _Asked:
+    @contextmanager
+    def hold(self, threads: int) -> Iterator[None]:
+        mine = _Asked(threading.get_ident(), threads)
         with self._lock:
-            asked = _Asked(threading.get_ident(), threads)
-            self._asked.append(asked)
+            self._asked.append(mine)
             self._apply()
-            return asked
-
-    def lift(self, asked: _Asked) -> None:
-        with self._lock:
-            self._asked = [request for request in self._asked if request is not asked]
-            self._apply()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._asked = [request for request in self._asked if request is not mine]
+                self._apply()
 
     def after_fork(self) -> None:
         """Reset the lock in a child process: only the thread that forked is left, and another may have held it."""
@@ -93,17 +92,12 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_LIMIT.after_fork)
 
 
-@contextmanager
-def blas_threads(threads: int) -> Iterator[None]:
+def blas_threads(threads: int) -> AbstractContextManager[None]:
     """Limit BLAS to that many threads per call inside the context, or to fewer if another thread asks for fewer.
 
     Any number of threads may enter at once. When the last has left, BLAS has its original number of threads again.
     """
-    asked = _LIMIT.ask(threads)
-    try:
-        yield
-    finally:
-        _LIMIT.lift(asked)
+    return _LIMIT.hold(threads)
 
 
 def single_threaded_blas() -> AbstractContextManager[None]:

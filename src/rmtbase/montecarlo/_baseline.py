@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import xarray as xr
 
+from rmtbase import parameters
 from rmtbase.ensembles import Ensemble, low_rank_product
 from rmtbase.errors import ParameterError
 from rmtbase.montecarlo._elements import BINS, ElementEnsemble, element_edges, require_element_ensemble
@@ -14,13 +15,6 @@ from rmtbase.montecarlo._machine import machine_settings, numerics_record
 from rmtbase.montecarlo._plan import Case, Plan, listed, make_plan
 from rmtbase.montecarlo._run import draw_in_memory, run_in_memory
 from rmtbase.montecarlo._table import element_table
-from rmtbase.parameters import (
-    require_draws,
-    require_head_shape,
-    require_normalization,
-    require_positive_number,
-    require_seed,
-)
 from rmtbase.progress import SILENT, Progress
 from rmtbase.tables import provenance
 
@@ -77,8 +71,8 @@ def baseline(
         if not isinstance(sigma, int | float) or sigma != 1.0:
             raise ParameterError("sigma", sigma, "none beside sigma_q or sigma_k, because it sets both factors")
         pair = {"sigma_q": 1.0 if sigma_q is None else sigma_q, "sigma_k": 1.0 if sigma_k is None else sigma_k}
-        sigma = tuple(require_positive_number(name, value) for name, value in pair.items())
-    require_normalization(normalization)
+        sigma = tuple(parameters.require_positive_number(name, value) for name, value in pair.items())
+    parameters.require_normalization(normalization)
     options = {"sigma": sigma, "normalization": normalization, "precision": precision}
     return run_in_memory(baseline_plan(d_model, d_head, draws, seed, **options), progress)
 
@@ -88,7 +82,7 @@ def baseline_plan(d_model: object, d_head: object, draws: int = 10_000, seed: in
     shapes = _shapes(d_model, d_head)
     cases = [{"d_model": d, "d_head": h} for d, h in shapes]
     name = "baseline-{}x{}".format(*shapes[0])
-    return make_plan("low_rank_product", cases, require_draws(draws), seed, name=name, **options)
+    return make_plan("low_rank_product", cases, parameters.require_draws(draws), seed, name=name, **options)
 
 
 def _shapes(d_model: object, d_head: object) -> list[tuple[int, int]]:
@@ -97,7 +91,7 @@ def _shapes(d_model: object, d_head: object) -> list[tuple[int, int]]:
         raise ParameterError("d_head", heads, f"one value, or one for each of the {len(models)} of d_model")
     count = max(len(models), len(heads))
     models, heads = models * (count // len(models)), heads * (count // len(heads))
-    return [require_head_shape(d, h) for d, h in zip(models, heads, strict=True)]
+    return [parameters.require_head_shape(d, h) for d, h in zip(models, heads, strict=True)]
 
 
 def element_baseline(
@@ -132,7 +126,7 @@ def element_baseline(
     Raises:
         ParameterError: as :func:`draw_elements`; also for fewer than two draws, or no case.
     """
-    ensembles, draws, seed = _element_ensembles(cases), require_draws(draws), require_seed(seed)
+    ensembles, draws, seed = _element_ensembles(cases), parameters.require_draws(draws), parameters.require_seed(seed)
     edges = [element_edges(ensemble, bins, range) for ensemble in ensembles]
     plan = Plan(
         ensemble="element_baseline",
@@ -156,7 +150,6 @@ def element_baseline(
 
 
 def _element_ensembles(cases: ElementCase | Iterable[ElementCase]) -> list[Any]:
-    """List the ensembles of the cases, each once."""
     several: list[Any] = [cases] if _is_shape(cases) or not isinstance(cases, Iterable) else list(cases)
     if not several:
         raise ParameterError("cases", several, "at least one ensemble or (d_model, d_head)")

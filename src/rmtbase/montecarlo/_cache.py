@@ -18,16 +18,11 @@ from numpy.typing import NDArray
 
 from rmtbase.ensembles import LatentAttention
 from rmtbase.errors import MissingFileError, OutputError, RmtbaseWarning, TableError, UnreadableTableError
-from rmtbase.montecarlo._chunk_file import ChunkFile
-from rmtbase.montecarlo._latent_attention import (
-    LatentAttentionSample,
-    draw_latent_attention,
-    require_latent_sample,
-    spectra_among,
-)
+from rmtbase.montecarlo import _simulations
 from rmtbase.montecarlo._machine import compiler_settings_digest
 from rmtbase.montecarlo._plan import DRAWS_VERSION, Plan, make_plan
 from rmtbase.montecarlo._run import run_in_memory
+from rmtbase.montecarlo._store import ChunkFile
 from rmtbase.parameters import require_seed
 from rmtbase.progress import SILENT, Progress
 from rmtbase.statistics import SPECTRAL_STATISTICS
@@ -49,7 +44,6 @@ class CachedTable:
 
     @property
     def path(self) -> Path:
-        """File of the table."""
         plan, case = self.plan, self.plan.cases[0]
         name = "d{d_model}-h{d_head}".format(**case.parameters) if plan.is_baseline else case.ensemble.name
         versions = f"v{SCHEMA_VERSION}-{DRAWS_VERSION}-{name.replace(' ', '-')}"
@@ -57,11 +51,7 @@ class CachedTable:
         return cache_folder() / f"{self._kind}-{versions}-{digits}.nc"
 
     def get(self, progress: Progress = SILENT) -> xr.Dataset:
-        """Return the table from the cache, or simulate and cache it.
-
-        A damaged cache file is named in a warning and made again. If the cache cannot be written, a warning says so,
-        and the result is returned all the same.
-        """
+        """Return the table from the cache, or simulate and cache it; a damaged file is named and made again."""
         if (table := self.read()) is None:
             return self.make(progress)
         self.note_cached(progress)
@@ -83,7 +73,6 @@ class CachedTable:
         return table
 
     def make(self, progress: Progress) -> xr.Dataset:
-        """Simulate the table, and cache it if possible."""
         table, path = run_in_memory(self.plan, progress, self_normalize=not self.plan.is_baseline), self.path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -95,7 +84,6 @@ class CachedTable:
         return table
 
     def note_cached(self, progress: Progress) -> None:
-        """Say that the table comes from the cache."""
         progress.detail(f"{self._description}: from the cache, {self.path}")
 
     @property
@@ -111,23 +99,21 @@ class CachedTable:
 
 
 def cached_table(ensemble: str, parameters: Mapping[str, object], draws: int, seed: int = 0) -> CachedTable:
-    """Return the cache's table of the raw spectra of an ensemble at σ = 1, as a table for a null."""
     return CachedTable(make_plan(ensemble, [parameters], draws, seed, normalization="none"))
 
 
 def cached_latent_attention(
     ensemble: LatentAttention, rope_ratios: Sequence[float], draws: int, seed: int = 0, progress: Progress = SILENT
-) -> LatentAttentionSample:
+) -> _simulations.LatentAttentionSample:
     """Make the same draws of latent attention at each of several ratios, exact in law, cached by ratio and block.
 
     Only missing files are drawn: a run that was killed resumes where it stopped, and a run with more draws or other
-    ratios reuses the files that it shares with earlier runs. Damaged files, and a cache that cannot be written, are
-    treated as in :meth:`CachedTable.get`.
+    ratios reuses the files that it shares with earlier runs.
     """
-    ensemble, draws = require_latent_sample(ensemble, len(rope_ratios), draws, seed)
+    ensemble, draws = _simulations.require_latent_sample(ensemble, len(rope_ratios), draws, seed)
     rope_ratios, seed = tuple(map(float, rope_ratios)), require_seed(seed)
     sample = np.empty((len(rope_ratios), draws, len(SPECTRAL_STATISTICS)))
-    eigenvalues = np.empty((len(rope_ratios), spectra_among(range(draws)), ensemble.rank))
+    eigenvalues = np.empty((len(rope_ratios), _simulations.spectra_among(range(draws)), ensemble.rank))
     missing: dict[range, list[int]] = {}
     for first in range(0, draws, _LATENT_DRAWS):
         block = range(first, min(first + _LATENT_DRAWS, draws))
@@ -145,25 +131,24 @@ def cached_latent_attention(
     if missing:
         advance, keep = progress.bar("drawing the null", sum(map(len, missing))), True
         for block, numbers in missing.items():
-            drawn = draw_latent_attention(ensemble, [rope_ratios[k] for k in numbers], block, seed, advance)
+            drawn = _simulations.draw_latent_attention(
+                ensemble, [rope_ratios[k] for k in numbers], block, seed, advance
+            )
             sample[numbers, block.start : block.stop] = drawn.sample
             eigenvalues[numbers, block.start : block.stop] = drawn.eigenvalues
-            keep = keep and _keep_latent(drawn, ensemble, block, seed)
+            try:
+                if keep:
+                    folder.mkdir(parents=True, exist_ok=True)
+                    for ratio, statistics, spectra in zip(
+                        drawn.rope_ratios, drawn.sample, drawn.eigenvalues, strict=True
+                    ):
+                        file = _latent_file(ensemble, ratio, block, seed)
+                        file.write({"statistic": statistics, "eigenvalue": spectra})
+            except OSError as error:
+                _warn_not_kept(folder, error)
+                keep = False
         progress.detail(f"{description}: simulated now" + (f" and kept in the cache, {folder}" if keep else ""))
-    return LatentAttentionSample(rope_ratios, sample, eigenvalues)
-
-
-def _keep_latent(drawn: LatentAttentionSample, ensemble: LatentAttention, draws: range, seed: int) -> bool:
-    """Write draws to the cache; return False, with a warning, if they cannot be written."""
-    folder = _latent_folder(ensemble, seed)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for ratio, sample, eigenvalues in zip(drawn.rope_ratios, drawn.sample, drawn.eigenvalues, strict=True):
-            _latent_file(ensemble, ratio, draws, seed).write({"statistic": sample, "eigenvalue": eigenvalues})
-    except OSError as error:
-        _warn_not_kept(folder, error)
-        return False
-    return True
+    return _simulations.LatentAttentionSample(rope_ratios, sample, eigenvalues)
 
 
 def _latent_folder(ensemble: LatentAttention, seed: int) -> Path:
@@ -172,7 +157,6 @@ def _latent_folder(ensemble: LatentAttention, seed: int) -> Path:
 
 
 def _latent_file(ensemble: LatentAttention, ratio: float, draws: range, seed: int) -> ChunkFile:
-    """File of the draws of an ensemble at one ratio, in the cache."""
     identity = {
         "draws_of": replace(ensemble, rope_ratio=ratio).name,
         "statistics": " ".join(SPECTRAL_STATISTICS),
@@ -183,7 +167,7 @@ def _latent_file(ensemble: LatentAttention, ratio: float, draws: range, seed: in
     }
     layout = {
         "statistic": ("<f8", (len(draws), len(SPECTRAL_STATISTICS))),
-        "eigenvalue": ("<f8", (spectra_among(draws), ensemble.rank)),
+        "eigenvalue": ("<f8", (_simulations.spectra_among(draws), ensemble.rank)),
     }
     name = f"rope_ratio={ratio!r}-draws-{draws.start}-{draws.stop}.chunk"
     return ChunkFile(_latent_folder(ensemble, seed) / name, identity, layout)

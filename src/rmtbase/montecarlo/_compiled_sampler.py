@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -48,7 +48,6 @@ def tile_size(matrix_shape: tuple[int, int]) -> int:
 
 @partial(jax.jit, static_argnames=("solver", "on_cpu"))
 def solve_on_device(stack: Float[Array, "draw rows columns"], solver: str, *, on_cpu: bool) -> Float[Array, "draw s"]:
-    """Singular values of a stack, by a device solver."""
     solve = partial(device_singular_values, solver=solver)
     # On a CPU the threads that run this code would also solve the stack, and could wait for each other.
     return jax.lax.map(solve, stack) if on_cpu else solve(stack)
@@ -56,13 +55,7 @@ def solve_on_device(stack: Float[Array, "draw rows columns"], solver: str, *, on
 
 @partial(jax.jit, static_argnames=("tile", "mesh", "solver"), compiler_options=COMPILER_OPTIONS)
 def _draw_tiles(
-    ensemble: Ensemble,
-    key: Key[Array, ""],
-    starts: UInt32[Array, " device"],
-    *,
-    tile: int,
-    mesh: Mesh,
-    solver: str | None,
+    ensemble: Ensemble, key: Key[Array, ""], starts: UInt32[Array, " n"], *, tile: int, mesh: Mesh, solver: str | None
 ) -> Draw:
     def on_one_device(ensemble: Ensemble, key: Key[Array, ""], starts: UInt32[Array, " 1"]) -> Draw:
         draw = jax.vmap(ensemble.sample)(draw_keys(key, starts[0] + jnp.arange(tile, dtype=jnp.uint32)))
@@ -90,24 +83,15 @@ class CompiledSampler:
 
     @property
     def draws(self) -> int:
-        """Number of draws of one call."""
         return self.tile * len(self.devices)
 
     @property
     def bytes(self) -> int:
-        """Bytes of the matrices of one tile."""
         rows, columns = self.ensemble.matrix_shape
         return self.tile * rows * columns * np.dtype(self.precision).itemsize
 
-    @cached_property
-    def _mesh(self) -> Mesh:
-        return Mesh(np.array(self.devices), ("device",))
-
     def spectra(self, start: int) -> Spectra:
-        """Singular values (draw, rank) and ‖X‖_F² (draw, factor) of the draws from ``start`` on, in float64.
-
-        A host solver runs in the calling thread, so that several calling threads share the work.
-        """
+        """Singular values and ‖X‖_F² of the draws from ``start`` on, in float64; a host solver runs in this thread."""
         rank = self.ensemble.rank
         if self.solver in HOST_SOLVERS:
             matrices, norms = self.matrices(start)
@@ -123,7 +107,6 @@ class CompiledSampler:
         return values, norms
 
     def matrices(self, start: int) -> tuple[Float[np.ndarray, "draw rows columns"], Float64[np.ndarray, "draw factor"]]:
-        """Draw the matrices (draw, rows, columns) themselves, in their own precision, and ‖X‖_F²."""
         return self._call(start, None)
 
     def _call(
@@ -131,27 +114,24 @@ class CompiledSampler:
     ) -> tuple[Float[np.ndarray, "draw ..."], Float64[np.ndarray, "draw factor"]]:
         # Draws beyond the last index wrap around; they are not used.
         starts = (start + self.tile * np.arange(len(self.devices)) & 0xFFFFFFFF).astype(np.uint32)
+        mesh = Mesh(np.array(self.devices), ("device",))
         with reproducible_jax(self.precision):
-            draw = _draw_tiles(self.ensemble, self.key, starts, tile=self.tile, mesh=self._mesh, solver=solver)
+            draw = _draw_tiles(self.ensemble, self.key, starts, tile=self.tile, mesh=mesh, solver=solver)
         return np.asarray(draw.matrix), np.asarray(draw.norm_squared, dtype=np.float64)
 
 
 @in_one_line
 @dataclass(frozen=True)
 class BatchPlan:
-    """Sizes of the batches that are drawn at once."""
-
     sampler: CompiledSampler  # draws a tile on each device
     calls: int  # number of calls of the sampler in a batch, one after the other
     workers: int  # number of batches at once, each in its own thread
 
     @property
     def draws(self) -> int:
-        """Number of draws of a batch."""
         return self.sampler.draws * self.calls
 
     def spectra(self, first: int, stop: int) -> Spectra:
-        """Singular values and norms of the batch that begins at draw ``first``, without calls beyond ``stop``."""
         firsts = range(first, min(first + self.draws, stop), self.sampler.draws)
         parts = [self.sampler.spectra(start) for start in firsts]
         values, norms = (np.concatenate(part) for part in zip(*parts, strict=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import Any
 
@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmtbase.linalg import without_noise
-from rmtbase.montecarlo._chunk_file import Layout
-from rmtbase.montecarlo._elements import ElementChunk, draw_elements
+from rmtbase.montecarlo._elements import ElementChunk, draw_elements, element_edges, require_element_ensemble
 from rmtbase.montecarlo._plan import Chunk, Plan
 from rmtbase.montecarlo._solver_choice import choose_solver
 from rmtbase.montecarlo._spectra import SpectrumChunk, draw_spectra
@@ -20,6 +19,8 @@ from rmtbase.statistics import SPECTRAL_STATISTICS, spectral_statistics
 from rmtbase.tables import ELEMENT_FORMULAS
 
 Arrays = dict[str, NDArray[Any]]
+Layout = Mapping[str, tuple[str, tuple[int, ...]]]
+"""Name of an array -> its dtype, as NumPy writes it, and its shape."""
 
 OF_THE_SMALLEST = ("smallest_eigenvalue", "condition_number", "log_determinant", "condition_number_singular")
 """Statistics that depend on the smallest singular value, and are unknown if it is rounding noise."""
@@ -35,18 +36,15 @@ def choose_solvers(plan: Plan, cores: int | None = None) -> list[str]:
 
 
 def chunk_layout(plan: Plan, chunk: Chunk) -> Layout:
-    """Return the dtypes and shapes of the arrays that :func:`compute_chunk` returns for a chunk."""
+    """Dtypes and shapes of the arrays that :func:`compute_chunk` returns for a chunk, (row, draw)."""
     number = np.dtype(np.float64).str
     if plan.measure == "elements":
         counts = (np.dtype(np.int64).str, (plan.bins, chunk.count))
         return {"statistic": (number, (len(ELEMENT_FORMULAS), chunk.count)), "histogram": counts}
     ensemble = plan.cases[chunk.case].ensemble
-    rows = {
-        "statistic": len(SPECTRAL_STATISTICS),
-        "eigenvalue": ensemble.rank,
-        "norm_squared": len(ensemble.factor_sizes),
-    }
-    return {name: (number, (length, chunk.count)) for name, length in rows.items()}
+    rows = len(SPECTRAL_STATISTICS), ensemble.rank, len(ensemble.factor_sizes)
+    names = ("statistic", "eigenvalue", "norm_squared")
+    return {name: (number, (length, chunk.count)) for name, length in zip(names, rows, strict=True)}
 
 
 def compute_chunk(
@@ -58,33 +56,30 @@ def compute_chunk(
 ) -> Arrays:
     """Compute the draws of one chunk, which depend only on the plan and the chunk, to the bit on one kind of machine.
 
-    For spectra, ``statistic`` (statistic, draw), ``eigenvalue`` (rank, draw), descending, and ``norm_squared``
-    (factor, draw), each factor at σ = 1, raw. For elements, ``statistic`` (statistic, draw), in the order of
-    ``tables.ELEMENT_FORMULAS``, and ``histogram`` (bin, draw), int64.
-
-        Eigenvalues that are rounding noise (s_k ≤ r ε s_1, as in deep residual paths) are NaN, and so are the
-        statistics :data:`OF_THE_SMALLEST` of such a draw; they do not affect the other statistics.
+    Spectra are descending and raw, each factor at σ = 1. Eigenvalues that are rounding noise (s_k ≤ r ε s_1, as in deep
+    residual paths) are NaN, and so are the statistics :data:`OF_THE_SMALLEST` of such a draw; they do not affect the
+    other statistics.
     """
     ensemble, start = plan.cases[chunk.case].ensemble, chunk.start
     arrays = {name: np.empty(shape, dtype) for name, (dtype, shape) in chunk_layout(plan, chunk).items()}
     if plan.measure == "elements":
-        drawn = draw_elements(ensemble, chunk.count, plan.seed, None, plan.bins, plan.range, start=start, cores=cores)
+        edges = element_edges(require_element_ensemble(ensemble), plan.bins, plan.range)
+        drawn = draw_elements(ensemble, chunk.count, plan.seed, edges, start=start, cores=cores)
     else:
         drawn = draw_spectra(
             ensemble, chunk.count, plan.seed, start=start, precision=plan.precision, solver=solver, cores=cores
         )
     with closing(drawn) as parts:  # an interrupt anywhere below also ends its threads
         for part in parts:
-            numbers = _element_arrays(part) if isinstance(part, ElementChunk) else _spectrum_arrays(part)
+            if isinstance(part, ElementChunk):
+                numbers = {"statistic": part.statistics, "histogram": part.histogram}
+            else:
+                numbers = _spectrum_arrays(part)
             count = len(numbers["statistic"])
             for name, rows in numbers.items():
                 arrays[name][:, part.start - start : part.start - start + count] = rows.T
             advance(count)
     return arrays
-
-
-def _element_arrays(part: ElementChunk) -> Arrays:
-    return {"statistic": part.statistics, "histogram": part.histogram}
 
 
 def _spectrum_arrays(part: SpectrumChunk) -> Arrays:

@@ -23,6 +23,7 @@ from rmtbase.interrupts import undisturbed
 from rmtbase.linalg import single_threaded_blas
 from rmtbase.montecarlo._machine import differences, machine_settings
 from rmtbase.progress import Progress
+from rmtbase.words import counted
 
 try:
     import cryptography  # noqa: F401  # Security.temporary makes its keys with it
@@ -63,7 +64,7 @@ def start_workers(executor: LocalProcesses | Scheduler, progress: Progress, work
             client = _local(stack, executor.count) if local else _remote(stack, executor)
             machine = _common_machine(client)
             count = len(client.nthreads())
-        progress.note(f"{work} on {count} Dask worker{'s' if count != 1 else ''}")
+        progress.note(f"{work} on {counted(count, 'Dask worker')}")
         yield DaskWorkers(machine, client, where)
     finally:
         with undisturbed():
@@ -79,7 +80,6 @@ class DaskWorkers:
     where: str  # the workers in words, for messages
 
     def call(self, function: Callable[[], Result]) -> Result:
-        """Call a function on one worker, and return its result."""
         for _ in range(_ATTEMPTS):
             with _lost(self.where), suppress(KilledWorker, TimeoutError):
                 future = self.client.submit(function, pure=False)
@@ -90,10 +90,7 @@ class DaskWorkers:
     def map(
         self, function: Callable[..., Result], tasks: Iterable[Task], arguments: Callable[[Task], tuple]
     ) -> Iterator[tuple[Task, Result]]:
-        """Call a function for each task and yield (task, result) as they finish.
-
-        Only a few tasks are under way at a time, so that results do not pile up.
-        """
+        """Call a function for each task, a few at a time, and yield (task, result) as they finish."""
         coming, repeated = iter(tasks), deque[Task]()
         under_way: dict[Future, Task] = {}
         losses: Counter[Task] = Counter()
@@ -110,11 +107,21 @@ class DaskWorkers:
             for future in finished:
                 task = under_way.pop(future)
                 with _lost(self.where):
-                    result = _result(future, task, losses)
-                if result is None:
-                    repeated.append(task)
-                else:
-                    yield task, result
+                    try:
+                        # Without a timeout it would wait forever if the worker that holds it and all others are lost.
+                        result = future.result(timeout=_PATIENCE)
+                    except (KilledWorker, TimeoutError) as error:
+                        losses[task] += 1
+                        if losses[task] >= _ATTEMPTS:
+                            reason = "every worker that took it was lost; is there enough memory?"
+                            raise WorkerError(str(task), reason) from error
+                        repeated.append(task)
+                        continue
+                    except (RmtbaseError, OSError, CancelledError):
+                        raise
+                    except Exception as error:
+                        raise WorkerError(str(task), f"a worker failed ({_words(error)})") from error
+                yield task, result
 
     @contextmanager
     def first_come(self) -> Iterator[FirstCome]:
@@ -160,7 +167,7 @@ class OneCore(WorkerPlugin):
     name = "rmtbase-one-core"
 
     def setup(self, worker: Worker) -> None:
-        """Set up a worker's process, before its first task; threads made later inherit the settings."""
+        # Before its first task, so that threads made later inherit the settings.
         self.limit = single_threaded_blas()
         self.limit.__enter__()  # for the life of the process
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -170,32 +177,31 @@ class OneCore(WorkerPlugin):
 
 
 def _local(stack: ExitStack, workers: int) -> Any:
+    def local_cluster() -> LocalCluster:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Creating scratch directories", UserWarning)
+            return LocalCluster(
+                n_workers=workers,
+                threads_per_worker=1,
+                processes=True,
+                host="127.0.0.1",
+                protocol="tls://",
+                security=Security.temporary(),
+                scheduler_kwargs={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
+                memory_limit=0,
+                silence_logs=logging.CRITICAL,
+                env={"JAX_PLATFORMS": "cpu"},  # several processes on one GPU would fight for its memory
+            )
+
     with undisturbed():
         # Workers that have to be killed leave files in their folders.
         folder = stack.enter_context(TemporaryDirectory(prefix="rmtbase-dask-", ignore_cleanup_errors=True))
         stack.enter_context(dask.config.set({"temporary-directory": folder}))
-        cluster = stack.enter_context(_again(lambda: _cluster(workers)))
+        cluster = stack.enter_context(_again(local_cluster))
         client = stack.enter_context(_again(lambda: Client(cluster, timeout=_TIMEOUT, set_as_default=False)))
     # The workers import their modules here, which takes long on a busy machine; an interrupt can now stop them.
     _again(lambda: client.register_plugin(OneCore()))
     return client
-
-
-def _cluster(workers: int) -> LocalCluster:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Creating scratch directories", UserWarning)
-        return LocalCluster(
-            n_workers=workers,
-            threads_per_worker=1,
-            processes=True,
-            host="127.0.0.1",
-            protocol="tls://",
-            security=Security.temporary(),
-            scheduler_kwargs={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
-            memory_limit=0,
-            silence_logs=logging.CRITICAL,
-            env={"JAX_PLATFORMS": "cpu"},  # several processes on one GPU would fight for its memory
-        )
 
 
 def _again(attempt: Callable[[], Any]) -> Any:
@@ -206,10 +212,8 @@ def _again(attempt: Callable[[], Any]) -> Any:
             return attempt()
         except (RuntimeError, OSError, TimeoutError) as error:
             last = error
-    raise WorkerError(
-        "the local workers",
-        f"they did not start in {_ATTEMPTS} attempts ({_words(last)}); run again, or without workers",
-    ) from last
+    reason = f"they did not start in {_ATTEMPTS} attempts ({_words(last)}); run again, or without workers"
+    raise WorkerError("the local workers", reason) from last
 
 
 def _remote(stack: ExitStack, scheduler: Scheduler) -> Any:
@@ -249,21 +253,6 @@ def _same_machine(machine: Mapping[str, Any], function: Callable[..., Result], *
     return function(*arguments)
 
 
-def _result(future: Future, task: object, losses: Counter[Any]) -> Any:
-    """Return the result of a finished task; None if its worker was lost and it is to be tried again."""
-    try:
-        return future.result(timeout=_PATIENCE)  # would wait forever if the worker that held it and all others are lost
-    except (KilledWorker, TimeoutError) as error:
-        losses[task] += 1
-        if losses[task] < _ATTEMPTS:
-            return None
-        raise WorkerError(str(task), "every worker that took it was lost; is there enough memory?") from error
-    except (RmtbaseError, OSError, CancelledError):
-        raise
-    except Exception as error:
-        raise WorkerError(str(task), f"a worker failed ({_words(error)})") from error
-
-
 @contextmanager
 def _lost(where: str) -> Iterator[None]:
     """Turn Dask's errors about a lost scheduler into errors of this library."""
@@ -283,11 +272,11 @@ def _words(error: BaseException | None) -> str:
 def _quiet() -> Iterator[None]:
     """Keep Dask's own messages about lost workers off the terminal; rmtbase reports what matters."""
     loggers = [logging.getLogger(name) for name in logging.root.manager.loggerDict if name.startswith(_NOISY)]
-    before = [(logger, logger.level) for logger in loggers]
+    levels = [logger.level for logger in loggers]
     try:
         for logger in loggers:
             logger.setLevel(logging.CRITICAL + 1)
         yield
     finally:
-        for logger, level in before:
+        for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)

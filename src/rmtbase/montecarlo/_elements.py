@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Generator
 from contextlib import closing
 from functools import partial
-from itertools import islice
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
@@ -20,18 +18,11 @@ from numpy.typing import NDArray
 from rmtbase.ensembles import Ensemble
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import available_cores, reproducible_jax
+from rmtbase.montecarlo import _memory
 from rmtbase.montecarlo._compiled_sampler import COMPILER_OPTIONS
 from rmtbase.montecarlo._keys import case_key, require_indices
 from rmtbase.montecarlo._machine import in_order
-from rmtbase.montecarlo._memory import (
-    ELEMENTS_AT_ONCE,
-    elements_bytes,
-    host_memory,
-    require_elements_fit,
-    require_workers,
-)
 from rmtbase.parameters import require_bins, require_interval, require_positive_integer
-from rmtbase.progress import SILENT, Progress
 from rmtbase.shown import in_one_line
 from rmtbase.statistics import (
     MAGNITUDE_BINS,
@@ -52,10 +43,7 @@ class ElementEnsemble(Protocol):
     """Ensemble whose draws come in blocks of rows."""
 
     @property
-    def name(self) -> str:
-        """Name, as of an :class:`~rmtbase.ensembles.Ensemble`."""
-        ...
-
+    def name(self) -> str: ...
     @property
     def element_shape(self) -> tuple[int, int]:
         """(rows, columns) of the whole matrix."""
@@ -77,16 +65,12 @@ class ElementEnsemble(Protocol):
 
 @in_one_line
 class ElementChunk(NamedTuple):
-    """Element statistics of consecutive draws."""
-
-    start: int  # index of the first draw
-    statistics: NDArray[np.float64]  # (draw, statistic), in the order of ``tables.ELEMENT_FORMULAS``
-    histogram: NDArray[np.int64]  # number of elements in each bin, (draw, bin)
+    start: int  # index of the draw
+    statistics: NDArray[np.float64]  # (1, statistic), in the order of ``tables.ELEMENT_FORMULAS``
+    histogram: NDArray[np.int64]  # number of elements in each bin, (1, bin)
 
 
-class _Sums(NamedTuple):
-    """Sums and counts that the device keeps of one matrix."""
-
+class _Sums(NamedTuple):  # that the device keeps of one matrix
     powers: Float[Array, " 4"]  # Σ(w - pivot)^k, k = 1, …, 4
     smallest: Float[Array, ""]
     largest: Float[Array, ""]
@@ -98,48 +82,41 @@ def draw_elements(
     ensemble: ElementEnsemble | Ensemble,
     draws: int,
     seed: int,
-    case: str | None = None,
-    bins: int = BINS,
-    range: tuple[float, float] | None = None,
+    edges: NDArray[np.float64] | None = None,
     *,
     start: int = 0,
-    chunk: int = 1,
     cores: int | None = None,
-    block: int = ELEMENTS_AT_ONCE,
-    progress: Progress = SILENT,
+    block: int = _memory.ELEMENTS_AT_ONCE,
 ) -> Generator[ElementChunk, None, None]:
-    """Element statistics of draws start, …, start + draws - 1.
+    """Element statistics of draws start, …, start + draws - 1, with histograms of bins that are those of element_edges.
 
     Each matrix is drawn and reduced in blocks of rows, ``block`` elements or one row if that is longer, in one compiled
-    function. The result depends only on (seed, case, draw). Compared with the statistics of the whole matrix, counts
-    and extremes are equal (except for an element within rounding of a bin's edge), moments agree to 1e-12 of their
-    scale, and the Weibull fit agrees to a relative 1e-6, usually 1e-8 (``statistics.weibull_fit_of_bins``).
+    function. The result depends only on (seed, ensemble, draw). Compared with the statistics of the whole matrix,
+    counts and extremes are equal (except for an element within rounding of a bin's edge), moments agree to 1e-12 of
+    their scale, and the Weibull fit agrees to a relative 1e-6, usually 1e-8 (``statistics.weibull_fit_of_bins``).
 
     Memory does not grow with the draws. As many matrices as cores are drawn at a time, each with its factors and some
-    10 MB; the results of a chunk take 8 bytes for each statistic and bin of its draws.
+    10 MB.
     """
     ensemble = require_element_ensemble(ensemble)
     first, draws = require_indices(start, draws)
-    chunk, block = require_positive_integer("chunk", chunk), require_positive_integer("block", block)
-    edges = element_edges(ensemble, bins, range)
-    key = case_key(seed, ensemble.name if case is None else case)
-    cores = available_cores() if cores is None else require_workers("cores", cores)
-    require_elements_fit(ensemble)
-    at_once = max(1, min(cores, host_memory() // elements_bytes(ensemble)))
+    block = require_positive_integer("block", block)
+    bins = element_edges(ensemble) if edges is None else edges
+    key = case_key(seed, ensemble.name)
+    cores = available_cores() if cores is None else _memory.require_workers("cores", cores)
+    _memory.require_elements_fit(ensemble)
+    at_once = max(1, min(cores, _memory.host_memory() // _memory.elements_bytes(ensemble)))
 
-    def measured(draw: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    def measured(draw: int) -> ElementChunk:
         with reproducible_jax():
-            pivot, sums = _reduce(ensemble, key, np.uint32(draw), edges[0], edges[-1], edges.size - 1, block)
-        return _numbers(ensemble, pivot, sums, edges)
+            pivot, sums = _reduce(ensemble, key, np.uint32(draw), bins[0], bins[-1], bins.size - 1, block)
+        numbers, histogram = _numbers(ensemble, pivot, sums, bins)
+        return ElementChunk(draw, numbers[None], histogram[None])
 
     def chunks() -> Generator[ElementChunk, None, None]:
-        indices, advance = builtins.range(first, first + draws), progress.bar("drawing", draws)
-        with closing(in_order(measured, indices, at_once, at_once, "rmtbase-elements")) as drawn:
-            for begin in indices[::chunk]:
-                rows = [draw.result() for draw in islice(drawn, chunk)]
-                statistics, histogram = zip(*rows, strict=True)
-                yield ElementChunk(begin, np.stack(statistics), np.stack(histogram))
-                advance(len(rows))
+        with closing(in_order(measured, range(first, first + draws), at_once, at_once, "rmtbase-elements")) as drawn:
+            for draw in drawn:
+                yield draw.result()
 
     return chunks()
 
@@ -151,20 +128,16 @@ def element_edges(
     if range is None:
         reach = _REACH * ensemble.element_std
         if not np.isfinite(reach):
-            raise ParameterError(
-                "range", None, "(low, high): the elements have no standard deviation to derive it from"
-            )
+            expected = "(low, high): the elements have no standard deviation to derive it from"
+            raise ParameterError("range", None, expected)
         range = (-reach, reach)
     return np.linspace(*require_interval("range", range), require_bins(bins) + 1)
 
 
 def require_element_ensemble(ensemble: object) -> ElementEnsemble:
-    """Return the ensemble; raise :class:`~rmtbase.errors.ParameterError` if its matrices cannot be drawn by rows."""
     if not isinstance(ensemble, ElementEnsemble):
-        name = getattr(ensemble, "name", ensemble)
-        raise ParameterError(
-            "ensemble", name, "one whose matrix is drawn by rows, such as low_rank_product with method = 'dense'"
-        )
+        expected = "one whose matrix is drawn by rows, such as low_rank_product with method = 'dense'"
+        raise ParameterError("ensemble", getattr(ensemble, "name", ensemble), expected)
     return ensemble
 
 
@@ -176,7 +149,10 @@ def _reduce(
     """Return a pivot near the mean, and the sums of one draw about it."""
     context = ensemble.row_context(jax.random.fold_in(key, draw))
     rows, columns = ensemble.element_shape
-    count = _rows_at_a_time(rows, max(1, block // columns))
+    # The largest divisor of ``rows`` in the upper half of the allowed range, or else the range's maximum.
+    most = max(1, block // columns)
+    allowed = range(min(rows, most), most // 2, -1)
+    count = next((count for count in allowed if rows % count == 0), allowed.start)
     pivot = jnp.mean(ensemble.rows(context, 0, 1).astype(float))
 
     def add(sums: _Sums, start: ArrayLike, count: int) -> _Sums:
@@ -214,16 +190,9 @@ def _reduce(
     return pivot, add(sums, rows - left, left) if left else sums
 
 
-def _rows_at_a_time(rows: int, most: int) -> int:
-    """Return the largest divisor of ``rows`` in the upper half of the allowed range, or else the range's maximum."""
-    allowed = range(min(rows, most), most // 2, -1)
-    return next((count for count in allowed if rows % count == 0), allowed.start)
-
-
 def _numbers(
     ensemble: ElementEnsemble, pivot: Array, reduced: _Sums, edges: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return the statistics of one draw, and its histogram."""
     rows, columns = ensemble.element_shape
     sums = jax.tree.map(np.asarray, reduced)
     if not np.isfinite(sums.powers).all():
@@ -232,16 +201,9 @@ def _numbers(
     central = CentralSums.about(float(pivot), rows * columns, sums.powers.tolist(), *extremes)
     moments, counts, spread = central.moments(), sums.histogram[:-1], central.root_mean_square
     weibull = weibull_fit_of_bins(SignedBins.of_magnitudes(*sums.magnitudes), spread)
-    statistics = (
-        moments.mean,
-        moments.std,
-        moments.skewness,
-        moments.excess_kurtosis,
-        moments.largest_magnitude,
-        entropy_of_counts(counts, edges),
-        kl_of_counts(counts, edges, spread),
-        weibull.shape,
-        weibull.scale,
-        weibull.r_squared,
-    )
-    return np.array(statistics), counts
+    numbers = [
+        *(moments.mean, moments.std, moments.skewness, moments.excess_kurtosis, moments.largest_magnitude),
+        *(entropy_of_counts(counts, edges), kl_of_counts(counts, edges, spread)),
+        *(weibull.shape, weibull.scale, weibull.r_squared),
+    ]
+    return np.array(numbers), counts

@@ -24,31 +24,6 @@ from rmtbase.linalg import reproducible_jax
 from rmtbase.montecarlo._compiled_sampler import COMPILER_OPTIONS
 from rmtbase.montecarlo._keys import case_key, draw_keys
 
-FLIPPED = (
-    *(
-        f"{factor}_{statistic}"
-        for factor in ("query", "key")
-        for statistic in ("top", "row_scaled_top", "balanced_top")
-    ),
-    "product_top",
-    "mean_squared_cosine",
-    "cosine_top",
-)
-"""Statistics under random signs: logarithm of the largest share of Σλ for W_Q and W_K, each as it is, with rows scaled
-to one norm, and balanced; and for W_QK; mean cos² of the principal angles between the row spaces of W_Q and W_K; and
-logarithm of the largest share of Σcos².
-
-A balanced matrix has rows of one mean square and columns of one mean square. Signs change no square, so that a head and
-its draws have the same scales, and the rank is exact. Without the scales, unequal rows or columns hide a direction."""
-
-PERMUTED = ("norm", "participation", "product_top", "norm_correlation")
-"""Statistics under signed permutations of the head axes: ln ‖W_QK‖_F², ln Σλ²/(Σλ)², the logarithm of the largest share
-of Σλ, and the rank correlation of the row norms of W_Q and W_K."""
-
-ENTRIES = ("kurtosis", "largest_element", "row_norms", "column_norms", "participation")
-"""Statistics of the elements of one matrix: ln ⟨w⁴⟩/⟨w²⟩²; ln max w²/⟨w²⟩; ln of the relative variance of the squared
-norms of rows, and of columns, without the first singular component; and ln Σλ²/(Σλ)²."""
-
 _SQUARINGS = 5
 _BALANCINGS = 10
 _RIDGE = 1e-13  # of the mean eigenvalue: a flipped matrix may have rows of zeros
@@ -58,7 +33,13 @@ _CHUNK = 250  # draws of one call
 def flip_statistics(
     w_q: Float[np.ndarray, "d_head d_query"], w_k: Float[np.ndarray, "d_head d_key"], draws: int, seed: int
 ) -> Float64[np.ndarray, "one_and_draws statistic"]:
-    """Compute :data:`FLIPPED` for a head and for heads with random signs.
+    """Statistics of a head and of heads with random signs.
+
+    For W_Q and then for W_K, each as it is, with rows scaled to one norm, and balanced: the logarithm of the largest
+    share of Σλ; the same of W_QK; mean cos² of the principal angles between the row spaces of W_Q and W_K; and the
+    logarithm of the largest share of Σcos². A balanced matrix has rows of one mean square and columns of one mean
+    square. Signs change no square, so that a head and its draws have the same scales, and the rank is exact. Without
+    the scales, unequal rows or columns hide a direction.
 
     The signs of a matrix depend on its elements, its role, the seed and the draw's index. The angles are those between
     W_Q unchanged and W_K with random signs; NaN if d_query ≠ d_key, when there is no common space.
@@ -71,7 +52,10 @@ def flip_statistics(
 def permutation_statistics(
     w_q: Float[np.ndarray, "d_head d_query"], w_k: Float[np.ndarray, "d_head d_key"], draws: int, seed: int
 ) -> Float64[np.ndarray, "one_and_draws statistic"]:
-    """Compute :data:`PERMUTED` for a head and for heads W_Qᵀ P W_K."""
+    """Statistics of a head and of heads W_Qᵀ P W_K.
+
+    ln ‖W_QK‖_F², ln Σλ²/(Σλ)², the logarithm of the largest share of Σλ, and the rank correlation of the row norms.
+    """
     head = axis_permuted_head(w_q, w_k)
     squares = [(r**2).sum(axis=0) for r in (head.r_q, head.r_k)]
     # Norms that differ only by rounding are ties: orthonormal rows have no order.
@@ -81,13 +65,17 @@ def permutation_statistics(
 
 
 def entry_statistics(matrices: Float[np.ndarray, "matrix m n"]) -> Float64[np.ndarray, "matrix statistic"]:
-    """Compute :data:`ENTRIES` for matrices."""
+    """Statistics of the elements of matrices.
+
+    ln ⟨w⁴⟩/⟨w²⟩²; ln max w²/⟨w²⟩; ln of the relative variance of the squared norms of rows, and of columns, without the
+    first singular component; and ln Σλ²/(Σλ)².
+    """
     with reproducible_jax():
         return np.asarray(_entries_of(np.asarray(matrices, dtype=np.float64)))
 
 
 def simulated_entry_statistics(law: IndependentChain, draws: int, seed: int) -> Float64[np.ndarray, "draw statistic"]:
-    """Compute :data:`ENTRIES` for random matrices with independent elements of a given law."""
+    """:func:`entry_statistics` of random matrices with independent elements of a given law."""
     key, rows = case_key(seed, f"entries {law.name}"), []
     for start in range(0, draws, _CHUNK):
         with reproducible_jax():
@@ -169,25 +157,16 @@ def _entries(w: Float[Array, "m n"]) -> Float[Array, " statistic"]:
         power = power / jnp.trace(power)
     first = power[jnp.argmax(jnp.diagonal(power))]  # approximately the first left singular vector
     first = first / jnp.linalg.norm(first)
-    rest = (w - jnp.outer(first, first @ w)) ** 2
+    remainder = (w - jnp.outer(first, first @ w)) ** 2
 
     def spread(sums: Float[Array, " n"]) -> Float[Array, ""]:
         return jnp.log(jnp.maximum(sums.var() / sums.mean() ** 2, 1e-300))
 
-    return jnp.stack(
-        [
-            jnp.log((squares**2).mean()),
-            jnp.log(squares.max()),
-            spread(rest.sum(axis=1)),
-            spread(rest.sum(axis=0)),
-            participation,
-        ]
-    )
+    spreads = spread(remainder.sum(axis=1)), spread(remainder.sum(axis=0))
+    return jnp.stack([jnp.log((squares**2).mean()), jnp.log(squares.max()), *spreads, participation])
 
 
 _entries_of = jax.jit(lambda matrices: jax.lax.map(_entries, matrices), compiler_options=COMPILER_OPTIONS)
-
-
 _entries_drawn = jax.jit(
     lambda law, keys: jax.lax.map(lambda key: _entries(jax.lax.optimization_barrier(law.factors(key))[0]), keys),
     compiler_options=COMPILER_OPTIONS,
@@ -217,13 +196,10 @@ def _balancing_scales(w: Float[np.ndarray, "m n"]) -> Float[np.ndarray, "m n"]:
     squares = w * w
     rows, columns = np.ones((w.shape[0], 1)), np.ones((1, w.shape[1]))
     for _ in range(_BALANCINGS):
-        rows = _inverse_where_positive((squares * columns).mean(axis=1, keepdims=True))
-        columns = _inverse_where_positive((squares * rows).mean(axis=0, keepdims=True))
+        for opposite, axis, scales in ((columns, 1, rows), (rows, 0, columns)):
+            means = (squares * opposite).mean(axis=axis, keepdims=True)
+            scales[...] = np.divide(1.0, means, out=np.zeros_like(means), where=means > 0.0)
     return np.sqrt(rows * columns)
-
-
-def _inverse_where_positive(means: np.ndarray) -> np.ndarray:
-    return np.divide(1.0, means, out=np.zeros_like(means), where=means > 0.0)
 
 
 def _cholesky(gram: Float[Array, "h h"]) -> Float[Array, "h h"]:

@@ -32,7 +32,7 @@ def case_key(seed: int, case: str) -> Key[Array, ""]:
 
 
 def require_indices(start: object, draws: object) -> tuple[int, int]:
-    """Return ``start`` and ``draws`` as ints; raise :class:`~rmtbase.errors.ParameterError` if the draws lack keys."""
+    """Return ``start`` and ``draws`` as ints, and refuse draws that lack keys."""
     number = require_positive_integer("draws", draws)
     first = require_integer("start", start, 0, 2**32 - 1)
     if first + number > MAX_DRAWS:

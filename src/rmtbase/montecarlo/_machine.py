@@ -46,7 +46,7 @@ _HARMLESS = re.compile(r"--xla_(force_host_platform_device_count|dump_|hlo_profi
 
 
 def local_devices(devices: Devices = None) -> tuple[Device, ...]:
-    """Local devices of JAX's default backend: all, the first few, or those given."""
+    """Local devices of JAX's default backend: all, the first few, or the given ones."""
     require_jax_threads()
     if devices is None:
         return tuple(jax.local_devices())
@@ -55,14 +55,13 @@ def local_devices(devices: Devices = None) -> tuple[Device, ...]:
         if len(kinds) != 1 or None in kinds or len(set(devices)) < len(devices):
             raise ParameterError("devices", devices, "JAX devices of one kind, at least one and each once")
         return tuple(devices)
-    count, there = require_positive_integer("devices", devices), jax.local_devices()
-    if count > len(there):
-        raise ParameterError("devices", count, f"at most {len(there)}, as many as JAX has here")
-    return tuple(there[:count])
+    count, local = require_positive_integer("devices", devices), jax.local_devices()
+    if count > len(local):
+        raise ParameterError("devices", count, f"at most {len(local)}, as many as JAX has here")
+    return tuple(local[:count])
 
 
 def is_cpu(device: Device) -> bool:
-    """Return True for a CPU, or for a virtual device that XLA makes of one."""
     return device.platform == "cpu"
 
 
@@ -106,13 +105,11 @@ def compiler_settings_digest() -> str:
 
 
 def _compiler_settings() -> dict[str, str]:
-    return {
-        "backend": jax.default_backend(),
-        **{
-            name: str(getattr(jax.config, name, jax.config.values.get(name))) for name in _COMPILED
-        },  # some are flags only
-        "xla_flags": " ".join(flag for flag in _xla_flags() if not _HARMLESS.match(flag)),
-    }
+    flags = [flag for name in ("XLA_FLAGS", "LIBTPU_INIT_ARGS") for flag in os.environ.get(name, "").split()]
+    # Some settings are flags only.
+    compiled = {name: str(getattr(jax.config, name, jax.config.values.get(name))) for name in _COMPILED}
+    harmful = " ".join(flag for flag in flags if not _HARMLESS.match(flag))
+    return {"backend": jax.default_backend(), **compiled, "xla_flags": harmful}
 
 
 def numerics_record(settings: Mapping[str, Any], dtype: str = DTYPE) -> dict[str, Any]:
@@ -125,10 +122,6 @@ def numerics_record(settings: Mapping[str, Any], dtype: str = DTYPE) -> dict[str
         "key": "fold_in(fold_in(key(seed), crc32(name of the case)), draw)",
         **settings,
     }
-
-
-def _xla_flags() -> list[str]:
-    return [flag for name in ("XLA_FLAGS", "LIBTPU_INIT_ARGS") for flag in os.environ.get(name, "").split()]
 
 
 @cache
@@ -145,8 +138,6 @@ def _source() -> str:
 def differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
     """Name the settings in which two processes differ; empty if they agree."""
     keys = [key for key in {**first, **second} if first.get(key) != second.get(key)]
-    return ", ".join(f"{key}: {_short(first.get(key))} there, {_short(second.get(key))} here" for key in keys)
-
-
-def _short(value: object) -> str:
-    return shown(value, 60) or "none"
+    values = [[shown(settings.get(key), 60) or "none" for settings in (first, second)] for key in keys]
+    pairs = zip(keys, values, strict=True)
+    return ", ".join(f"{key}: {recorded} there, {present} here" for key, (recorded, present) in pairs)

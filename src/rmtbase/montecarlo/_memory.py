@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from rmtbase.montecarlo._keys import case_key
 from rmtbase.montecarlo._machine import Device, is_cpu
 from rmtbase.parameters import require_positive_integer
 from rmtbase.systems import available_memory
+from rmtbase.words import counted
 
 ELEMENTS_AT_ONCE = 1 << 18  # 2 MiB, which stay in a core's cache from the product to the last count
 
@@ -37,7 +39,7 @@ _UNKNOWN = 2**30  # assumed on systems that do not report it: any machine of tod
 
 
 def device_memory(device: Device) -> int:
-    """Return the number of bytes that can still be allocated on an accelerator."""
+    """Bytes that can still be allocated on an accelerator."""
     stats = device.memory_stats()
     if not stats or "bytes_limit" not in stats:
         return _UNKNOWN
@@ -45,27 +47,23 @@ def device_memory(device: Device) -> int:
 
 
 def host_memory() -> int:
-    """Return the bytes of memory available to this process, by the system and the limits of its control group."""
+    """Bytes of memory available to this process, by the system and the limits of its control group."""
     available = available_memory()
-    return min([_UNKNOWN if available is None else available, *(_left(*group) for group in _GROUPS)])
-
-
-def _left(limit: Path, usage: Path) -> int:
-    """Return the bytes that a control group has left; 2^63 if there is no such file or no limit (the word ``max``)."""
-    try:
-        return max(0, int(limit.read_text(encoding="utf-8")) - int(usage.read_text(encoding="utf-8")))
-    except (OSError, ValueError):
-        return 2**63
+    least = _UNKNOWN if available is None else available
+    for limit, usage in _GROUPS:
+        with suppress(OSError, ValueError):  # no such file, or no limit (the word ``max``)
+            least = min(least, int(limit.read_text(encoding="utf-8")) - int(usage.read_text(encoding="utf-8")))
+    return max(0, least)
 
 
 def spectrum_bytes(ensemble: Any, precision: str = "float64") -> int:
-    """Return the least bytes of host memory that drawing and solving one matrix of an ensemble takes."""
+    """Least bytes of host memory that drawing and solving one matrix of an ensemble takes."""
     copies = _COPIES_OF_BIDIAGONAL if isinstance(ensemble, BidiagonalGaussianMatrix) else _COPIES
     return copies * math.prod(ensemble.matrix_shape) * np.dtype(precision).itemsize
 
 
 def elements_bytes(ensemble: Any) -> int:
-    """Return the least bytes that the elements of one draw take, drawn a block of rows at a time."""
+    """Least bytes that the elements of one draw take, drawn a block of rows at a time."""
     with reproducible_jax():  # shapes only: nothing is drawn
         context = jax.eval_shape(lambda: ensemble.row_context(case_key(0, ensemble.name)))
     context_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(context))
@@ -88,7 +86,6 @@ def require_elements_fit(ensemble: Any) -> None:
 
 
 def require_bytes(name: str, shape: Sequence[int], needed: int, available: int) -> None:
-    """Refuse a draw that takes more bytes than are available."""
     if needed > available:
         raise AllocationError(name, shape, "", needed, available=available)
 
@@ -97,12 +94,8 @@ def require_results_fit(draws: int, bytes_each: int, advice: str) -> None:
     """Refuse draws whose results do not fit in memory."""
     available = host_memory()
     if draws * bytes_each > available:
-        raise ParameterError(
-            "draws",
-            draws,
-            f"at most {available // bytes_each}: each takes {bytes_each:,} bytes of memory, of which "
-            f"{binary_size(available)} are available; {advice}",
-        )
+        most = f"at most {available // bytes_each}: each takes {bytes_each:,} bytes of memory"
+        raise ParameterError("draws", draws, f"{most}, of which {binary_size(available)} are available; {advice}")
 
 
 def require_workers(name: str, value: object) -> int:
@@ -110,14 +103,11 @@ def require_workers(name: str, value: object) -> int:
     number, cores = require_positive_integer(name, value), available_cores()
     most = max(_FEWEST_WORKERS, _WORKERS_PER_CORE * cores)
     if number > most:
-        raise ParameterError(
-            name, number, f"at most {most} with {cores} core{'s' if cores != 1 else ''}, as each keeps one busy"
-        )
+        raise ParameterError(name, number, f"at most {most} with {counted(cores, 'core')}, as each keeps one busy")
     return number
 
 
 def binary_size(number: int) -> str:
-    """Format a number of bytes with a binary unit."""
     power = min(max(number.bit_length() - 1, 0) // 10, 8)
     if power == 0:
         return f"{number} bytes"

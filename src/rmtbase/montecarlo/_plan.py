@@ -102,22 +102,18 @@ class Plan:
 
     @cached_property
     def chunks(self) -> list[Chunk]:
-        """All chunks, in order."""
         return [chunk for case in range(len(self.cases)) for chunk in self.chunks_of(case)]
 
     def chunks_of(self, case: int) -> list[Chunk]:
-        """Return the chunks of one case."""
         draws, size = self.cases[case].draws, self.cases[case].chunk
         return [Chunk(case, start, min(size, draws - start)) for start in range(0, draws, size)]
 
     @property
     def draws(self) -> tuple[int, ...]:
-        """Number of draws of each case."""
         return tuple(case.draws for case in self.cases)
 
     @property
     def total_draws(self) -> int:
-        """Number of draws of all cases together."""
         return sum(self.draws)
 
     @property
@@ -218,7 +214,7 @@ def make_plan(
     if normalization is not None:
         require_normalization(normalization)
     seed, elements = require_seed(seed), measure == "elements"
-    chosen = _cases(ensemble, elements, sigma_pairs(sigma), chunk, _counted(cases, draws))
+    chosen = _cases(ensemble, elements, sigma_pairs(sigma), chunk, list(cases), draws)
     counts = [case.draws for case in chosen]
     if keep_sample and len(set(counts)) > 1:
         raise ParameterError("draws", counts, "the same for every case of a table that keeps the sample")
@@ -251,27 +247,21 @@ def product_width(ensemble: Ensemble) -> int | None:
     return int(dims[0]) if len(dims) > 2 else None
 
 
-def _counted(cases: Iterable[Parameters], draws: int | Sequence[int]) -> list[tuple[Parameters, int]]:
-    """Pair the parameters of each case with its number of draws."""
-    parameters = list(cases)
-    if not parameters:
-        raise ParameterError("cases", parameters, "at least one case")
-    counts = list(draws) if isinstance(draws, Sequence) else [draws] * len(parameters)
-    if len(counts) != len(parameters):
-        raise ParameterError("draws", draws, f"one number, or one for each of the {len(parameters)} cases")
+def _cases(
+    name: str, elements: bool, pairs: Pairs, chunk: int | None, blocks: list[Parameters], draws: int | Sequence[int]
+) -> tuple[Case, ...]:
+    """Make the cases, each once, in the given order."""
+    if not blocks:
+        raise ParameterError("cases", blocks, "at least one case")
+    counts = list(draws) if isinstance(draws, Sequence) else [draws] * len(blocks)
+    if len(counts) != len(blocks):
+        raise ParameterError("draws", draws, f"one number, or one for each of the {len(blocks)} cases")
     for count in counts:
         if require_draws(count) > MAX_DRAWS:
             raise ParameterError("draws", count, f"at most {MAX_DRAWS}")
-    return list(zip(parameters, map(int, counts), strict=True))
-
-
-def _cases(
-    name: str, elements: bool, pairs: Pairs, chunk: int | None, counted: Iterable[tuple[Parameters, int]]
-) -> tuple[Case, ...]:
-    """Make the cases, each once, in the given order."""
     size = None if chunk is None else require_positive_integer("chunk", chunk)
     is_product, cases = name == "low_rank_product", dict[str, Case]()
-    for parameters, draws in counted:
+    for parameters, count in zip(blocks, map(int, counts), strict=True):
         sigmas = pairs
         if is_product and "sigma" in parameters:
             sigmas = sigma_pairs(parameters["sigma"])
@@ -285,10 +275,13 @@ def _cases(
             raise ParameterError("ensemble", name, "one whose draw is a single matrix")
         if elements:
             require_element_ensemble(ensemble)
-        case = Case(ensemble, _plain(parameters), draws, min(size or _chunk_draws(ensemble, elements), draws), sigmas)
+        short, long = sorted(ensemble.matrix_shape)
+        usual = min(_CHUNK_WORK // (long * short**2), _CHUNK_NUMBERS // (ensemble.rank + 20))
+        usual = int(np.clip(_CHUNK_ELEMENTS // long**2 if elements else usual, 1, _LARGEST_CHUNK))
+        case = Case(ensemble, _plain(parameters), count, min(size or usual, count), sigmas)
         first = cases.setdefault(ensemble.name, case)
-        if first.draws != draws:
-            raise ParameterError("draws", draws, f"one number for {ensemble.name}, which comes twice")
+        if first.draws != count:
+            raise ParameterError("draws", count, f"one number for {ensemble.name}, which comes twice")
         cases[ensemble.name] = replace(first, sigmas=tuple(dict.fromkeys(first.sigmas + sigmas)))
     chunks = sum(-(-case.draws // case.chunk) for case in cases.values())
     if chunks > _MOST_CHUNKS:
@@ -391,9 +384,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     return [_plain(entry) for entry in value] if isinstance(value, list | tuple) else value
-
-
-def _chunk_draws(ensemble: Ensemble, elements: bool) -> int:
-    short, long = sorted(ensemble.matrix_shape)
-    draws = min(_CHUNK_WORK // (long * short**2), _CHUNK_NUMBERS // (ensemble.rank + 20))
-    return int(np.clip(_CHUNK_ELEMENTS // long**2 if elements else draws, 1, _LARGEST_CHUNK))

@@ -1,7 +1,12 @@
-"""Runs of a plan: in memory, or through a store that stays intact if the run is killed at any moment."""
+"""Runs of a plan: in memory, or through a store that stays intact if the run is killed at any moment.
+
+Memory and disk space that a run needs are checked before anything is drawn.
+"""
 
 from __future__ import annotations
 
+import math
+import shutil
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -10,22 +15,28 @@ from typing import TYPE_CHECKING
 
 import xarray as xr
 
-from rmtbase.errors import MissingFileError, OutputError, RmtbaseError, StoreError, resumable
-from rmtbase.executors import Executor, Inline, LocalProcesses
-from rmtbase.montecarlo._compute import choose_solvers, compute_chunk
+from rmtbase.errors import MissingFileError, OutputError, ParameterError, RmtbaseError, StoreError, resumable
+from rmtbase.executors import Executor, Inline, LocalProcesses, Scheduler
+from rmtbase.montecarlo import _memory
+from rmtbase.montecarlo._compute import choose_solvers, chunk_layout, compute_chunk
 from rmtbase.montecarlo._machine import machine_settings
-from rmtbase.montecarlo._memory import require_workers
 from rmtbase.montecarlo._plan import Chunk, Plan
-from rmtbase.montecarlo._preflight import require_possible, require_possible_in_memory
 from rmtbase.montecarlo._store import Store, open_store
 from rmtbase.montecarlo._summary import DrawSource
 from rmtbase.montecarlo._table import make_table
 from rmtbase.progress import SILENT, Progress
 from rmtbase.shown import shown
 from rmtbase.tables import open_table, require_writable, sweep, write_table
+from rmtbase.words import plural
 
 if TYPE_CHECKING:
     from rmtbase.montecarlo._dask import DaskWorkers
+
+_HEADER = 512  # approximate bytes of a chunk's file before its numbers
+_PACKED = 3  # copies of a chunk in memory while it is written: its arrays, their bytes, the file's
+_JOINED = 2  # copies of a table's sample in memory while its cases are joined
+_COMPRESSED = 0.75  # smallest compressed share of a sample: the digits of random numbers have no pattern
+_WORKER = 2**28  # bytes of a worker process before it has drawn anything
 
 
 def run_in_memory(plan: Plan, progress: Progress = SILENT, self_normalize: bool = False) -> xr.Dataset:
@@ -39,10 +50,15 @@ def run_in_memory(plan: Plan, progress: Progress = SILENT, self_normalize: bool 
 
 def draw_in_memory(plan: Plan, progress: Progress) -> tuple[DrawSource, list[str]]:
     """Make all draws of a plan; return them with the solver of each case."""
-    require_possible_in_memory(plan)
+    _require_draws_fit(plan)
+    drawn = sum(case.draws * size for case, size in zip(plan.cases, _draw_bytes(plan), strict=True))
+    most = max(plan.draws)
+    _memory.require_results_fit(
+        most, math.ceil((drawn + _JOINED * _table_bytes(plan)) / most), "run_plan keeps them on disk"
+    )
     solvers, advance = choose_solvers(plan), progress.bar("drawing the null", plan.total_draws)
-    drawn = {chunk: compute_chunk(plan, chunk, solvers[chunk.case], advance=advance) for chunk in plan.chunks}
-    return DrawSource(plan, lambda chunk, variable, rows: drawn[chunk][variable][rows]), solvers
+    chunks = {chunk: compute_chunk(plan, chunk, solvers[chunk.case], advance=advance) for chunk in plan.chunks}
+    return DrawSource(plan, lambda chunk, variable, rows: chunks[chunk][variable][rows]), solvers
 
 
 def run_plan(
@@ -92,8 +108,11 @@ def run_plan(
             with resumable(lambda: _kept(store)):
                 sweep(output.resolve().parent, output.name)
                 missing = store.missing(progress)
-                require_possible(plan, missing, output, store.folder, executor)
-                _note_resumption(missing, plan.chunks, progress)
+                _require_possible(plan, missing, output, store.folder, executor)
+                if not missing:
+                    progress.note(f"all {len(plan.chunks):,} chunks are there: nothing is left to draw")
+                elif len(missing) < len(plan.chunks):
+                    progress.note(f"resuming: {_amount(missing)} left of {_amount(plan.chunks)}")
                 if missing:
                     with entering as workers:
                         _draw(store, missing, workers, progress)
@@ -118,14 +137,13 @@ def dask_workers(executor: Executor, progress: Progress, work: str) -> AbstractC
     if isinstance(executor, Inline):
         return nullcontext()
     if isinstance(executor, LocalProcesses):
-        require_workers("workers", executor.count)
+        _memory.require_workers("workers", executor.count)
     from rmtbase.montecarlo._dask import start_workers
 
     return start_workers(executor, progress, work)
 
 
 def store_folder(output: Path) -> Path:
-    """Folder of the chunks of an unfinished table."""
     return output.with_name(output.name + ".chunks")
 
 
@@ -140,13 +158,6 @@ def _finished_table(output: Path, plan: Plan) -> tuple[xr.Dataset | None, str]:
     if isinstance(table, xr.Dataset) and table.attrs.get("plan_hash") == plan.hash:
         return table, ""
     return None, f"{shown(output)} is another table: to be replaced when the new one is complete"
-
-
-def _note_resumption(missing: Sequence[Chunk], chunks: Sequence[Chunk], progress: Progress) -> None:
-    if not missing:
-        progress.note(f"all {len(chunks):,} chunks are there: nothing is left to draw")
-    elif len(missing) < len(chunks):
-        progress.note(f"resuming: {_amount(missing)} left of {_amount(chunks)}")
 
 
 def _draw(store: Store, chunks: Sequence[Chunk], workers: DaskWorkers | None, progress: Progress) -> None:
@@ -170,7 +181,6 @@ def _draw(store: Store, chunks: Sequence[Chunk], workers: DaskWorkers | None, pr
 
 
 def _kept(store: Store) -> str:
-    """Say which chunks are kept, and where; "" if there are none."""
     chunks = store.present()
     return f"{_amount(chunks)} are kept in {shown(store.folder)}" if chunks else ""
 
@@ -183,8 +193,67 @@ def _remove(store: Store, progress: Progress) -> None:
 
 
 def _amount(chunks: Sequence[Chunk]) -> str:
-    return f"{_draws(chunks):,} draws in {len(chunks):,} chunk{'s' if len(chunks) != 1 else ''}"
+    return f"{_draws(chunks):,} draws in {len(chunks):,} {plural(len(chunks), 'chunk')}"
 
 
 def _draws(chunks: Sequence[Chunk]) -> int:
     return sum(chunk.count for chunk in chunks)
+
+
+def _require_possible(plan: Plan, chunks: Sequence[Chunk], output: Path, folder: Path, executor: Executor) -> None:
+    """Refuse a run through a store that cannot complete."""
+    memory = _memory.host_memory()
+    available = f"the {_memory.binary_size(memory)} of memory available"
+    if not isinstance(executor, Scheduler):
+        _require_draws_fit(plan)
+    if isinstance(executor, LocalProcesses) and executor.count > 1:
+        elements = plan.measure == "elements"
+        ensembles = [case.ensemble for case in plan.cases]
+        worker = _WORKER + max(
+            _memory.elements_bytes(ensemble) if elements else _memory.spectrum_bytes(ensemble, plan.precision)
+            for ensemble in ensembles
+        )
+        if executor.count * worker > memory:
+            expected = f"at most {memory // worker}: each takes {_memory.binary_size(worker)} of {available}"
+            raise ParameterError("workers", executor.count, expected)
+    sizes = _draw_bytes(plan)
+    for case, size in zip(plan.cases, sizes, strict=True):
+        if (needed := _PACKED * case.chunk * size) > memory:
+            expected = f"at most {memory * case.chunk // needed}, which fill {available}"
+            raise ParameterError("chunk", case.chunk, expected)
+    table = _table_bytes(plan)
+    if table:
+        most = max(plan.draws)
+        advice = "with keep_sample = false memory does not grow with them"
+        _memory.require_results_fit(most, _JOINED * table // most, advice)
+    folders = folder.resolve(), output.resolve().parent  # one may be a link to another disk
+    disks = [place.stat().st_dev for place in folders]
+    needs = [sum(chunk.count * sizes[chunk.case] + _HEADER for chunk in chunks), int(_COMPRESSED * table)]
+    for place, disk in zip(folders, disks, strict=True):
+        needed = sum(need for need, on in zip(needs, disks, strict=True) if on == disk)
+        if needed > (free := shutil.disk_usage(place).free):
+            size, room = _memory.binary_size(needed), _memory.binary_size(free)
+            reason = f"the run takes {size} of disk at least, and {room} are free on that disk"
+            raise OutputError(output, f"{reason}; make room, write to another disk, or ask for fewer draws")
+
+
+def _require_draws_fit(plan: Plan) -> None:
+    for case in plan.cases:
+        if plan.measure == "elements":
+            _memory.require_elements_fit(case.ensemble)
+        else:
+            _memory.require_draw_fits(case.ensemble, plan.precision)
+
+
+def _draw_bytes(plan: Plan) -> list[int]:
+    """Bytes of the results of one draw, for each case."""
+    layouts = [chunk_layout(plan, Chunk(case, 0, 1)) for case in range(len(plan.cases))]
+    return [sum(8 * math.prod(shape) for _, shape in layout.values()) for layout in layouts]
+
+
+def _table_bytes(plan: Plan) -> int:
+    """Bytes of the sample in the table, 0 without one; for W_QK at each σ, with the estimates of both σ."""
+    if not plan.keep_sample:
+        return 0
+    rows = chunk_layout(plan, Chunk(0, 0, 1))["statistic"][1][0]
+    return sum(8 * case.draws * (len(case.sigmas) * (rows + 2) if plan.is_baseline else rows) for case in plan.cases)

@@ -1,8 +1,11 @@
-"""Samples of spectral statistics in memory: Gaussian matrices of any size, and heads that share keys."""
+"""Samples of spectral statistics in memory: Gaussian matrices, heads that share keys, heads of latent attention."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -11,6 +14,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float64, Key, UInt32
 
+from rmtbase import linalg
 from rmtbase.ensembles import (
     BidiagonalGaussianMatrix,
     GroupedQueryProduct,
@@ -18,38 +22,34 @@ from rmtbase.ensembles import (
     gaussian_matrix,
     grouped_query_product,
 )
-from rmtbase.linalg import SpectrumSolver, extreme_eigenvalues, reproducible_jax
 from rmtbase.montecarlo._compiled_sampler import COMPILER_OPTIONS, tile_size
 from rmtbase.montecarlo._keys import case_key, draw_keys
 from rmtbase.montecarlo._memory import host_memory, require_bytes, require_draw_fits, require_results_fit
-from rmtbase.parameters import require_draws, require_positive_integer
+from rmtbase.parameters import require_draws, require_positive_integer, require_seed
 from rmtbase.progress import SILENT, Progress
 from rmtbase.shown import in_one_line
 from rmtbase.statistics import SPECTRAL_STATISTICS, spectral_statistics
 
 _NUMBERS = 8  # of a draw per unit of rank: its two diagonals as drawn, squared, multiplied and bisected
+_SPECTRA = 10_000  # draws of latent attention whose eigenvalues are kept
 
 
 @in_one_line
 class GaussianMatrixSample(NamedTuple):
     """Draws of the spectrum of X Xᵀ, X an m × n standard normal matrix, r = min(m, n); arrays of shape (draw,)."""
 
-    # largest_eigenvalue, smallest_eigenvalue: λ_1 and λ_r
     largest_eigenvalue: Float64[np.ndarray, " draw"]
     smallest_eigenvalue: Float64[np.ndarray, " draw"]
-    # trace, trace_of_square: Σλ and Σλ²
     trace: Float64[np.ndarray, " draw"]
     trace_of_square: Float64[np.ndarray, " draw"]
     log_determinant: Float64[np.ndarray, " draw"]  # Σ ln λ
 
 
 def simulate_gaussian_matrix(n_rows: int, n_columns: int, draws: int, seed: int = 0) -> GaussianMatrixSample:
-    """Spectral statistics of n_rows × n_columns standard normal matrices, exact in law.
+    """Spectral statistics of n_rows × n_columns standard normal matrices, exact in law; no matrix is formed.
 
     The matrix's bidiagonal form B has independent χ entries. The traces and the log-determinant of B Bᵀ are sums over
-    them, and its extreme eigenvalues come from the tridiagonal B Bᵀ by bisection. No matrix is formed at any size.
-
-    The draws, in memory: 80 bytes each while they are joined.
+    them, and its extreme eigenvalues come from the tridiagonal B Bᵀ by bisection.
     """
     ensemble = gaussian_matrix(n_rows, n_columns)
     assert isinstance(ensemble, BidiagonalGaussianMatrix)  # the thin method
@@ -57,25 +57,15 @@ def simulate_gaussian_matrix(n_rows: int, n_columns: int, draws: int, seed: int 
     require_bytes(ensemble.name, (n_rows, n_columns), _NUMBERS * 8 * ensemble.rank, host_memory())
     require_results_fit(draws, 16 * len(GaussianMatrixSample._fields), "ask for fewer")
     drawn = draw_tiles(ensemble, BidiagonalGaussianMatrix.bidiagonal, draws, seed, tile_size((2, ensemble.rank)))
-    parts = (_statistics(diagonal, below) for diagonal, below in drawn)
+    parts = []
+    for diagonal, below in drawn:
+        # B Bᵀ of a lower bidiagonal B is tridiagonal.
+        main = diagonal**2
+        main[:, 1:] += below**2
+        off = diagonal[:, :-1] * below
+        traces = main.sum(axis=1), (main**2).sum(axis=1) + 2.0 * (off**2).sum(axis=1)
+        parts.append((*linalg.extreme_eigenvalues(main, off), *traces, 2.0 * np.log(diagonal).sum(axis=1)))
     return GaussianMatrixSample(*(np.concatenate(part) for part in zip(*parts, strict=True)))
-
-
-def _statistics(
-    diagonal: Float64[np.ndarray, "draw rank"], below: Float64[np.ndarray, "draw rank_less_one"]
-) -> GaussianMatrixSample:
-    # B Bᵀ of a lower bidiagonal B is tridiagonal.
-    main = diagonal**2
-    main[:, 1:] += below**2
-    off = diagonal[:, :-1] * below
-    largest, smallest = extreme_eigenvalues(main, off)
-    return GaussianMatrixSample(
-        largest_eigenvalue=largest,
-        smallest_eigenvalue=smallest,
-        trace=main.sum(axis=1),
-        trace_of_square=(main**2).sum(axis=1) + 2.0 * (off**2).sum(axis=1),
-        log_determinant=2.0 * np.log(diagonal).sum(axis=1),
-    )
 
 
 @in_one_line
@@ -91,10 +81,7 @@ class HeadSample(NamedTuple):
 def simulate_heads_with_factors(
     d_model: int, d_head: int, group: int, draws: int, seed: int = 0, progress: Progress = SILENT
 ) -> HeadSample:
-    """Joint spectral statistics of products W_QᵀW_K and of their factors, exact in law.
-
-    ``group`` query heads share one key head. The draws, in memory: 16 bytes for each statistic while they are joined.
-    """
+    """Joint spectral statistics, exact in law, of products W_QᵀW_K of ``group`` query heads with one key head."""
     ensemble = grouped_query_product(d_model, d_head, group)
     draws = require_draws(draws)
     require_draw_fits(ensemble)
@@ -102,11 +89,17 @@ def simulate_heads_with_factors(
     h, size = ensemble.d_head, ensemble.factor_sizes[0]
     tile = tile_size((ensemble.group * ensemble.rank, ensemble.rank))
     parts, advance = [], progress.bar("drawing heads and factors", draws)
-    with SpectrumSolver() as solver:
+    cores = linalg.available_cores()
+
+    # One single-threaded LAPACK call per matrix; more parts than cores, so that the last of an uneven split is short.
+    def solved(matrices: Float64[np.ndarray, "... h h"]) -> Float64[np.ndarray, "... h"]:
+        stack = matrices.reshape(-1, h, h)
+        solving = pool.map(linalg.singular_values, np.array_split(stack, min(len(stack), 4 * cores)))
+        return np.concatenate(list(solving)).reshape(matrices.shape[:-1])
+
+    with linalg.single_threaded_blas(), ThreadPoolExecutor(cores) as pool:
         for drawn in draw_tiles(ensemble, GroupedQueryProduct.sample_with_factors, draws, seed, tile):
-            product, query, key = (
-                solver.singular_values(matrices.reshape(-1, h, h)).reshape(matrices.shape[:-1]) for matrices in drawn
-            )
+            product, query, key = map(solved, drawn)
             sigma_q, sigma_k = (
                 np.sqrt((values**2).sum(axis=-1, keepdims=True) / size) for values in (query, key[:, None])
             )
@@ -114,6 +107,55 @@ def simulate_heads_with_factors(
             parts.append([spectral_statistics(values) for values in scaled])
             advance(len(key))
     return HeadSample(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+
+
+@in_one_line
+@dataclass(frozen=True)
+class LatentAttentionSample:
+    """Draws of a head, each at all ratios and divided by its own estimates of σ, as heads are scored."""
+
+    rope_ratios: tuple[float, ...]  # the ratios, ascending
+    # (ratio, draw, statistic), in the registry's order
+    sample: Float64[np.ndarray, "ratio draw statistic"] = field(repr=False)
+    # (ratio, draw, rank), descending, of the first 10 000 draws
+    eigenvalues: Float64[np.ndarray, "ratio shown_draw rank"] = field(repr=False)
+
+
+def require_latent_sample(ensemble: LatentAttention, ratios: int, draws: int, seed: int) -> tuple[LatentAttention, int]:
+    """Check the arguments; return the ensemble at ratio 1, whose name enters the keys, and the number of draws."""
+    ensemble, draws = replace(ensemble, rope_ratio=1.0), require_draws(draws)
+    require_seed(seed)
+    require_draw_fits(ensemble)
+    eigenvalues = ensemble.rank * spectra_among(range(draws)) / draws
+    require_results_fit(draws, math.ceil(16 * ratios * (len(SPECTRAL_STATISTICS) + eigenvalues)), "ask for fewer")
+    return ensemble, draws
+
+
+def spectra_among(draws: range) -> int:
+    """Count the draws whose eigenvalues are kept: those with an index below 10 000."""
+    return len(range(draws.start, min(draws.stop, _SPECTRA)))
+
+
+def draw_latent_attention(
+    ensemble: LatentAttention, rope_ratios: Sequence[float], draws: range, seed: int, advance: Callable[[int], None]
+) -> LatentAttentionSample:
+    """Make the draws of these indices, equal to the bit to those of a longer run if the first begins a tile."""
+    tile, shown = tile_size(ensemble.matrix_shape), spectra_among(draws)
+    sizes = np.array(ensemble.factor_sizes, dtype=float)
+    sample, eigenvalues = [], []
+    tiles = draw_tiles(ensemble, LatentAttention.parts, len(draws), seed, tile, draws.start)
+    with linalg.single_threaded_blas(), ThreadPoolExecutor(linalg.available_cores()) as pool:
+        for latent, rotated, norm_squared in tiles:
+            unit = np.sqrt(np.prod(norm_squared / sizes, axis=1))[:, None, None]
+            cores = [(latent + ratio * rotated) / unit for ratio in rope_ratios]
+            values = np.stack(list(pool.map(linalg.gram_singular_values, cores)))
+            sample.append(spectral_statistics(values))
+            eigenvalues.append(values[:, :shown] ** 2)
+            shown -= min(shown, len(latent))
+            advance(len(latent))
+    return LatentAttentionSample(
+        tuple(rope_ratios), np.concatenate(sample, axis=1), np.concatenate(eigenvalues, axis=1)
+    )
 
 
 def draw_tiles(
@@ -124,14 +166,11 @@ def draw_tiles(
     tile: int,
     start: int = 0,
 ) -> Iterator[tuple[Float64[np.ndarray, "draw ..."], ...]]:
-    """Yield the draws ``start``, …, start + draws - 1 that ``sample`` makes of the ensemble, tile by tile.
-
-    Tiles are always drawn whole, so that no draw depends on the number of draws. ``start`` is a multiple of the tile.
-    """
+    """Yield the draws ``start``, a multiple of the tile, …, start + draws - 1 that ``sample`` makes, tile by tile."""
     key = case_key(seed, ensemble.name)
     indices = np.arange(tile, dtype=np.uint32)
     for first in range(start, start + draws, tile):
-        with reproducible_jax():
+        with linalg.reproducible_jax():
             drawn = _draw_tile(ensemble, key, indices + np.uint32(first), sample=sample)
         yield tuple(np.asarray(array)[: start + draws - first] for array in drawn)
 

@@ -1,31 +1,21 @@
-"""Choice of the solver for the spectra of an ensemble."""
+"""Choice of the fastest solver for the spectra of an ensemble, from measurements."""
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import repeat
+from typing import NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import Float
 
+from rmtbase import linalg
 from rmtbase.ensembles import Ensemble
-from rmtbase.linalg import (
-    DEVICE_SOLVERS,
-    HOST_SOLVERS,
-    SolverChoice,
-    available_cores,
-    fastest_solver,
-    is_measured,
-    measured_solver,
-    reproducible_jax,
-    require_precision,
-    single_threaded_blas,
-    singular_values,
-)
 from rmtbase.montecarlo._compiled_sampler import CompiledSampler, plan_batches, solve_on_device, tile_size
 from rmtbase.montecarlo._keys import case_key
 from rmtbase.montecarlo._machine import Device, Devices, is_cpu, local_devices
@@ -33,10 +23,47 @@ from rmtbase.montecarlo._memory import require_draw_fits
 
 Stack = Float[np.ndarray, "draw rows columns"]
 
+MICROSECONDS: dict[str, dict[str, dict[str, dict[int, float]]]] = {
+    "cpu": {
+        "float64": {
+            "svd": {8: 4.06, 16: 11.8, 32: 37.8, 64: 135, 128: 661, 256: 3760, 512: 25700},
+            "gram": {8: 2.62, 16: 8.43, 32: 29, 64: 110, 128: 484, 256: 2280, 512: 12800},
+        },
+        "float32": {
+            "svd": {8: 4.11, 16: 11.8, 32: 38, 64: 136, 128: 664, 256: 3790, 512: 25300},
+            "gram": {8: 2.65, 16: 8.43, 32: 29.4, 64: 111, 128: 486, 256: 2300, 512: 12900},
+        },
+    },
+    "NVIDIA H100 80GB HBM3": {
+        "float64": {
+            "device_svd": {8: 0.0608, 16: 0.571, 32: 3.1, 64: 11.6, 128: 74.9, 256: 431, 512: 2170},
+            "device_gram": {8: 0.0392, 16: 0.0624, 32: 0.57, 64: 3.11, 128: 11.9, 256: 84.5, 512: 523},
+        },
+        "float32": {
+            "device_svd": {8: 0.0551, 16: 0.267, 32: 1.94, 64: 6.68, 128: 34, 256: 286, 512: 1610},
+            "device_gram": {8: 0.0259, 16: 0.0557, 32: 0.261, 64: 2, 128: 6.88, 256: 35, 512: 330},
+        },
+    },
+}
+"""Microseconds per n × n matrix: device kind → precision of the matrices → solver → n.
+
+``"cpu"`` lists the host's solvers on one core. An accelerator lists its own solvers, which take all matrices of a stack
+at once, but not those of its host, whose 16 cores took longer at every size. Measured by ``benchmarks/solvers.py``; the
+results are in ``benchmarks/results/solvers.json`` and ``solvers_accelerator.json``.
+"""
+
+_MARGIN = 10.0  # between the condition numbers of a few draws and the limit, which then hardly one in millions exceeds
 _PROBES = 4  # draws that show how ill-conditioned the ensemble is
 _MANY = 2**20  # draws: more than are ever drawn at once
 _LONG_ENOUGH = 0.05  # least time of a solver's timing, in seconds
 _MORE = 16  # factor by which the number of timed matrices grows
+
+
+class SolverChoice(NamedTuple):
+    """Solver and the reason for its choice."""
+
+    name: str  # one of ``linalg.SOLVERS``
+    reason: str  # in words, with the times and the condition number
 
 
 def choose_solver(
@@ -50,19 +77,51 @@ def choose_solver(
     several sizes, which takes some seconds (15 on an H100, including the start of JAX). On a CPU the choice depends
     only on the ensemble and the precision.
     """
-    require_precision(precision)
-    chosen, cores = local_devices(devices), cores or available_cores()
+    linalg.require_precision(precision)
+    chosen, cores = local_devices(devices), cores or linalg.available_cores()
     require_draw_fits(ensemble, precision, chosen)
-    key = case_key(0, ensemble.name)
-    sampler = CompiledSampler(ensemble, key, precision, chosen, tile_size(ensemble.matrix_shape), "svd")
-    condition, kind = _condition(sampler), chosen[0].device_kind
-    if is_measured(kind):
+    tile, kind = tile_size(ensemble.matrix_shape), chosen[0].device_kind
+    sampler = CompiledSampler(ensemble, case_key(0, ensemble.name), precision, chosen, tile, "svd")
+    probes = np.concatenate([sampler.matrices(first)[0] for first in range(0, _PROBES, sampler.draws)])[:_PROBES]
+    with linalg.single_threaded_blas(), np.errstate(divide="ignore", invalid="ignore"):
+        values = linalg.singular_values(probes, ensemble.rank)
+        condition = float(np.max((values[:, 0] / values[:, -1]) ** 2))
+    if kind in MICROSECONDS:
         return measured_solver(kind, min(ensemble.matrix_shape), precision, condition)
     on_one = replace(sampler, devices=chosen[:1], tile=1, solver="device_svd")
     stack, _ = plan_batches(on_one, _MANY, None, cores).sampler.matrices(0)
-    microseconds = {name: time_solver(name, stack, chosen[0], cores) for name in HOST_SOLVERS}
-    microseconds |= {name: time_solver(name, stack, chosen[0], cores) / len(chosen) for name in DEVICE_SOLVERS}
-    return fastest_solver(microseconds, condition, precision, f"timed on {kind}")
+    microseconds = {name: time_solver(name, stack, chosen[0], cores) for name in linalg.HOST_SOLVERS}
+    microseconds |= {name: time_solver(name, stack, chosen[0], cores) / len(chosen) for name in linalg.DEVICE_SOLVERS}
+    return _fastest_solver(microseconds, condition, precision, f"timed on {kind}")
+
+
+def measured_solver(device_kind: str, size: int, precision: str, condition: float) -> SolverChoice:
+    """Choose by the stored measurements for matrices whose smaller side is ``size``, and whose λ_1/λ_r ``condition``.
+
+    The measured size with the nearest ratio stands for the size; the result depends only on the arguments.
+    """
+    nearest = {
+        solver: min(times.items(), key=lambda item: abs(math.log(item[0] / size)))[1]
+        for solver, times in MICROSECONDS[device_kind][precision].items()
+    }
+    return _fastest_solver(nearest, condition, precision, "measured")
+
+
+def _fastest_solver(microseconds: Mapping[str, float], condition: float, precision: str, origin: str) -> SolverChoice:
+    """Choose the fastest of the timed solvers that the condition number allows; LAPACK's SVD if it allows none."""
+    gram = condition * _MARGIN <= linalg.GRAM_CONDITION[precision]
+    device_svd = condition * _MARGIN <= linalg.DEVICE_SVD_CONDITION[precision] or precision == "float64"
+    allowed = {
+        name: duration
+        for name, duration in microseconds.items()
+        if (gram or not name.endswith("gram")) and (device_svd or name != "device_svd")
+    }
+    name = min(allowed, key=allowed.__getitem__, default="svd")
+    ascending = sorted(microseconds.items(), key=lambda item: item[1])
+    times = ", ".join(f"{solver} {duration:.4g} µs" for solver, duration in ascending)
+    verdict = "allows" if gram else "forbids"
+    also = "" if device_svd or "device_svd" not in microseconds else " and the device's SVD"
+    return SolverChoice(name, f"{origin}: {times}; λ_1/λ_r = {condition:.3g} {verdict} the Gram matrix{also}")
 
 
 def time_solver(solver: str, stack: Stack, device: Device, cores: int, first: int = 1) -> float:
@@ -71,11 +130,13 @@ def time_solver(solver: str, stack: Stack, device: Device, cores: int, first: in
     The number of matrices grows until the timing is long enough or the stack is used up. So a solver that takes a stack
     at once is given a large one, and one that takes the matrices one by one does not run for long.
     """
-    count, at_once = first, cores if solver in HOST_SOLVERS else 1
-    with single_threaded_blas(), reproducible_jax(str(stack.dtype)), ThreadPoolExecutor(at_once) as pool:
+    count, at_once = first, cores if solver in linalg.HOST_SOLVERS else 1
+    with linalg.single_threaded_blas(), linalg.reproducible_jax(str(stack.dtype)), ThreadPoolExecutor(at_once) as pool:
         while True:
             part = stack[:count]
-            solve = _on_the_host(solver, part, pool, cores) if solver in HOST_SOLVERS else _on(device, solver, part)
+            solve = (
+                _on_the_host(solver, part, pool, cores) if solver in linalg.HOST_SOLVERS else _on(device, solver, part)
+            )
             solve()  # compiles
             begin = time.perf_counter()
             solve()
@@ -86,17 +147,9 @@ def time_solver(solver: str, stack: Stack, device: Device, cores: int, first: in
 
 
 def _on_the_host(solver: str, stack: Stack, pool: ThreadPoolExecutor, cores: int) -> Callable[[], object]:
-    return lambda: list(pool.map(HOST_SOLVERS[solver], repeat(stack, cores), repeat(None)))
+    return lambda: list(pool.map(linalg.HOST_SOLVERS[solver], repeat(stack, cores), repeat(None)))
 
 
 def _on(device: Device, solver: str, stack: Stack) -> Callable[[], object]:
     array = jax.device_put(stack, device)
     return lambda: jax.block_until_ready(solve_on_device(array, solver, on_cpu=is_cpu(device)))
-
-
-def _condition(sampler: CompiledSampler) -> float:
-    """Return the largest λ_1/λ_rank of the first draws."""
-    matrices = np.concatenate([sampler.matrices(first)[0] for first in range(0, _PROBES, sampler.draws)])[:_PROBES]
-    with single_threaded_blas(), np.errstate(divide="ignore", invalid="ignore"):
-        values = singular_values(matrices, sampler.ensemble.rank)
-        return float(np.max((values[:, 0] / values[:, -1]) ** 2))

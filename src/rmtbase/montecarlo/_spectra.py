@@ -56,12 +56,9 @@ def draw_spectra(
     random bits are those of a CPU, and the singular values agree to a few n ε s_1, n the rank and ε of the precision
     (``benchmarks/results/engine_accelerator.json``).
 
-    On CPUs each core draws a tile of matrices in its own cache and solves it by single-threaded LAPACK calls, one after
-    the other; BLAS stays at one thread while the iterator is open. On accelerators each device draws its share of a
-    batch, and solves it there if the solver is a device solver.
-
-    When the iterator is closed or left by an exception (also Ctrl-C), it starts no further work and waits for its
-    threads. Memory does not grow with the draws; results take 8 bytes for each singular value and factor.
+    BLAS stays at one thread while the iterator is open. When it is closed or left by an exception (also Ctrl-C), it
+    starts no further work and waits for its threads. Memory does not grow with the draws; results take 8 bytes for each
+    singular value and factor.
 
     ``precision="float32"`` makes other draws, of half the size, from other random bits. JAX's normals are then one of
     2²³ numbers up to ±5.42, with mean -3e-7, variance 1 - 8e-8 and fourth moment 3 (1 - 2e-6): no mean of a statistic
@@ -128,7 +125,7 @@ def _chunks(plan: BatchPlan, start: int, stop: int) -> Generator[SpectrumChunk, 
                     try:
                         values, norms = batch.result()
                     except (MemoryError, jax.errors.JaxRuntimeError) as error:
-                        if not _is_out_of_memory(error):
+                        if not isinstance(error, MemoryError) and "RESOURCE_EXHAUSTED" not in str(error):
                             raise
                         plan = plan.smaller()
                         break
@@ -136,7 +133,3 @@ def _chunks(plan: BatchPlan, start: int, stop: int) -> Generator[SpectrumChunk, 
                     chunk = SpectrumChunk(start, values[rows], norms[rows])
                     start += len(chunk.singular_values)
                     yield chunk
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    return isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error)

@@ -1,5 +1,9 @@
 """Stores: folders of finished chunks, each one file that is written atomically and verified to the last byte.
 
+A chunk's file has a line that identifies it, its arrays as they lie in memory, and a checksum of both. The reader
+states the line that it expects, with the types and shapes of the arrays: nothing in a file is trusted, and reading a
+few rows costs only those rows.
+
 The manifest ``store.json`` records all that decides the bits: the draws of the plan, and the versions, processor,
 settings and solvers that make them. Only one run at a time holds the file ``lock``.
 
@@ -11,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -18,19 +23,19 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+import numpy as np
 from numpy.typing import NDArray
 
-from rmtbase.errors import MissingFileError, OutputError, StoreError, TableError
+from rmtbase.errors import MissingFileError, OutputError, StoreError, TableError, UnreadableTableError
 from rmtbase.linalg import SOLVERS
-from rmtbase.montecarlo._chunk_file import Arrays, ChunkFile
-from rmtbase.montecarlo._compute import chunk_layout
+from rmtbase.montecarlo._compute import Layout, chunk_layout
 from rmtbase.montecarlo._machine import differences
 from rmtbase.montecarlo._plan import Chunk, Plan
 from rmtbase.progress import SILENT, Progress
 from rmtbase.regular_files import open_regular
-from rmtbase.shown import one_line, shown
+from rmtbase.shown import one_line, quoted, shown
 from rmtbase.tables import LOCK, is_temporary, locked_folder, sweep, write_bytes
 from rmtbase.words import listing
 
@@ -40,6 +45,73 @@ _KIND = "rmtbase store"
 _LARGEST = 1 << 24  # bytes of a manifest: a hundred thousand cases
 _CHUNK = re.compile(r"case-(\d{4,})-draws-(\d{10,})-(\d{10,})\.chunk", re.ASCII)
 _ANEW = "put back a copy of it, or remove the folder to begin anew"
+_PIECE = 1 << 24  # bytes that are checked at a time
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class ChunkFile:
+    """File of the draws that ``identity`` names, with arrays of this layout."""
+
+    path: Path
+    identity: Mapping[str, str | int]
+    layout: Layout
+
+    @cached_property
+    def _header(self) -> bytes:
+        record = {"kind": "rmtbase chunk", **self.identity, "arrays": self.layout}
+        return json.dumps(record).encode() + b"\n"
+
+    def write(self, arrays: Arrays, swept: bool = False) -> None:
+        """Write the file atomically; ``swept`` as for :func:`write_bytes`."""
+        pieces = [self._header, *(np.ascontiguousarray(arrays[name]).tobytes() for name in self.layout)]
+        digest = hashlib.sha256()
+        for piece in pieces:
+            digest.update(piece)
+        write_bytes(b"".join([*pieces, digest.digest()]), self.path, swept)
+
+    def require_sound(self) -> None:
+        """Check the file to the last byte."""
+        with self._opened() as file:
+            digest, expected = hashlib.sha256(self._header), self._size(*self.layout)
+            size = self.path.stat().st_size - len(self._header) - digest.digest_size
+            if size != expected:
+                raise TableError(self.path, f"{size} bytes of numbers", f"the {expected} that were written")
+            for position in range(0, size, _PIECE):
+                digest.update(file.read(min(_PIECE, size - position)))
+            if file.read() != digest.digest():
+                raise TableError(self.path, "contents that do not fit their checksum", "a chunk as it was written")
+
+    def read(self, name: str, rows: slice = slice(None)) -> NDArray[Any]:
+        names, (dtype, shape) = list(self.layout), self.layout[name]
+        first, stop, _ = rows.indices(shape[0])
+        width = math.prod(shape[1:])
+        count = max(0, stop - first) * width
+        with self._opened() as file:
+            file.seek(self._size(*names[: names.index(name)]) + first * width * np.dtype(dtype).itemsize, 1)
+            numbers = np.fromfile(file, dtype, count)
+        if numbers.size != count:
+            raise TableError(self.path, "fewer numbers than it should have", "a chunk as it was written")
+        return numbers.reshape(-1, *shape[1:])
+
+    def _size(self, *names: str) -> int:
+        return sum(np.dtype(self.layout[name][0]).itemsize * math.prod(self.layout[name][1]) for name in names)
+
+    @contextmanager
+    def _opened(self) -> Iterator[BinaryIO]:
+        """Open the file after its header."""
+        try:
+            with open_regular(self.path) as file:
+                header = file.read(len(self._header))
+                if header != self._header:
+                    raise TableError(self.path, f"a file that begins with {quoted(header)}", quoted(self._header))
+                yield file
+        except FileNotFoundError as error:
+            raise MissingFileError(self.path, advice="run the plan again, and it is drawn again") from error
+        except OSError as error:
+            reason = f"a file that cannot be read ({error.strerror})"
+            raise UnreadableTableError(self.path, reason, "a readable one") from error
 
 
 @dataclass(frozen=True)
@@ -50,13 +122,12 @@ class Manifest:
     settings: Mapping[str, Any]  # versions, processor and JAX settings
     solvers: list[str]  # solver of each case
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """SHA-256 of the record. Each chunk contains it, so that chunks of two plans or installations never mix."""
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
 
     def write(self, folder: Path) -> None:
-        """Write the manifest atomically."""
         text = json.dumps({"kind": _KIND, **asdict(self), "sha256": self.digest}, indent=1).encode()
         if len(text) > _LARGEST:
             raise StoreError(folder, f"a plan of {len(text):,} bytes", f"{_LARGEST:,} at most; split it into several")
@@ -64,7 +135,6 @@ class Manifest:
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:
-        """Read the manifest of a folder."""
         try:
             with open_regular(folder / MANIFEST) as file:
                 text = file.read(_LARGEST + 1)
@@ -81,9 +151,8 @@ class Manifest:
                 raise ValueError("it is not that of a store")
         except (ValueError, TypeError, RecursionError, OSError) as error:
             reason = error.strerror if isinstance(error, OSError) else one_line(str(error), 200)
-            raise StoreError(
-                folder, f"an unreadable {MANIFEST} ({reason})", f"that of a plan's store; {_ANEW}"
-            ) from error
+            expected = f"that of a plan's store; {_ANEW}"
+            raise StoreError(folder, f"an unreadable {MANIFEST} ({reason})", expected) from error
         return manifest
 
 
@@ -95,15 +164,12 @@ class Store:
     plan: Plan
 
     def path(self, chunk: Chunk) -> Path:
-        """Return the file of a chunk."""
         return self.folder / f"case-{chunk.case:04d}-draws-{chunk.start:010d}-{chunk.start + chunk.count:010d}.chunk"
 
     def write(self, chunk: Chunk, arrays: Arrays) -> None:
-        """Write one finished chunk atomically."""
         self._file(chunk).write(arrays, swept=True)
 
     def read(self, chunk: Chunk, variable: str, rows: slice = slice(None)) -> NDArray[Any]:
-        """Read rows of one array of a chunk that is known to be sound."""
         return self._file(chunk).read(variable, rows)
 
     def unsound(self, chunk: Chunk) -> str | None:
@@ -134,18 +200,12 @@ class Store:
         return {**self._manifest.settings, "solvers": list(self._manifest.solvers)}
 
     def record_settings(self, machine: Mapping[str, Any], choose_solvers: Callable[[], list[str]]) -> list[str]:
-        """Record the settings of the drawing machine, or check that existing chunks were drawn with the same.
-
-        The solver of each case.
-        """
+        """Record the settings of the drawing machine, or check them against the chunks'; return the solvers."""
         if not _has_manifest(self.folder):
             Manifest(self.plan.draws_record, dict(machine), choose_solvers()).write(self.folder)
         if differing := differences(self._manifest.settings, machine):
-            raise StoreError(
-                self.folder,
-                f"chunks of another installation ({differing})",
-                "those of this one; go on with that, or remove the folder to begin anew",
-            )
+            expected = "those of this one; go on with that, or remove the folder to begin anew"
+            raise StoreError(self.folder, f"chunks of another installation ({differing})", expected)
         return self._manifest.solvers
 
     def remove(self) -> None:
@@ -168,20 +228,11 @@ class Store:
 
     @cached_property
     def _manifest(self) -> Manifest:
-        """Manifest, read once: it does not change while a run holds the lock."""
-        return Manifest.read(self.folder)
-
-    @cached_property
-    def _digest(self) -> str:
-        return self._manifest.digest
+        return Manifest.read(self.folder)  # it does not change while a run holds the lock
 
     def _file(self, chunk: Chunk) -> ChunkFile:
-        identity = {
-            "store": self._digest,
-            "case": self.plan.cases[chunk.case].ensemble.name,
-            "start": chunk.start,
-            "count": chunk.count,
-        }
+        name = self.plan.cases[chunk.case].ensemble.name
+        identity = {"store": self._manifest.digest, "case": name, "start": chunk.start, "count": chunk.count}
         return ChunkFile(self.path(chunk), identity, chunk_layout(self.plan, chunk))
 
 
@@ -203,21 +254,15 @@ def _require_store(folder: Path, plan: Plan) -> None:
     if _has_manifest(folder):
         manifest = Manifest.read(folder)
         if differing := differences(manifest.draws, plan.draws_record):
-            raise StoreError(
-                folder,
-                f"the chunks of another plan ({differing})",
-                "those of this one; choose another output name, or remove the folder to begin anew",
-            )
+            expected = "those of this one; choose another output name, or remove the folder to begin anew"
+            raise StoreError(folder, f"the chunks of another plan ({differing})", expected)
         solvers = ["none"] if plan.measure == "elements" else list(SOLVERS)
         if len(manifest.solvers) != len(plan.cases) or any(solver not in solvers for solver in manifest.solvers):
-            found = f"a {MANIFEST} with the solvers {manifest.solvers}"
-            raise StoreError(folder, found, f"one of {', '.join(solvers)} for each case; {_ANEW}")
+            expected = f"one of {', '.join(solvers)} for each case; {_ANEW}"
+            raise StoreError(folder, f"a {MANIFEST} with the solvers {manifest.solvers}", expected)
     elif foreign := sorted(file.name for file in folder.iterdir() if file.name != LOCK and not is_temporary(file.name)):
-        raise StoreError(
-            folder,
-            f"no {MANIFEST}, but {listing([*map(shown, foreign)], 1)}",
-            "the store of a plan, or nothing; choose another output name, or move what is there away",
-        )
+        expected = "the store of a plan, or nothing; choose another output name, or move what is there away"
+        raise StoreError(folder, f"no {MANIFEST}, but {listing([*map(shown, foreign)], 1)}", expected)
 
 
 def _has_manifest(folder: Path) -> bool:

@@ -32,14 +32,14 @@ class DrawSource:
     read: Callable[[Chunk, str, slice], Block]  # function that reads rows of one array of a chunk, (row, draw)
 
     def whole(self, case: int, variable: str) -> Block:
-        """Return a variable, (row, draw), over all draws of a case."""
-        return np.concatenate(list(self._parts(case, variable)), axis=1)
+        return np.concatenate([self.read(chunk, variable, slice(None)) for chunk in self.plan.chunks_of(case)], axis=1)
 
     def blocks(self, case: int, variable: str, rows: slice = slice(None)) -> Iterator[Block]:
         """Yield rows of a variable in blocks of ``BLOCK`` draws, the last one shorter, whatever the chunks."""
         waiting: list[Block] = []
         draws = 0
-        for array in self._parts(case, variable, rows):
+        for chunk in self.plan.chunks_of(case):
+            array = self.read(chunk, variable, rows)
             waiting.append(array)
             draws += array.shape[1]
             if draws >= BLOCK:
@@ -52,9 +52,6 @@ class DrawSource:
                 waiting = [joined[:, stop:]]
         if draws:
             yield np.ascontiguousarray(np.concatenate(waiting, axis=1))
-
-    def _parts(self, case: int, variable: str, rows: slice = slice(None)) -> Iterator[Block]:
-        return (self.read(chunk, variable, rows) for chunk in self.plan.chunks_of(case))
 
 
 _ROWS = 64  # rows that are summarised in the same readings
@@ -95,10 +92,7 @@ class ElementSummary(CaseSummary):
 def summarize_spectra(
     source: DrawSource, case: int, bin_edge: Callable[[Block], Edges], self_normalize: bool = False
 ) -> SpectrumSummary:
-    """Summarise a case by reading it repeatedly; only ``sample`` and ``sigma_estimate`` hold draws in memory.
-
-    The result does not depend on the division of the draws into chunks.
-    """
+    """Summarise a case by reading it repeatedly; only ``sample`` and ``sigma_estimate`` hold draws in memory."""
     plan, ensemble = source.plan, source.plan.cases[case].ensemble
     rank, sizes = ensemble.rank, np.array(ensemble.factor_sizes, dtype=float)[:, None]
     edges = bin_edge(next(source.blocks(case, "eigenvalue")))
@@ -126,7 +120,6 @@ def summarize_spectra(
 
 
 def summarize_elements(source: DrawSource, case: int) -> ElementSummary:
-    """Summarise a case whose elements were measured."""
     plan = source.plan
     ensemble = require_element_ensemble(plan.cases[case].ensemble)
     edges, elements = element_edges(ensemble, plan.bins, plan.range), float(np.prod(ensemble.element_shape))

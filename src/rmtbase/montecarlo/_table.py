@@ -11,6 +11,7 @@ import xarray as xr
 from jaxtyping import Float64
 from numpy.typing import NDArray
 
+from rmtbase import statistics, tables
 from rmtbase.ensembles import Ensemble
 from rmtbase.laws import BINS, PROBABILITIES, GaussianChain, histogram_edges, logarithmic_edges, naive_marchenko_pastur
 from rmtbase.laws import low_rank_product as low_rank_product_law
@@ -30,26 +31,8 @@ from rmtbase.montecarlo._elements import require_element_ensemble
 from rmtbase.montecarlo._machine import numerics_record
 from rmtbase.montecarlo._plan import DRAWS_VERSION, Case, Plan, product_width
 from rmtbase.montecarlo._summary import CaseSummary, DrawSource, SpectrumSummary, summarize_elements, summarize_spectra
-from rmtbase.statistics import (
-    SPECTRAL_STATISTICS,
-    SampleSummary,
-    eigenvalue_moment_orders,
-    moment_orders,
-    rescale_statistics,
-)
-from rmtbase.tables import (
-    BASELINE_SCHEMA,
-    ELEMENT_FORMULAS,
-    ELEMENTS_SCHEMA,
-    SCHEMA_VERSION,
-    SPECTRA_SCHEMA,
-    Variable,
-    describe,
-    provenance,
-    software_version,
-)
 
-_STATISTICS = tuple(SPECTRAL_STATISTICS.values())
+_STATISTICS = tuple(statistics.SPECTRAL_STATISTICS.values())
 _TOLERANCES = ("analytic_mean_tolerance", "analytic_std_tolerance")
 _WORDS = "low_rank_product: W_QK = W_Q^T W_K, i.i.d. Gaussian factors of shape (d_head, d_model)"
 
@@ -70,58 +53,53 @@ def make_table(source: DrawSource, numerics: Mapping[str, Any], self_normalize: 
     of ``kind`` elements if the plan measures elements.
     """
     plan = source.plan
-    record = numerics_record(
-        {"draws_version": DRAWS_VERSION, "names": [case.ensemble.name for case in plan.cases], **numerics},
-        plan.precision,
-    )
+    names = [case.ensemble.name for case in plan.cases]
+    record = numerics_record({"draws_version": DRAWS_VERSION, "names": names, **numerics}, plan.precision)
     shared = {
         "title": plan.title,
         "description": plan.description,
         "normalization": plan.normalization,
         "precision": plan.precision,
         "plan_hash": plan.hash,
-        "provenance": provenance(plan.record(), numerics=record | {"statistics_dtype": DTYPE}),
+        "provenance": tables.provenance(plan.record(), numerics=record | {"statistics_dtype": DTYPE}),
     }
     if plan.measure == "elements":
         return element_table(source, shared)
     if plan.is_baseline:
         kind = {"kind": "baseline", "ensemble": _WORDS}
         columns = _head_columns((*_shape(case), *pair) for case in plan.cases for pair in case.sigmas)
-        return _joined(plan, _baseline_rows(source), columns, BASELINE_SCHEMA, kind, shared)
-    kind = {"kind": "spectra", "ensemble": plan.ensemble}
-    return _joined(plan, _spectra_rows(source, self_normalize), _spectra_columns(plan), SPECTRA_SCHEMA, kind, shared)
+        return _joined(plan, _baseline_rows(source), columns, tables.BASELINE_SCHEMA, kind, shared)
+    rows, kind = _spectra_rows(source, self_normalize), {"kind": "spectra", "ensemble": plan.ensemble}
+    return _joined(plan, rows, _spectra_columns(plan), tables.SPECTRA_SCHEMA, kind, shared)
 
 
 def element_table(source: DrawSource, shared: Mapping[str, Any]) -> xr.Dataset:
     """Make the table of a plan that measures elements, with these attributes."""
     plan = source.plan
-    coordinates = _coordinates(ELEMENT_FORMULAS, {"formula": ELEMENT_FORMULAS.values()}, plan.bins)
+    coordinates = _coordinates(tables.ELEMENT_FORMULAS, {"formula": tables.ELEMENT_FORMULAS.values()}, plan.bins)
     rows = []
     for number, case in enumerate(plan.cases):
         summary = summarize_elements(source, number)
         edges = summary.bin_edge
-        orders = np.array([element_moment_order(case.ensemble, name) for name in ELEMENT_FORMULAS])
-        analytic = _analytic(element_values(case.ensemble, edges), ELEMENT_FORMULAS)
+        orders = np.array([element_moment_order(case.ensemble, name) for name in tables.ELEMENT_FORMULAS])
+        analytic = _analytic(element_values(case.ensemble, edges), tables.ELEMENT_FORMULAS)
         variables = _variables(summary, orders, analytic) | {
             "density_law": element_density(case.ensemble, edges),
             "share_outside": np.float64(summary.share_outside),
             "share_outside_standard_error": np.float64(summary.share_outside_standard_error),
         }
-        rows.append(_row(variables, coordinates, ELEMENTS_SCHEMA))
-    return _joined(plan, rows, _element_columns(plan), ELEMENTS_SCHEMA, {"kind": "elements"}, shared)
-
-
-def _element_columns(plan: Plan) -> Columns:
-    """Shape of each case, with the columns of a baseline table for W_QK (at σ = 1) and NaN for other ensembles."""
+        rows.append(_row(variables, coordinates, tables.ELEMENTS_SCHEMA))
     ensembles = [require_element_ensemble(case.ensemble) for case in plan.cases]
-    rows, columns = np.array([ensemble.element_shape for ensemble in ensembles]).T
+    n_rows, n_columns = np.array([ensemble.element_shape for ensemble in ensembles]).T
+    # The columns of a baseline table for W_QK (at σ = 1), and NaN for other ensembles.
     shapes = [head_shape(ensemble) for ensemble in ensembles]
-    return {
-        "name": np.array([ensemble.name for ensemble in ensembles], dtype=object),
-        "n_rows": rows,
-        "n_columns": columns,
-        **_head_columns((np.nan,) * 4 if shape is None else (*shape, 1.0, 1.0) for shape in shapes),
-    }
+    columns = _head_columns((np.nan,) * 4 if shape is None else (*shape, 1.0, 1.0) for shape in shapes)
+    columns = {"name": _names(plan), "n_rows": n_rows, "n_columns": n_columns, **columns}
+    return _joined(plan, rows, columns, tables.ELEMENTS_SCHEMA, {"kind": "elements"}, shared)
+
+
+def _names(plan: Plan) -> NDArray[Any]:
+    return np.array([case.ensemble.name for case in plan.cases], dtype=object)
 
 
 def _head_columns(rows: Iterable[tuple[float, ...]]) -> Columns:
@@ -131,11 +109,8 @@ def _head_columns(rows: Iterable[tuple[float, ...]]) -> Columns:
 
 def _spectra_columns(plan: Plan) -> Columns:
     """Name and rank of each case, and each parameter that any case gives, as numbers or else as text."""
-    ensembles, parameters = [case.ensemble for case in plan.cases], [case.parameters for case in plan.cases]
-    columns = {
-        "name": np.array([ensemble.name for ensemble in ensembles], dtype=object),
-        "rank": np.array([ensemble.rank for ensemble in ensembles]),
-    }
+    parameters = [case.parameters for case in plan.cases]
+    columns = {"name": _names(plan), "rank": np.array([case.ensemble.rank for case in plan.cases])}
     for key in dict.fromkeys(key for mapping in parameters for key in mapping):
         column = [mapping.get(key) for mapping in parameters]
         numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in column)
@@ -158,7 +133,7 @@ def _baseline_rows(source: DrawSource) -> list[xr.Dataset]:
         unscaled_edges = histogram_edges(d, h)
         raw = summarize_spectra(source, number, lambda _, edges=unscaled_edges: edges, self_normalize=True)
         assert raw.own_scaled is not None  # it was asked for
-        analytic_values = _analytic(spectral_values(case.ensemble), SPECTRAL_STATISTICS)
+        analytic_values = _analytic(spectral_values(case.ensemble), statistics.SPECTRAL_STATISTICS)
         for sigma_q, sigma_k in case.sigmas:
             scale = (sigma_q * sigma_k) ** 2 / (d if plan.normalization == "sqrt_d" else 1)
             summary = _rescaled(raw, scale, h)
@@ -175,7 +150,7 @@ def _baseline_rows(source: DrawSource) -> list[xr.Dataset]:
             if raw.sigma_estimate is not None:
                 own_q, own_k = raw.sigma_estimate
                 variables |= {"sigma_q_estimate": own_q * sigma_q, "sigma_k_estimate": own_k * sigma_k}
-            rows.append(_row(variables, coordinates, BASELINE_SCHEMA))
+            rows.append(_row(variables, coordinates, tables.BASELINE_SCHEMA))
     return rows
 
 
@@ -188,7 +163,7 @@ def _spectra_rows(source: DrawSource, self_normalize: bool) -> list[xr.Dataset]:
         bins = logarithmic_edges if chain is None else lambda _, dims=chain.dims: histogram_edges(dims=dims)
         summary = summarize_spectra(source, number, bins, self_normalize)
         edges = summary.bin_edge
-        analytic = _analytic(spectral_values(case.ensemble), SPECTRAL_STATISTICS)
+        analytic = _analytic(spectral_values(case.ensemble), statistics.SPECTRAL_STATISTICS)
         lower, upper = (np.nan, np.nan) if law is None else law.support
         width, rank = product_width(case.ensemble), case.ensemble.rank
         scale = 1 / width if width and source.plan.normalization == "sqrt_d" else 1.0
@@ -202,7 +177,7 @@ def _spectra_rows(source: DrawSource, self_normalize: bool) -> list[xr.Dataset]:
         if summary.own_scaled is not None and summary.sigma_estimate is not None:
             variables |= _self_normalized(summary.own_scaled, longest, scale)
             variables["scale_estimate"] = np.prod(summary.sigma_estimate**2, axis=0)
-        rows.append(_row(variables, coordinates, SPECTRA_SCHEMA))
+        rows.append(_row(variables, coordinates, tables.SPECTRA_SCHEMA))
     return rows
 
 
@@ -211,12 +186,12 @@ def _longest(plan: Plan) -> tuple[int, Variables]:
     longest = max(case.ensemble.rank for case in plan.cases)
     fields = ("symbol", "formula", "convention", "scaling")
     words = {name: [str(getattr(statistic, name)) for statistic in _STATISTICS] for name in fields}
-    return longest, _coordinates(SPECTRAL_STATISTICS, words, BINS) | {"index": np.arange(longest)}
+    return longest, _coordinates(statistics.SPECTRAL_STATISTICS, words, BINS) | {"index": np.arange(longest)}
 
 
-def _coordinates(statistics: Iterable[str], words: Mapping[str, Iterable[str]], bins: int) -> Variables:
+def _coordinates(names: Iterable[str], words: Mapping[str, Iterable[str]], bins: int) -> Variables:
     return {
-        "statistic": list(statistics),
+        "statistic": list(names),
         **{name: ("statistic", list(column)) for name, column in words.items()},
         "probability": np.array(PROBABILITIES),
         "bin": np.arange(bins),
@@ -224,8 +199,8 @@ def _coordinates(statistics: Iterable[str], words: Mapping[str, Iterable[str]], 
     }
 
 
-def _analytic(by_name: Mapping[str, AnalyticValue], statistics: Iterable[str]) -> Variables:
-    values = [by_name.get(name, UNKNOWN) for name in statistics]
+def _analytic(by_name: Mapping[str, AnalyticValue], names: Iterable[str]) -> Variables:
+    values = [by_name.get(name, UNKNOWN) for name in names]
     columns = dict(zip(AnalyticValue._fields, zip(*values, strict=True), strict=True))
     return {
         f"analytic_{name}": np.array(column, dtype=object if name == "method" else float)
@@ -249,15 +224,15 @@ def _variables(summary: CaseSummary, orders: Float64[np.ndarray, " statistic"], 
 
 def _spectrum_variables(summary: SpectrumSummary, ensemble: Ensemble, analytic: Variables, longest: int) -> Variables:
     extremes = extreme_moments(ensemble)
-    orders = moment_orders(extremes, ensemble.rank)
-    ordered = summary.eigenvalue.of_finite_moments(eigenvalue_moment_orders(extremes, ensemble.rank))
+    orders = statistics.moment_orders(extremes, ensemble.rank)
+    ordered = summary.eigenvalue.of_finite_moments(statistics.eigenvalue_moment_orders(extremes, ensemble.rank))
     named = ordered._asdict()
     named["mean_standard_error"] = named.pop("standard_error")
     padded = {f"eigenvalue_{name}": _padded(values, longest) for name, values in named.items()}
     return _variables(summary, orders, analytic | padded)
 
 
-def _self_normalized(own_scaled: SampleSummary, longest: int, scale: float = 1.0) -> Variables:
+def _self_normalized(own_scaled: statistics.SampleSummary, longest: int, scale: float = 1.0) -> Variables:
     """Quantiles of the eigenvalues that each draw's own scale divides, multiplied by ``scale``, and their errors."""
     name = "eigenvalue_quantile_self_normalized"
     return {
@@ -277,12 +252,12 @@ def _rescaled(summary: SpectrumSummary, scale: float, rank: int) -> SpectrumSumm
     moved = {name: _moved(field, scale, rank * (name in ("mean", "quantile"))) for name, field in fields.items()}
     return replace(
         summary,
-        statistic=SampleSummary(**moved),
+        statistic=statistics.SampleSummary(**moved),
         bin_edge=summary.bin_edge * scale,
         density=summary.density / scale,
         density_standard_error=summary.density_standard_error / scale,
         sample=None if summary.sample is None else _moved(summary.sample, scale, rank),
-        eigenvalue=SampleSummary(*(field * scale for field in summary.eigenvalue)),
+        eigenvalue=statistics.SampleSummary(*(field * scale for field in summary.eigenvalue)),
     )
 
 
@@ -294,10 +269,10 @@ def _moved_analytic(analytic: Variables, scale: float, rank: int) -> Variables:
 
 def _moved(values: ByStatistic, scale: float, rank: int = 0) -> ByStatistic:
     """Rescale statistics of spectra of that rank, or their standard deviations."""
-    return rescale_statistics(values.T, scale, rank).T
+    return statistics.rescale_statistics(values.T, scale, rank).T
 
 
-def _row(variables: Variables, coordinates: Variables, schema: Mapping[str, Variable]) -> xr.Dataset:
+def _row(variables: Variables, coordinates: Variables, schema: Mapping[str, tables.Variable]) -> xr.Dataset:
     """Make the dataset of one case: dims are the schema's, without the first one, case."""
     row = xr.Dataset({name: (schema[name].dims[1:], value) for name, value in variables.items()}, coords=coordinates)
     return row.assign_coords(draw=np.arange(row.sizes["draw"])) if "draw" in row.sizes else row
@@ -307,7 +282,7 @@ def _joined(
     plan: Plan,
     rows: list[xr.Dataset],
     columns: Columns,
-    schema: Mapping[str, Variable],
+    schema: Mapping[str, tables.Variable],
     kind: Mapping[str, str],
     shared: Mapping[str, Any],
 ) -> xr.Dataset:
@@ -315,12 +290,12 @@ def _joined(
     table = xr.concat(rows, dim="case", data_vars="all", coords="minimal", compat="override", join="exact")
     table = table.assign_coords({name: ("case", column) for name, column in columns.items()})
     table.attrs = {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": tables.SCHEMA_VERSION,
         **kind,
         "draws": max(plan.draws),
         "seed": plan.seed,
-        "rmtbase_version": software_version(),
+        "rmtbase_version": tables.software_version(),
         "comment": _DATA_FRAME,
         **shared,
     }
-    return describe(table, schema)
+    return tables.describe(table, schema)

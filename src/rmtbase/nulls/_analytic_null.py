@@ -17,7 +17,7 @@ from rmtbase.laws import PROBABILITIES, histogram_edges
 from rmtbase.nulls._head_null import (
     EDGE_LEVEL,
     SMALLEST_P_VALUE,
-    SharedNull,
+    HeadNull,
     distance_from_moments,
     null_spectrum,
     rank_name,
@@ -29,74 +29,49 @@ _NORMAL_IQR = 1.3489795003921634
 
 
 @dataclass(frozen=True, init=False)
-class AnalyticNull(SharedNull):
+class AnalyticNull(HeadNull):
     """Analytic null of W_QK at one shape, or of any chain.
 
     Every statistic has its distribution at its own estimate of σ (:func:`rmtbase.laws.null`). p-values are continuous
     down to :data:`SMALLEST_P_VALUE`. A statistic without an analytic null at the shape has NaN scores. These are the
     trace of one factor, which its estimate fixes, and the smallest eigenvalue and the condition numbers where more than
     five dimensions of a chain are nearly equal.
-
-    Args:
-        d_model, d_head: the shape of W_QK; or
-        dims: (n_0, …, n_L) of a chain.
-
-    Raises:
-        ParameterError: no such shape, or d_head or the rank < 8.
     """
 
-    #: (d_model, d_head, d_model), or the given dims; the smallest of them, the rank, is 8 or more
-    dims: tuple[int, ...]
-    source: str
+    dims: tuple[int, ...]  # (d_model, d_head, d_model), or the dims of a chain; the smallest, the rank, is 8 or more
+    source = "the laws of rmtbase"
 
     def __init__(
-        self,
-        d_model: int | None = None,
-        d_head: int | None = None,
-        source: str = "the laws of rmtbase",
-        *,
-        dims: Sequence[int] | None = None,
+        self, d_model: int | None = None, d_head: int | None = None, *, dims: Sequence[int] | None = None
     ) -> None:
-        chain = laws.GaussianChain(d_model=d_model, d_head=d_head, dims=dims)
-        object.__setattr__(self, "dims", chain.dims)
-        object.__setattr__(self, "source", source)
+        object.__setattr__(self, "dims", laws.GaussianChain(d_model=d_model, d_head=d_head, dims=dims).dims)
         if self._laws["largest_eigenvalue"] is None:
-            raise ParameterError(
-                "null",
-                "analytic",
-                f"a table, or draws, at {rank_name(self.dims)} = {self.rank} (the laws need 8 or more)",
-            )
+            expected = f"a table, or draws, at {rank_name(self.dims)} = {self.rank} (the laws need 8 or more)"
+            raise ParameterError("null", "analytic", expected)
 
     @property
     def unknown(self) -> list[str]:
         return [name for name, law in self._laws.items() if law is None]
 
-    @property
-    def draws(self) -> int:
-        return 0
-
     @cached_property
-    def mean(self) -> Float[np.ndarray, " statistic"]:
-        return _finite([np.nan if law is None else law.mean() for law in self._laws.values()])
-
-    @cached_property
-    def std(self) -> Float[np.ndarray, " statistic"]:
-        return _finite([np.nan if law is None else law.std() for law in self._laws.values()])
+    def moments(self) -> tuple[Float[np.ndarray, " statistic"], Float[np.ndarray, " statistic"]]:
+        pairs = [(np.nan, np.nan) if law is None else (law.mean(), law.std()) for law in self._laws.values()]
+        mean, std = np.where(np.isfinite(pairs), pairs, np.nan).T
+        return mean, std
 
     @cached_property
     def quantile(self) -> Float[np.ndarray, "statistic probability"]:
-        nothing = np.full(len(PROBABILITIES), np.nan)
-        return np.stack([nothing if law is None else law.ppf(PROBABILITIES) for law in self._laws.values()])
+        unknown = np.full(len(PROBABILITIES), np.nan)
+        return np.stack([unknown if law is None else law.ppf(PROBABILITIES) for law in self._laws.values()])
 
     @cached_property
     def edge_quantiles(self) -> tuple[float, float]:
-        """Quantiles of the laws of the extreme eigenvalues; the lower one is 0 if the smallest has no known law."""
         smallest, largest = self._laws["smallest_eigenvalue"], self._laws["largest_eigenvalue"]
         assert largest is not None  # checked at the start
         return 0.0 if smallest is None else float(smallest.ppf(EDGE_LEVEL)), float(largest.isf(EDGE_LEVEL))
 
     def distance(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
-        """|z|, of ln x to second order in the relative spread of x; where that is large, from the law's quartiles."""
+        # |z| of ln x to second order in the relative spread of x; where that is large, from the law's quartiles.
         on_log_scale = np.array([statistic.on_log_scale for statistic in SPECTRAL_STATISTICS.values()])
         distance = distance_from_moments(on_log_scale, standard, self.mean, self.std)
         wide = on_log_scale & ~(self.std < _WIDEST * self.mean)
@@ -141,17 +116,13 @@ class AnalyticNull(SharedNull):
         return {name: "none" if law is None else f"{law.method}: {law.accuracy}" for name, law in self._laws.items()}
 
     def _tail(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
-        columns = [
-            np.full(standard.shape[:-1], np.nan) if law is None else law.p_value(standard[..., k])
-            for k, law in enumerate(self._laws.values())
-        ]
-        return np.stack(columns, axis=-1)
+        tail = np.full(standard.shape, np.nan)
+        for k, law in enumerate(self._laws.values()):
+            if law is not None:
+                tail[..., k] = law.p_value(standard[..., k])
+        return tail
 
     @cached_property
     def _laws(self) -> dict[str, laws.NullLaw | None]:
-        known = laws.known_nulls(dims=self.dims, self_normalized=True, normalization="none")
-        return {name: known.get(name) for name in SPECTRAL_STATISTICS}
-
-
-def _finite(moments: Sequence[float]) -> Float[np.ndarray, " statistic"]:
-    return np.where(np.isfinite(moments), moments, np.nan)
+        by_name = laws.known_nulls(dims=self.dims, self_normalized=True, normalization="none")
+        return {name: by_name.get(name) for name in SPECTRAL_STATISTICS}

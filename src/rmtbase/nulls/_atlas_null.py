@@ -2,9 +2,8 @@
 
 The r-th smallest of n draws, x_(r), is kept for the ranks r of :func:`kept_ranks`. If the observed x is below x_(r), at
 most r - 1 draws are as small or smaller. The smallest such r - 1 over the kept ranks is never below the true count
-b, so that a Monte Carlo p-value from it is valid; and (r - 1) + 1 ≤ 1.03 (b + 1), so that it is hardly larger.
-
-This module also reads the shipped atlas, which ``sims/make_atlas.py`` makes.
+b, so that a Monte Carlo p-value from it is valid; and (r - 1) + 1 ≤ 1.03 (b + 1), so that it is hardly larger. The
+shipped atlas is made by ``sims/make_atlas.py``.
 """
 
 from __future__ import annotations
@@ -18,14 +17,12 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 from jaxtyping import Float, Float32, Int
-from numpy.typing import ArrayLike
 
 from rmtbase import laws
-from rmtbase.errors import MissingFileError, ParameterError, TableError
+from rmtbase.errors import MissingFileError, TableError
 from rmtbase.laws import BINS, PROBABILITIES, histogram_edges
-from rmtbase.nulls._head_null import case_of_shape, null_spectrum
-from rmtbase.nulls._sample_null import DrawnNull
-from rmtbase.parameters import require_real_numbers
+from rmtbase.nulls._head_null import HeadNull, null_spectrum
+from rmtbase.nulls._sample_null import finite_moments
 from rmtbase.statistics import SPECTRAL_STATISTICS, on_distance_scale
 from rmtbase.tables import open_atlas_case
 
@@ -37,21 +34,15 @@ STEP = 2.0**-16
 
 
 @dataclass(frozen=True, init=False)
-class AtlasNull(DrawnNull):
+class AtlasNull(HeadNull):
     """Gaussian null of a shape that an atlas holds.
 
     The mean, standard deviation and quantiles, and so z, are those of the full sample. A p-value is never smaller than
     the full sample's and at most 3 % larger, 1.4 % on average: the kept order statistics bound the number of draws
     beyond the observed value. (A value within 2^-16 standard deviations of a draw may be counted one rank further in.)
     So p-values are valid and right in size, but take only some 270 values. They are not uniform: Fisher's combination,
-    estimates of the share of true nulls and QQ plots need care.
-
-    All heads of the shape share the draws and so their error (relative 1/√(n p) at level p). The statistics of one draw
-    stay together only in the kept largest distances, from which the omnibus p-value comes. Cases of the shipped atlas
-    are kept by the process and given to every caller: do not change them in place.
-
-    Raises:
-        TableError: the atlas lacks a statistic that this version scores, or was made for other probabilities or bins.
+    estimates of the share of true nulls and QQ plots need care. All heads of the shape share the draws and so their
+    error (relative 1/√(n p) at level p). Cases of the shipped atlas are kept by the process: do not change them.
     """
 
     dims: tuple[int, int, int]  # (d_model, d_head, d_model)
@@ -67,14 +58,15 @@ class AtlasNull(DrawnNull):
         if layout != (list(SPECTRAL_STATISTICS), list(PROBABILITIES), BINS):
             raise TableError(source, "other statistics, probabilities or bins", "those of this version; make it again")
 
-    @classmethod
-    def from_atlas(cls, table: xr.Dataset, d_model: int, d_head: int, source: str) -> AtlasNull | None:
-        case = case_of_shape(table, d_model, d_head)
-        return None if case is None else cls(d_model, d_head, case, source)
-
     @property
     def draws(self) -> int:
         return int(self.case["draws"])
+
+    @cached_property
+    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+        return finite_moments(
+            self.dims, self.case["mean_self_normalized"].values, self.case["std_self_normalized"].values
+        )
 
     @cached_property
     def quantile(self) -> Float[np.ndarray, "statistic probability"]:
@@ -112,21 +104,13 @@ class AtlasNull(DrawnNull):
         return null_spectrum(mean[:h], quantile, edges, density, np.diff(law.cdf(edges)) / np.diff(edges), error)
 
     def record(self) -> dict[str, object]:
-        made = json.loads(self.case.attrs["provenance"])
-        shape = list(self.dims[:2])
-        mine = [
-            simulation for simulation in made["simulations"] if any(case[:2] == shape for case in simulation["shapes"])
-        ]
-        simulations = [
-            {**simulation, "shapes": [case for case in simulation["shapes"] if case[:2] == shape]}
-            for simulation in mine
-        ]
+        made, shape = json.loads(self.case.attrs["provenance"]), list(self.dims[:2])
+        simulations = []
+        for simulation in made["simulations"]:
+            if shapes := [case for case in simulation["shapes"] if case[:2] == shape]:
+                simulations.append({**simulation, "shapes": shapes})
         atlas = {name: str(self.case.attrs[name]) for name in ("title", "version", "rmtbase_version")}
         return {"atlas": {**atlas, **made, "simulations": simulations}}
-
-    @cached_property
-    def _estimates(self) -> tuple[np.ndarray, np.ndarray]:
-        return self.case["mean_self_normalized"].values, self.case["std_self_normalized"].values
 
     def _on_scale(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
         center, spread = self.case["distance_center"].values, self.case["distance_spread"].values
@@ -136,26 +120,18 @@ class AtlasNull(DrawnNull):
         self, observed: Float[np.ndarray, "..."], sample: Float32[np.ndarray, " rank"]
     ) -> Int[np.ndarray, "..."]:
         present = ~np.isnan(sample)
-        return _count(observed, sample[present], self.case["rank"].values[present], self.draws)
+        return count_bound(observed, sample[present], self.case["rank"].values[present], self.draws)
 
 
 def atlas_path() -> Path:
-    """Path of the null draws shipped with rmtbase."""
     return Path(str(files("rmtbase.nulls").joinpath("atlas", "atlas.nc")))
 
 
-def atlas_case(d_model: int, d_head: int, path: Path | str | None = None) -> xr.Dataset | None:
-    """Read one shape of the shipped atlas, or of the atlas in a file; None if it is not there.
-
-    Only this shape is read, and only once in a process.
-    """
-    return _case_of(atlas_path() if path is None else Path(path), d_model, d_head)
-
-
 @lru_cache(maxsize=32)
-def _case_of(path: Path, d_model: int, d_head: int) -> xr.Dataset | None:
+def atlas_case(d_model: int, d_head: int, path: Path | str | None = None) -> xr.Dataset | None:
+    """Read one shape of the shipped atlas, or of the atlas in a file, once in a process; None if it is not there."""
     try:
-        return open_atlas_case(path, d_model, d_head)
+        return open_atlas_case(atlas_path() if path is None else Path(path), d_model, d_head)
     except MissingFileError:  # a source tree in which it has not been made
         return None
 
@@ -169,16 +145,7 @@ def kept_ranks(draws: int) -> Int[np.ndarray, " rank"]:
 
 
 def count_bound(
-    observed: ArrayLike, kept: ArrayLike, ranks: Int[np.ndarray, " rank"], draws: int
+    observed: Float[np.ndarray, "..."], kept: Float[np.ndarray, " rank"], ranks: Int[np.ndarray, " rank"], draws: int
 ) -> Int[np.ndarray, "..."]:
     """Upper bound of the number of draws at or below each observed value; ``draws`` if no kept value is above it."""
-    values, sample = require_real_numbers("observed", observed), require_real_numbers("kept", kept)
-    if np.isnan(values).any() or sample.ndim != 1 or not (sample[1:] >= sample[:-1]).all() or np.isnan(sample).any():
-        raise ParameterError("observed, kept", "NaN, or values out of order", "numbers, and ascending order statistics")
-    return _count(values, sample, ranks, draws)
-
-
-def _count(
-    observed: Float[np.ndarray, "..."], sample: Float[np.ndarray, " rank"], ranks: Int[np.ndarray, " rank"], draws: int
-) -> Int[np.ndarray, "..."]:
-    return np.append(ranks - 1, draws)[np.searchsorted(sample, observed, side="right")]  # NaN is above all
+    return np.append(ranks - 1, draws)[np.searchsorted(kept, observed, side="right")]  # NaN is above all

@@ -1,4 +1,4 @@
-"""Nulls of heads whose initialization fixes their spectrum, or some of its statistics, which are then not tested."""
+"""Null of heads whose initialization fixes their spectrum."""
 
 from __future__ import annotations
 
@@ -10,43 +10,15 @@ import xarray as xr
 from jaxtyping import Bool, Float
 
 from rmtbase.laws import BINS, PROBABILITIES
-from rmtbase.nulls._gaussian_null import GaussianNull
-from rmtbase.nulls._head_null import SMALLEST_P_VALUE, SharedNull, null_spectrum
+from rmtbase.nulls._head_null import SMALLEST_P_VALUE, HeadNull, null_spectrum
 from rmtbase.statistics import SPECTRAL_STATISTICS, spectral_statistics
 
 FLAT = 0.02
 """Largest relative deviation from a fixed eigenvalue that counts as rounding: bfloat16 makes up to 0.007 in W_QK."""
 
 
-class OrthogonalNull(GaussianNull):
-    """Simulated null of rows of orthogonal matrices; statistics that are the same in every draw have no p-values.
-
-    The trace of W_QK is such a statistic where the rows of one factor are orthonormal, and the trace of one factor
-    always is.
-    """
-
-    @property
-    def fixed(self) -> tuple[str, ...]:
-        return tuple(name for name, std in zip(SPECTRAL_STATISTICS, self._moments[1], strict=True) if std == 0.0)
-
-    @cached_property
-    def std(self) -> Float[np.ndarray, " statistic"]:
-        std = self._moments[1]
-        return np.where(std == 0.0, np.nan, std)
-
-    def distance(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
-        return np.where(self._is_fixed, 0.0, super().distance(standard))
-
-    def p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
-        return np.where(self._is_fixed, np.nan, super().p_value(standard))
-
-    @cached_property
-    def _is_fixed(self) -> Bool[np.ndarray, " statistic"]:
-        return np.array([name in self.fixed for name in SPECTRAL_STATISTICS])
-
-
 @dataclass(frozen=True)
-class FixedSpectrum(SharedNull):
+class FixedSpectrum(HeadNull):
     """Null under which all eigenvalues are equal: a block X of orthonormal rows, X Xᵀ = c 1, or X_1ᵀ X_2 of two blocks.
 
     At σ̂ = 1 a block of h rows and n columns has c = n, so that λ = n for one block and λ = n_0 n_2 for X_1ᵀ X_2.
@@ -67,21 +39,14 @@ class FixedSpectrum(SharedNull):
         return f"orthogonal: {factors} of orthonormal rows, which fix the spectrum: no statistic of it can be tested"
 
     @property
-    def draws(self) -> int:
-        return 0
-
-    @property
     def eigenvalue(self) -> float:
         return float(self.dims[1] if len(self.dims) == 2 else self.dims[0] * self.dims[2])
 
     @cached_property
-    def mean(self) -> Float[np.ndarray, " statistic"]:
-        return spectral_statistics(np.full(self.rank, np.sqrt(self.eigenvalue)))
-
-    @cached_property
-    def std(self) -> Float[np.ndarray, " statistic"]:
-        """NaN: no statistic varies, so that z is the normal score of p where there is one."""
-        return np.full(len(SPECTRAL_STATISTICS), np.nan)
+    def moments(self) -> tuple[Float[np.ndarray, " statistic"], Float[np.ndarray, " statistic"]]:
+        """Standard deviations are NaN: no statistic varies, so that z is the normal score of p where there is one."""
+        mean = spectral_statistics(np.full(self.rank, np.sqrt(self.eigenvalue)))
+        return mean, np.full(len(SPECTRAL_STATISTICS), np.nan)
 
     @cached_property
     def quantile(self) -> Float[np.ndarray, "statistic probability"]:
@@ -99,11 +64,14 @@ class FixedSpectrum(SharedNull):
         return np.abs(standard / np.where(self.mean == 0.0, 1.0, self.mean) - 1.0)
 
     def p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
-        differs = np.repeat(self._differs(standard)[..., None], standard.shape[-1], axis=-1)
-        return np.where(differs, SMALLEST_P_VALUE, np.nan)
+        return np.repeat(self.omnibus_p_value(standard)[..., None], standard.shape[-1], axis=-1)
 
     def omnibus_p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "..."]:
-        return np.where(self._differs(standard), SMALLEST_P_VALUE, np.nan)
+        """:data:`SMALLEST_P_VALUE` of heads whose extreme eigenvalues differ from the null; NaN otherwise."""
+        names = list(SPECTRAL_STATISTICS)
+        extremes = standard[..., [names.index("smallest_eigenvalue"), names.index("largest_eigenvalue")]]
+        differs = ~np.isnan(extremes).any(axis=-1) & ~self.agrees(extremes)
+        return np.where(differs, SMALLEST_P_VALUE, np.nan)
 
     def spectrum(self) -> xr.Dataset:
         edges = self.eigenvalue * np.linspace(0.0, 2.0, BINS + 2)
@@ -114,9 +82,3 @@ class FixedSpectrum(SharedNull):
 
     def record(self) -> dict[str, object]:
         return {**dict.fromkeys(SPECTRAL_STATISTICS, "exact: fixed by orthonormal rows"), "tolerance": FLAT}
-
-    def _differs(self, standard: Float[np.ndarray, "... statistic"]) -> Bool[np.ndarray, "..."]:
-        """Test by the extreme eigenvalues whether heads differ from the null; False for a head without scores."""
-        names = list(SPECTRAL_STATISTICS)
-        extremes = standard[..., [names.index("smallest_eigenvalue"), names.index("largest_eigenvalue")]]
-        return ~np.isnan(extremes).any(axis=-1) & ~self.agrees(extremes)

@@ -1,7 +1,4 @@
-"""Nulls of independent entries: simulated, from the shipped atlas, from a table, or analytic.
-
-Simulating needs JAX, which only the modules that draw import.
-"""
+"""Nulls of independent entries: simulated, from the shipped atlas, from a table, or analytic."""
 
 from __future__ import annotations
 
@@ -16,13 +13,12 @@ from rmtbase.errors import ParameterError, TableError, UnreadableTableError
 from rmtbase.nulls._analytic_null import AnalyticNull
 from rmtbase.nulls._atlas_null import AtlasNull, atlas_case
 from rmtbase.nulls._fixed_spectrum import FixedSpectrum
-from rmtbase.nulls._gaussian_null import GaussianNull
-from rmtbase.nulls._head_null import ENTRIES_IN_WORDS, NullModel, SharedNull
-from rmtbase.nulls._initialization import KURTOSIS
-from rmtbase.nulls._kurtosis_null import KurtosisNull
+from rmtbase.nulls._head_null import ENTRIES_IN_WORDS, HeadNull, NullModel
+from rmtbase.nulls._kurtosis_null import KURTOSIS, KurtosisNull
 from rmtbase.nulls._latent_null import LatentNull
 from rmtbase.nulls._null import HeadShape, Null, draws_for, tell_if_coarse
-from rmtbase.nulls._null_of_file import null_of_file
+from rmtbase.nulls._null_of_file import cached_null, null_from_cache, null_of_file
+from rmtbase.nulls._sample_null import GaussianNull, OrthogonalNull, case_of_shape
 from rmtbase.progress import SILENT, Progress
 from rmtbase.statistics import LatentShape
 from rmtbase.tables import baseline_shapes, digest_of, open_table, validate
@@ -48,28 +44,26 @@ class Gaussian(Null):
 
     @property
     def entry_law(self) -> str | None:
-        """The initialization, if its entries are independent."""
         return None if self.initialization == "orthogonal" else self.initialization
 
     def require_shape(self, shape: HeadShape) -> None:
         super().require_shape(shape)
         if self.initialization == "orthogonal" and shape.is_of_products:
-            expected = (
-                "another: W_Q and W_K are products of matrices, whose rows are not orthonormal even if theirs are"
-            )
-            raise ParameterError("initialization", self.initialization, expected)
+            reason = "W_Q and W_K are products of matrices, whose rows are not orthonormal even if theirs are"
+            raise ParameterError("initialization", self.initialization, f"another: {reason}")
 
     def _for_heads(self, shape: HeadShape, progress: Progress) -> NullModel:
         if self.initialization == "orthogonal":
             return self._orthogonal(shape, progress)
         if self.initialization != "normal" and isinstance(shape.dims, LatentShape):
-            line = "of Gaussian entries: latent attention of another initialization has no null of its own"
-            shape.detail(progress, line)
+            shape.detail(
+                progress, "of Gaussian entries: latent attention of another initialization has no null of its own"
+            )
         elif self.initialization != "normal":
             return self._of_initialization(shape, progress)
         return self.of_normal_entries(shape, progress)
 
-    def of_normal_entries(self, shape: HeadShape, progress: Progress) -> SharedNull | LatentNull:
+    def of_normal_entries(self, shape: HeadShape, progress: Progress) -> HeadNull | LatentNull:
         null = self._held(shape, progress) or self._simulated(shape, progress, "normal")
         tell_if_coarse(null, draws_for(shape.n_heads), shape, progress)
         return null
@@ -80,15 +74,14 @@ class Gaussian(Null):
         return null
 
     def _moved(self, shape: HeadShape, progress: Progress) -> NullModel:
-        """Shift the null of normal entries by the kurtosis of the initialization, to first order."""
         null = self.of_normal_entries(shape, progress)
-        assert isinstance(null, SharedNull)  # latent attention has no null of another initialization
+        assert isinstance(null, HeadNull)  # latent attention has no null of another initialization
         words, kurtosis = ENTRIES_IN_WORDS[self.initialization], KURTOSIS[self.initialization]
         shape.detail(progress, f"of Gaussian entries, and moved by the kurtosis of {words} ones, {kurtosis:.3g}")
         return KurtosisNull(null, self.initialization, kurtosis)
 
-    def _held(self, shape: HeadShape, progress: Progress) -> SharedNull | None:
-        """Take the null of normal entries from the shipped atlas; None if it lacks the shape, seed or enough draws."""
+    def _held(self, shape: HeadShape, progress: Progress) -> HeadNull | None:
+        """Null of normal entries from the shipped atlas; None if it lacks the shape, seed or enough draws."""
         of_product = shape.of_product
         if of_product is None:
             return None
@@ -106,28 +99,28 @@ class Gaussian(Null):
         shape.detail(progress, f"from {null.source} ({null.draws} draws)")
         return null
 
-    def _simulated(self, shape: HeadShape, progress: Progress, entries: str) -> SharedNull | LatentNull:
-        from rmtbase.nulls._simulated_null import cached_null
-
+    def _simulated(self, shape: HeadShape, progress: Progress, entries: str) -> HeadNull | LatentNull:
         draws = self.draws or draws_for(shape.n_heads)
         if isinstance(shape.dims, LatentShape):
             shape.detail(progress, f"{draws} draws, made at the ratios of the heads' keys, seed {self.seed}")
             return LatentNull(shape.dims, draws, self.seed)
         return cached_null(shape.dims, draws, self.seed, progress, entries=entries)
 
-    def _orthogonal(self, shape: HeadShape, progress: Progress) -> SharedNull:
+    def _orthogonal(self, shape: HeadShape, progress: Progress) -> HeadNull:
         assert shape.stored is not None and not isinstance(shape.dims, LatentShape)  # by needs_stored_rows, and judged
         dims = shape.dims if len(shape.dims) == 3 else (min(shape.dims), max(shape.dims))
         widths = dims[::2] if len(dims) == 3 else dims[1:]
         rows, fused = shape.stored
         if all(count <= width for count, width in zip(rows, widths, strict=True)):
-            line = "fixed by orthonormal rows, no draws: no statistic of the spectrum can be tested"
-            shape.detail(progress, line)
+            shape.detail(progress, "fixed by orthonormal rows, no draws: no statistic of the spectrum can be tested")
             return FixedSpectrum(dims)
-        from rmtbase.nulls._simulated_null import cached_orthogonal_null
+        from rmtbase.montecarlo import cached_table
 
         draws = self.draws or draws_for(shape.n_heads)
-        null = cached_orthogonal_null(dims, rows, fused, draws, self.seed, progress)
+        file = cached_table("orthogonal_blocks", {"dims": dims, "rows": rows, "fused": fused}, draws, self.seed)
+        null = null_from_cache(
+            file, dims, lambda table: OrthogonalNull.from_spectra(table, dims, "simulated", "orthogonal"), progress
+        )
         tell_if_coarse(null, draws_for(shape.n_heads), shape, progress)
         return null
 
@@ -163,10 +156,10 @@ class Table(Gaussian):
         super().require_shape(shape)
         self._given(shape, SILENT)
 
-    def _held(self, shape: HeadShape, progress: Progress) -> SharedNull | None:
+    def _held(self, shape: HeadShape, progress: Progress) -> HeadNull | None:
         return self._given(shape, progress) or super()._held(shape, progress)
 
-    def _given(self, shape: HeadShape, progress: Progress) -> SharedNull | None:
+    def _given(self, shape: HeadShape, progress: Progress) -> HeadNull | None:
         of_product = shape.of_product
         if isinstance(self.table, xr.Dataset):
             source = "the baseline dataset"
@@ -175,7 +168,7 @@ class Table(Gaussian):
         else:
             path, source, shapes = self.table, str(self.table), []
 
-            def read() -> SharedNull | None:
+            def read() -> HeadNull | None:
                 table = open_table(path, *_TABLES)
                 assert isinstance(table, xr.Dataset)  # both kinds of file hold one
                 shapes.extend(baseline_shapes(table))
@@ -210,10 +203,8 @@ class Analytic(Gaussian):
     def require_shape(self, shape: HeadShape) -> None:
         super().require_shape(shape)
         if isinstance(shape.dims, LatentShape):
-            expected = (
-                "another: latent attention with a separately rotated part of the key has no law, and is simulated"
-            )
-            raise ParameterError("null", self.name, expected)
+            reason = "latent attention with a separately rotated part of the key has no law, and is simulated"
+            raise ParameterError("null", self.name, f"another: {reason}")
         AnalyticNull(dims=shape.dims)
 
     def of_normal_entries(self, shape: HeadShape, progress: Progress) -> AnalyticNull:
@@ -228,5 +219,7 @@ class Analytic(Gaussian):
 def _in_table(table: xr.Dataset, of_product: tuple[int, int] | None, source: str) -> GaussianNull | AtlasNull | None:
     if of_product is None:
         return None
-    of_shape = GaussianNull.from_baseline if table.attrs["kind"] == "baseline" else AtlasNull.from_atlas
-    return of_shape(table, *of_product, source)
+    if table.attrs["kind"] == "baseline":
+        return GaussianNull.from_baseline(table, *of_product, source)
+    case = case_of_shape(table, *of_product)
+    return None if case is None else AtlasNull(*of_product, case, source)

@@ -4,8 +4,8 @@ A trained head's σ is unknown, and is estimated from the head's own factors: σ
 A statistic that uses the estimate has a narrower null than one that uses the true σ. So every null draw is rescaled by
 its own estimate, too: observed and null values are the same function of their matrices. Calibration depends on this.
 
-:func:`rmtbase.score` uses only the interface of :class:`NullModel`. A :class:`SharedNull` is one null for all heads of
-a shape: simulated, from the atlas, or analytic.
+:func:`rmtbase.score` uses only the interface of :class:`NullModel`. A :class:`HeadNull` is one null for all heads of a
+shape: simulated, from the atlas, or analytic.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws import PROBABILITIES
-from rmtbase.nulls._moved import Moved, without_kurtosis
+from rmtbase.laws import PROBABILITIES, eigenvalue_displacement
 from rmtbase.parameters import require_real_numbers
 from rmtbase.progress import Progress
 from rmtbase.shown import in_one_line
@@ -55,8 +54,6 @@ _LARGEST_SINGULAR_VALUE = 1e75  # its fourth power and that of its inverse are w
 @in_one_line
 @dataclass(frozen=True)
 class Heads:
-    """The heads of a model, layer by layer."""
-
     #: singular values of each raw product, descending, as many as its rank; all zero where a factor is zero
     singular_values: Float[np.ndarray, "layer head rank"]
     #: σ̂ of each factor, in the order of the product: for W_QK (σ̂_Q of the head, σ̂_K of its key head); for latent
@@ -76,11 +73,6 @@ class Heads:
 @in_one_line
 @dataclass(frozen=True)
 class HeadScores:
-    """Scores of heads against a null.
-
-    ``farthest`` is the index of the statistic with the largest distance, see :meth:`HeadNull.distance`.
-    """
-
     observed: Float[np.ndarray, "... statistic"]
     null_mean: Float[np.ndarray, "... statistic"]
     null_std: Float[np.ndarray, "... statistic"]
@@ -88,20 +80,17 @@ class HeadScores:
     z_score: Float[np.ndarray, "... statistic"]
     p_value: Float[np.ndarray, "... statistic"]
     omnibus_p_value: Float[np.ndarray, "..."]
-    farthest: Int[np.ndarray, "..."]
+    farthest: Int[np.ndarray, "..."]  # index of the statistic with the largest :meth:`HeadNull.distance`
     outliers_above: Int[np.ndarray, "..."]
     outliers_below: Int[np.ndarray, "..."]
 
     @classmethod
     def stacked(cls, scores: Sequence[HeadScores]) -> HeadScores:
-        """Stack scores of single heads, or of layers, along a new first axis."""
         return cls(*(np.stack([getattr(head, field.name) for head in scores]) for field in fields(cls)))
 
 
 @in_one_line
 class ScoredHeads(NamedTuple):
-    """The scores of all heads of a model."""
-
     scores: HeadScores  #: scores with the leading axes (layer, head)
     null_group: Callable[[], xr.Dataset]  #: makes the ``/null`` group of a scores file; only a file needs it
 
@@ -118,6 +107,8 @@ class NullModel(Protocol):
         draws: number of null draws of each head; 0 for an analytic null.
         edge_level: probability with which a null head has an eigenvalue beyond an edge quantile, on each side.
         p_value_floor: the smallest p-value that one statistic can have.
+        described: names the null of heads with these factors (``W_Q and W_K``) in words.
+        record: returns the entry of this null in the provenance.
     """
 
     @property
@@ -134,67 +125,40 @@ class NullModel(Protocol):
     def edge_level(self) -> float: ...
     @property
     def p_value_floor(self) -> float: ...
-
-    def described(self, factors: str) -> str:
-        """Describe the null of heads with these factors (``W_Q and W_K``) in words, its name first."""
-        ...
-
-    def score_heads(self, heads: Heads, progress: Progress) -> ScoredHeads:
-        """Score the heads of a model."""
-        ...
-
-    def record(self) -> dict[str, object]:
-        """Return the entry of this null in the provenance."""
-        ...
+    def described(self, factors: str) -> str: ...
+    def score_heads(self, heads: Heads, progress: Progress) -> ScoredHeads: ...
+    def record(self) -> dict[str, object]: ...
 
 
 class HeadNull(ABC):
-    """Null distribution of a head's statistics, with every draw at its own estimate of σ.
+    """Null distribution of the statistics of all heads of a shape, each at its own σ: a :class:`NullModel`.
 
     Values of statistics are those of the raw product at σ̂_Q = σ̂_K = 1, in the registry's order.
     """
 
     dims: tuple[int, ...]  #: (n_0, …, n_L) of the chain of factors; (d_model, d_head, d_model) for W_QK
+    source: str  #: where the null came from, in words
+    entries: str = "normal"  #: the law of the factors' elements, one of :data:`rmtbase.parameters.INITIALIZATIONS`
+    per_head = False
+    edge_level = EDGE_LEVEL
 
     @property
-    def rank(self) -> int:
-        """Number of structurally nonzero eigenvalues: the smallest dimension."""
-        return min(self.dims)
-
-    @property
-    @abstractmethod
     def draws(self) -> int:
-        """Number of null draws; 0 for an analytic null."""
+        return 0  # as for an analytic null
 
     @cached_property
     @abstractmethod
-    def mean(self) -> Float[np.ndarray, " statistic"]:
-        """Null mean of each statistic; NaN where it is infinite or the statistic's null is not known."""
-
-    @cached_property
-    @abstractmethod
-    def std(self) -> Float[np.ndarray, " statistic"]:
-        """Null standard deviation of each statistic; NaN as for the mean, and where draws cannot estimate it."""
+    def moments(self) -> tuple[Float[np.ndarray, " statistic"], Float[np.ndarray, " statistic"]]:
+        """Null mean and standard deviation of each statistic; NaN where infinite, unknown or beyond the draws."""
 
     @cached_property
     @abstractmethod
     def quantile(self) -> Float[np.ndarray, "statistic probability"]:
         """Null quantiles at ``laws.PROBABILITIES``."""
 
-    @cached_property
-    @abstractmethod
-    def edge_quantiles(self) -> tuple[float, float]:
-        """Bounds below and above which a null head has its extreme eigenvalues, each with the edge level's probability.
-
-        The smallest eigenvalue is below the first, and the largest above the second, with that probability.
-        """
-
     @abstractmethod
     def distance(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
-        """|z| of each statistic; of ln x for positive statistics without an upper bound.
-
-        On a linear scale a condition number, whose null has a long tail, would always be the farthest statistic.
-        """
+        """|z| of each statistic; of ln x for positive ones without an upper bound, whose nulls have long tails."""
 
     @abstractmethod
     def p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
@@ -206,6 +170,54 @@ class HeadNull(ABC):
     @abstractmethod
     def spectrum(self) -> xr.Dataset:
         """Spectrum of the null, as figures show it: the ``/null`` group without edge quantiles and coordinates."""
+
+    @abstractmethod
+    def record(self) -> dict[str, object]: ...
+
+    @property
+    def rank(self) -> int:
+        """Number of structurally nonzero eigenvalues: the smallest dimension."""
+        return min(self.dims)
+
+    @property
+    def mean(self) -> Float[np.ndarray, " statistic"]:
+        return self.moments[0]
+
+    @property
+    def std(self) -> Float[np.ndarray, " statistic"]:
+        return self.moments[1]
+
+    @cached_property
+    def edge_quantiles(self) -> tuple[float, float]:
+        """Quantiles of the smallest eigenvalue at :data:`EDGE_LEVEL`, and of the largest at one minus that."""
+        names, levels = list(SPECTRAL_STATISTICS), list(PROBABILITIES)
+        lower = self.quantile[names.index("smallest_eigenvalue"), levels.index(EDGE_LEVEL)]
+        return float(lower), float(self.quantile[names.index("largest_eigenvalue"), levels.index(1.0 - EDGE_LEVEL)])
+
+    @property
+    def method(self) -> str:
+        return "simulated" if self.draws else "analytic"
+
+    @property
+    def p_value_floor(self) -> float:
+        """2 / (n + 1), and half of it for all statistics together; :data:`SMALLEST_P_VALUE` for both without draws."""
+        return 2.0 / (self.draws + 1) if self.draws else SMALLEST_P_VALUE
+
+    def described(self, factors: str) -> str:
+        if self.entries == "orthogonal":
+            return (
+                f"orthogonal: {factors} rows of Haar-distributed matrices, every null draw at its own estimate of scale"
+            )
+        return f"gaussian: i.i.d. {ENTRIES_IN_WORDS[self.entries]} {factors} {AT_OWN_SCALE}"
+
+    def score_heads(self, heads: Heads, progress: Progress) -> ScoredHeads:
+        """Score heads; a head with a zero factor has no scale, and no scores."""
+        return ScoredHeads(self.score(heads.singular_values, chain_scale(heads.sigmas)), self.null_group)
+
+    def null_group(self) -> xr.Dataset:
+        lower, upper = self.edge_quantiles
+        group = self.spectrum().assign(edge_quantile_lower=((), lower), edge_quantile_upper=((), upper))
+        return group.assign_coords(probability=np.array(PROBABILITIES), index=np.arange(self.rank))
 
     def score(
         self, singular_values: Float[np.ndarray, "... d_head"], scale: ArrayLike, kurtosis: ArrayLike = 0.0
@@ -235,26 +247,25 @@ class HeadNull(ABC):
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             statistics = np.where(np.isnan(scale)[..., None], np.nan, statistics_of(singular_values))
             standard = rescale_statistics(statistics, 1.0 / scale, self.rank)
-            by = Moved.nowhere(standard)
+            times, plus = np.ones_like(standard), np.zeros_like(standard)
             eigenvalues = singular_values**2 / scale[..., None]
             if np.any(kurtosis):
                 unmoved, eigenvalues = standard, without_kurtosis(eigenvalues, kurtosis, self.dims)
                 scored = ~np.isnan(eigenvalues).any(axis=-1, keepdims=True)
                 standard = np.where(scored, statistics_of(np.sqrt(np.where(scored, eigenvalues, 1.0))), np.nan)
-                by = Moved.between(standard, unmoved)
+                times, plus = _displacement(standard, unmoved)
             fixed = (self.std == 0) & (np.abs(standard - self.mean) <= ROUNDING * np.abs(self.mean))
             standard = np.where(fixed, self.mean, standard)
-            every = Moved(by.times[..., None, :], by.plus[..., None, :])
-            quantile = rescale_statistics(every.apply(self.quantile.T), scale[..., None], self.rank)
+            quantile = self.quantile.T * times[..., None, :] + plus[..., None, :]
             lower, upper = self.edge_quantiles
             p_value = self.p_value(standard)
             z_score = np.where(standard == self.mean, 0.0, (standard - self.mean) / self.std)
             above = standard > self.quantile[:, PROBABILITIES.index(0.5)]
             return HeadScores(
                 observed=statistics,
-                null_mean=rescale_statistics(by.apply(self.mean), scale, self.rank),
-                null_std=by.times * rescale_statistics(self.std, scale, rank=0),
-                null_quantile=np.swapaxes(quantile, -1, -2),
+                null_mean=rescale_statistics(self.mean * times + plus, scale, self.rank),
+                null_std=times * rescale_statistics(self.std, scale, rank=0),
+                null_quantile=np.swapaxes(rescale_statistics(quantile, scale[..., None], self.rank), -1, -2),
                 z_score=np.where(np.isnan(self.std), normal_score(p_value, above), z_score),
                 p_value=p_value,
                 omnibus_p_value=self.omnibus_p_value(standard),
@@ -264,42 +275,31 @@ class HeadNull(ABC):
             )
 
 
-class SharedNull(HeadNull):
-    """Null shared by all heads of a shape, each at its own σ: a :class:`NullModel`."""
+def without_kurtosis(
+    eigenvalues: Float[np.ndarray, "... rank"], kurtosis: ArrayLike, dims: Sequence[int]
+) -> Float[np.ndarray, "... rank"]:
+    """Eigenvalues at σ̂ = 1 as they would be with elements of no excess kurtosis, to first order; NaN where unknown."""
+    eigenvalues, kurtosis = require_real_numbers("eigenvalues", eigenvalues), require_real_numbers("kurtosis", kurtosis)
+    if np.isinf(kurtosis).any():
+        raise ParameterError("kurtosis", "infinite", "finite excess kurtosis, NaN where not known")
+    share = eigenvalue_displacement(eigenvalues, 1.0, dims=dims, normalization="none")
+    back = -np.sort(-eigenvalues * np.exp(-kurtosis[..., None] * share), axis=-1)
+    if len(dims) == 2:  # the σ̂ of a single factor fixes the sum
+        back *= eigenvalues.sum(axis=-1, keepdims=True) / back.sum(axis=-1, keepdims=True)
+    return back
 
-    source: str  #: where the null came from, in words
-    entries: str = "normal"  #: the law of the factors' elements, one of :data:`rmtbase.parameters.INITIALIZATIONS`
-    per_head = False
-    edge_level = EDGE_LEVEL
 
-    def described(self, factors: str) -> str:
-        """Describe the null of heads with these factors, its name first."""
-        if self.entries == "orthogonal":
-            return (
-                f"orthogonal: {factors} rows of Haar-distributed matrices, every null draw at its own estimate of scale"
-            )
-        return f"gaussian: i.i.d. {ENTRIES_IN_WORDS[self.entries]} {factors} {AT_OWN_SCALE}"
+def _displacement(values: np.ndarray, moved: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Factor and summand that map statistics to those of elements with another kurtosis.
 
-    @property
-    def method(self) -> str:
-        return "simulated" if self.draws else "analytic"
-
-    @property
-    def p_value_floor(self) -> float:
-        """2 / (n + 1), and half of it for all statistics together; :data:`SMALLEST_P_VALUE` for both without draws."""
-        return 2.0 / (self.draws + 1) if self.draws else SMALLEST_P_VALUE
-
-    @abstractmethod
-    def record(self) -> dict[str, object]: ...
-
-    def score_heads(self, heads: Heads, progress: Progress) -> ScoredHeads:
-        """Score heads; a head with a zero factor has no scale, and no scores."""
-        return ScoredHeads(self.score(heads.singular_values, chain_scale(heads.sigmas)), self.null_group)
-
-    def null_group(self) -> xr.Dataset:
-        lower, upper = self.edge_quantiles
-        group = self.spectrum().assign(edge_quantile_lower=((), lower), edge_quantile_upper=((), upper))
-        return group.assign_coords(probability=np.array(PROBABILITIES), index=np.arange(self.rank))
+    Positive statistics without an upper bound are multiplied, the others shifted. z-scores and p-values stay the same
+    if the observed value and the null are mapped together. The identity unless both values are finite, and their ratio
+    positive.
+    """
+    on_log_scale = np.array([statistic.on_log_scale for statistic in SPECTRAL_STATISTICS.values()])
+    times, plus = moved / values, moved - values
+    sound = np.isfinite(times) & np.isfinite(plus) & (times > 0)
+    return np.where(sound & on_log_scale, times, 1.0), np.where(sound & ~on_log_scale, plus, 0.0)
 
 
 def null_spectrum(
@@ -334,10 +334,7 @@ def rank_name(dims: tuple[int, ...]) -> str:
 
 
 def chain_scale(sigmas: Sequence[Float[np.ndarray, "..."]]) -> Float[np.ndarray, "..."]:
-    """Π σ̂_l², the factor by which the eigenvalues of a product exceed those at σ = 1.
-
-    NaN where a σ̂_l is 0, or where the product leaves float64.
-    """
+    """Π σ̂_l², the scale of a product's eigenvalues; NaN where a σ̂_l is 0, or where it leaves float64."""
     checked = [require_real_numbers(f"sigmas[{place}]", sigma) for place, sigma in enumerate(sigmas)]
     for place, sigma in enumerate(checked):
         if (sigma < 0.0).any() or np.isinf(sigma).any():
@@ -348,10 +345,7 @@ def chain_scale(sigmas: Sequence[Float[np.ndarray, "..."]]) -> Float[np.ndarray,
 
 
 def statistics_of(singular_values: Float[np.ndarray, "... rank"]) -> Float[np.ndarray, "... statistic"]:
-    """Spectral statistics of spectra, some of which may be unknown (NaN) or all zeros, which have no shape.
-
-    Statistics of an unknown spectrum are NaN. For zeros, scale-free statistics are NaN and others have their limits.
-    """
+    """Spectral statistics; NaN for unknown spectra, and for zeros NaN where scale-free, else their limits."""
     top = singular_values[..., :1]
     shaped = np.isfinite(top) & (top > 0.0)
     if shaped.all():
@@ -360,19 +354,13 @@ def statistics_of(singular_values: Float[np.ndarray, "... rank"]) -> Float[np.nd
     return np.where(shaped, statistics, np.where(top == 0.0, _OF_ZEROS, np.nan))
 
 
-def case_of_shape(table: xr.Dataset, d_model: int, d_head: int) -> xr.Dataset | None:
-    """Return the first case of a table with the shape, or None."""
-    cases = np.flatnonzero((table["d_model"].values == d_model) & (table["d_head"].values == d_head))
-    return table.isel(case=int(cases[0])) if cases.size else None
-
-
 def distance_from_moments(
     on_log_scale: bool | Bool[np.ndarray, "..."], value: ArrayLike, mean: ArrayLike, std: ArrayLike
 ) -> Float[np.ndarray, "..."]:
-    """:meth:`HeadNull.distance` of statistics, from only the moments of their nulls.
+    """:meth:`HeadNull.distance` of statistics, from only the moments of their nulls; NaN for an unknown value.
 
-    To second order in c = std / mean, ln x has the mean ln(mean) - c²/2 and the standard deviation c. NaN, for an
-    unknown value, gives NaN. ``on_log_scale`` is that of each :class:`rmtbase.statistics.Statistic`.
+    To second order in c = std / mean, ln x has the mean ln(mean) - c²/2 and the standard deviation c. ``on_log_scale``
+    is that of each :class:`rmtbase.statistics.Statistic`.
     """
     arguments = {"value": value, "mean": mean, "std": std}
     value, mean, std = (require_real_numbers(name, part) for name, part in arguments.items())

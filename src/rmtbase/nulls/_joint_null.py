@@ -22,15 +22,11 @@ The last is used only where 2 d_head ≤ d_model: otherwise the row spaces alway
 
 @in_one_line
 class HeadParts(NamedTuple):
-    """Statistics of heads and of their parts, each at its own σ̂, in the registry's order.
-
-    The leading axes are axes of draws or of heads, the same for all parts.
-    """
+    """Statistics of heads, or draws, and of their parts, each at its own σ̂, in the registry's order."""
 
     product: Float[np.ndarray, "... statistic"]  # statistics of the raw W_QᵀW_K
-    # query, key: statistics of W_Q and of W_K
-    query: Float[np.ndarray, "... statistic"]
-    key: Float[np.ndarray, "... statistic"]
+    query: Float[np.ndarray, "... statistic"]  # of W_Q
+    key: Float[np.ndarray, "... statistic"]  # of W_K
     angles: Float[np.ndarray, "... angle_statistic"]  # :data:`ANGLE_STATISTICS` of the cosines of the principal angles
 
 
@@ -75,9 +71,8 @@ class JointNull:
         for name, values in heads._asdict().items():
             center, spread = self._scales[name]
             distance = np.abs(_on_scale(name, values) - center) / spread
-            largest[name] = np.where(
-                np.isnan(values).any(axis=-1), np.nan, np.nan_to_num(distance, posinf=1e300).max(-1)
-            )
+            unknown, farthest = np.isnan(values).any(axis=-1), np.nan_to_num(distance, posinf=1e300).max(-1)
+            largest[name] = np.where(unknown, np.nan, farthest)
         return largest | {"joint": np.max(list(largest.values()), axis=0)}
 
 

@@ -11,7 +11,7 @@ from jaxtyping import Float, Shaped
 
 from rmtbase.errors import ParameterError
 from rmtbase.nulls._gaussian import Gaussian
-from rmtbase.nulls._head_null import NullModel, SharedNull
+from rmtbase.nulls._head_null import HeadNull, NullModel
 from rmtbase.nulls._kurtosis_null import KurtosisNull, kurtosis_range, mean_kurtosis, own_kurtosis
 from rmtbase.nulls._null import HeadShape, Null
 from rmtbase.progress import Progress
@@ -62,9 +62,9 @@ class Kurtosis(Null):
         if prepared is None:
             return {}
         kurtosis, (low, high) = mean_kurtosis(dims, list(np.array(prepared).T)), kurtosis_range(dims)
-        known = {"low": low, "high": high, "dims": "x".join(map(str, dims))}
+        limits = {"low": low, "high": high, "dims": "x".join(map(str, dims))}
         return {
-            head: Reason("kurtosis_out_of_range", {"kurtosis": float(kurtosis[head]), **known})
+            head: Reason("kurtosis_out_of_range", {"kurtosis": float(kurtosis[head]), **limits})
             for head in np.flatnonzero((kurtosis < low) | (kurtosis > high)).tolist()
         }
 
@@ -80,5 +80,5 @@ class Kurtosis(Null):
 
     def _for_heads(self, shape: HeadShape, progress: Progress) -> NullModel:
         base = self.independent.of_normal_entries(shape, progress)
-        assert isinstance(base, SharedNull)  # latent attention is refused above
+        assert isinstance(base, HeadNull)  # latent attention is refused above
         return KurtosisNull(base)

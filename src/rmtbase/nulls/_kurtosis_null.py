@@ -1,4 +1,4 @@
-"""Null of elements with another law than the draws at hand, by its fourth cumulant."""
+"""Null of elements with another law than the draws at hand, by its fourth cumulant, and the laws that models show."""
 
 from __future__ import annotations
 
@@ -6,12 +6,22 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from types import MappingProxyType
 
 import numpy as np
+import xarray as xr
 from jaxtyping import Float, Shaped
 
 from rmtbase.errors import ParameterError
-from rmtbase.nulls._head_null import AT_OWN_SCALE, ENTRIES_IN_WORDS, Heads, ScoredHeads, SharedNull, chain_scale
+from rmtbase.nulls._head_null import (
+    AT_OWN_SCALE,
+    EDGE_LEVEL,
+    ENTRIES_IN_WORDS,
+    HeadNull,
+    Heads,
+    ScoredHeads,
+    chain_scale,
+)
 from rmtbase.parameters import require_dims, require_real_numbers
 from rmtbase.progress import Progress
 
@@ -47,18 +57,18 @@ class KurtosisNull:
     elements, and then compared with the null of normal elements.
     """
 
-    base: SharedNull  # the null of normal elements
+    base: HeadNull  # the null of normal elements
     entries: str = "kurtosis"  # the law of the elements; "kurtosis" for any law, with each head's own κ̂
     kurtosis: float = np.nan  # excess kurtosis of that law; NaN for any law
     per_head = False
+    edge_level = EDGE_LEVEL
     source: str = field(init=False, repr=False)
     method: str = field(init=False, repr=False)
     draws: int = field(init=False, repr=False)
-    edge_level: float = field(init=False, repr=False)
     p_value_floor: float = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        for name in ("source", "method", "draws", "edge_level", "p_value_floor"):
+        for name in ("source", "method", "draws", "p_value_floor"):
             object.__setattr__(self, name, getattr(self.base, name))
 
     def described(self, factors: str) -> str:
@@ -68,7 +78,6 @@ class KurtosisNull:
         return f"gaussian: i.i.d. {entries} {factors} {AT_OWN_SCALE}; from Gaussian ones by their kurtosis"
 
     def score_heads(self, heads: Heads, progress: Progress) -> ScoredHeads:
-        """Score heads; a head whose kurtosis is outside :func:`kurtosis_range` has no scores."""
         kurtosis = np.full(heads.singular_values.shape[:2], self.kurtosis)
         if self.entries == "kurtosis":
             assert heads.prepared is not None  # Kurtosis.prepare returns it
@@ -84,15 +93,13 @@ class KurtosisNull:
 def mean_kurtosis(dims: Sequence[int], kurtoses: Sequence[Float[np.ndarray, "..."]]) -> Float[np.ndarray, "..."]:
     """Mean excess kurtosis of the factors with weights 1/(n_{l-1} n_l), for a chain of dims (n_0, …, n_L).
 
-    Factors that all have this kurtosis move the spectrum as much as factors with their own. NaN, for a factor of zeros,
-    gives NaN.
+    Factors that all have this kurtosis move the spectrum as much as factors with their own; NaN for a factor of zeros.
     """
     weights = [1.0 / (m * n) for m, n in pairwise(require_dims(dims))]
     checked = [require_real_numbers(f"kurtoses[{place}]", kurtosis) for place, kurtosis in enumerate(kurtoses)]
     if len(checked) != len(weights) or any(np.isinf(kurtosis).any() for kurtosis in checked):
-        raise ParameterError(
-            "kurtoses", f"{len(checked)} arrays", f"{len(weights)}, one for each factor, none infinite"
-        )
+        expected = f"{len(weights)}, one for each factor, none infinite"
+        raise ParameterError("kurtoses", f"{len(checked)} arrays", expected)
     return sum(w * kurtosis for w, kurtosis in zip(weights, checked, strict=True)) / sum(weights)  # type: ignore[return-value]
 
 
@@ -102,3 +109,59 @@ def own_kurtosis(weights: Shaped[np.ndarray, "... rank width"]) -> Float[np.ndar
         unit = weights.astype(np.float64) / np.abs(weights).max(axis=(-1, -2), keepdims=True)
         squares = unit * unit
         return np.mean(squares * squares, axis=(-1, -2)) / np.mean(squares, axis=(-1, -2)) ** 2 - 3.0
+
+
+def _truncated_kurtosis(at: float) -> float:
+    """Excess kurtosis of N(0, 1) cut at ±a: m₂ = 1 - 2aφ(a)/P, m₄ = 3 - 2(a³ + 3a)φ(a)/P, with P = P(-a < x < a)."""
+    density = 2.0 * math.exp(-0.5 * at**2) / math.sqrt(2.0 * math.pi) / math.erf(at / math.sqrt(2.0))
+    return (3.0 - (at**3 + 3.0 * at) * density) / (1.0 - at * density) ** 2 - 3.0
+
+
+KURTOSIS = MappingProxyType({"normal": 0.0, "uniform": -1.2, "truncated_normal": _truncated_kurtosis(2.0)})
+"""Excess kurtosis of independent entries by how they were drawn (``rmtbase.parameters.INITIALIZATIONS``)."""
+
+_WITHIN = 5.0  # standard errors
+_READ = ("attention_query", "attention_key")
+_WORDS = MappingProxyType(
+    {
+        "normal": "as by normal initialisation",
+        "uniform": "as by uniform initialisation (torch.nn.Linear's own)",
+        "truncated_normal": "as by normal initialisation truncated at two standard deviations",
+    }
+)
+
+
+def initialization(matrices: xr.Dataset) -> str:
+    """Find the initialization that all query and key matrices of a model are compatible with, or "" if there is none.
+
+    A matrix of N entries is compatible with a law of :data:`KURTOSIS` if the excess kurtosis of its entries lies within
+    5 standard errors √(24 / N) of that of the law. Training moves the kurtosis: a trained model is compatible with no
+    law, unless it was trained so little that its entries do not show it.
+    """
+    components = [name for name in _READ if name in matrices["component"]]
+    factors = matrices.sel(component=components)
+    kurtosis = factors["observed"].sel(statistic="excess_kurtosis")
+    error = np.sqrt(24.0 / (factors["n_rows"] * factors["n_columns"]))
+    scored = kurtosis.notnull()
+    if not components or not bool(scored.any()):
+        return ""
+    fits = {name: (abs(kurtosis - expected) < _WITHIN * error) | ~scored for name, expected in KURTOSIS.items()}
+    compatible = [name for name, fit in fits.items() if bool(fit.all())]
+    return compatible[0] if len(compatible) == 1 else ""  # tiny matrices are compatible with several
+
+
+def initialization_note(matrices: xr.Dataset, of_null: str = "normal") -> str | None:
+    """Tell in words what the initialization of a model means for p-values of the null of another; None if unknown."""
+    name = initialization(matrices)
+    if not name:
+        return None
+    kurtosis = KURTOSIS[name]
+    line = f"entries of W_Q and W_K are distributed {_WORDS[name]}: excess kurtosis {kurtosis:.2f}"
+    if name == of_null:
+        return line
+    shift = abs(kurtosis - KURTOSIS[of_null]) / math.sqrt(2.0)
+    return (
+        f"{line}, but the null is that of {of_null.replace('_', ' ')} entries. At any size this shifts the log-"
+        f"determinant of an untrained head by {shift:.2f} standard deviations, so that its p-values are not "
+        f"calibrated; with initialization={name!r} they are"
+    )

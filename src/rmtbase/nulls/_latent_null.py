@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from rmtbase.laws import BINS, PROBABILITIES
 from rmtbase.linalg import DTYPE, PRNG_IMPLEMENTATION, available_cores
-from rmtbase.nulls._gaussian_null import GaussianNull
 from rmtbase.nulls._head_null import EDGE_LEVEL, Heads, HeadScores, ScoredHeads, chain_scale, null_spectrum
 from rmtbase.nulls._random_heads import upper_point
-from rmtbase.nulls._resampled_null import unscored_head
+from rmtbase.nulls._sample_null import GaussianNull, unscored_head
 from rmtbase.progress import Progress
 from rmtbase.statistics import LatentShape, from_distance_scale, on_distance_scale
-
-if TYPE_CHECKING:
-    from rmtbase.montecarlo import LatentAttentionSample
 
 _STEP = 1.0 / 16.0
 _POINTS = np.arange(-1, 3)  # the four nodes of a cubic, counted from the node below
@@ -41,7 +36,6 @@ class LatentNull:
     shape: LatentShape  #: shape of the heads
     draws: int  #: number of draws, the same for every head
     seed: int  #: seed of the draws
-    kind = "gaussian"
     entries = "normal"
     source = "simulated"
     method = "simulated"
@@ -70,20 +64,28 @@ class LatentNull:
         }
 
     def score_heads(self, heads: Heads, progress: Progress) -> ScoredHeads:
+        from rmtbase.ensembles import latent_attention
+        from rmtbase.montecarlo import cached_latent_attention
+
         assert heads.rope_ratio is not None  # heads of this shape have one
         scale, ratio = chain_scale(heads.sigmas), heads.rope_ratio
         scale = np.where(np.isfinite(ratio) & (ratio > 0), scale, np.nan)
         place = np.log(np.where(np.isnan(scale), 1.0, ratio)) / _STEP
         below = np.floor(place).astype(int)
         nodes = np.unique(below[..., None] + _POINTS)
-        drawn = self._draw(nodes, progress)
+        ensemble, ratios = latent_attention(**asdict(self.shape)), np.exp(_STEP * nodes).tolist()
+        drawn = cached_latent_attention(ensemble, ratios, self.draws, self.seed, progress)
         on_scale = on_distance_scale(drawn.sample)
 
         def scored(where: tuple[int, ...]) -> HeadScores:
             if np.isnan(scale[where]):
                 return unscored_head(heads.singular_values.shape[-1])[0]
             first = int(np.searchsorted(nodes, below[where] - 1))
-            weights = _cubic(float(place[where] - below[where]))
+            at = float(place[where] - below[where])
+            # Lagrange's cubic
+            weights = np.array(
+                [np.prod([(at - zero) / (node - zero) for zero in _POINTS if zero != node]) for node in _POINTS]
+            )
             sample = from_distance_scale(np.tensordot(weights, on_scale[first : first + weights.size], axes=1))
             null = GaussianNull(self.shape.dims, sample, self.source, xr.Dataset())
             return null.score(heads.singular_values[where], scale[where])
@@ -96,21 +98,8 @@ class LatentNull:
         shown = int(np.searchsorted(nodes, np.round(np.median(place))))
         return ScoredHeads(scores, lambda: _group(drawn.eigenvalues[shown]))
 
-    def _draw(self, nodes: Int[np.ndarray, " node"], progress: Progress) -> LatentAttentionSample:
-        from rmtbase.ensembles import latent_attention
-        from rmtbase.montecarlo import cached_latent_attention
-
-        ratios = np.exp(_STEP * nodes).tolist()
-        return cached_latent_attention(latent_attention(**asdict(self.shape)), ratios, self.draws, self.seed, progress)
-
-
-def _cubic(at: float) -> Float[np.ndarray, " point"]:
-    """Weights of the points -1, 0, 1, 2 in Lagrange's cubic at ``at``."""
-    return np.array([np.prod([(at - zero) / (node - zero) for zero in _POINTS if zero != node]) for node in _POINTS])
-
 
 def _group(eigenvalues: Float[np.ndarray, "draw rank"]) -> xr.Dataset:
-    """Make the ``/null`` group, at the node nearest to the median of the heads' ratios."""
     edges = np.linspace(0.0, 1.05 * eigenvalues.max(), BINS + 1)
     counts = np.stack([np.histogram(spectrum, edges)[0] for spectrum in eigenvalues])
     density = counts / (eigenvalues.shape[1] * np.diff(edges))

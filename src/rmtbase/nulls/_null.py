@@ -25,13 +25,10 @@ _LEAST_DRAWS = 10_000
 
 
 def draws_for(n_heads: int) -> int:
-    """Null draws with which a single head among ``n_heads`` can reach q < 0.05."""
     return max(_LEAST_DRAWS, DRAWS_PER_TEST * n_heads)
 
 
 class HeadShape(NamedTuple):
-    """Shape of the heads that a null is made for."""
-
     #: (n_0, …, n_L) of the chain of factors of a head: (d_model, d_head, d_model) for W_QK, (d_query, d_head, d_key)
     #: where queries and keys read different streams, (d_output, d_value, d_key) for W_OV, (d_head, d_model) for a
     #: single factor, (d_output, r, d_input) for a low-rank update; or the shape of latent attention
@@ -112,12 +109,7 @@ class Null(ABC):
         return {"name": self.name, "initialization": self.initialization, "draws": self.draws, "seed": self.seed}
 
     def require_shape(self, shape: HeadShape) -> None:
-        """Judge, before anything is read or drawn, whether this null applies to heads of one shape.
-
-        Raises:
-            ParameterError: it does not.
-            TableError, MissingFileError: a table cannot be read.
-        """
+        """Refuse heads of a shape that this null does not apply to, before anything is read or drawn."""
         dims = shape.dims.dims if isinstance(shape.dims, LatentShape) else shape.dims
         name, rank = rank_name(dims), min(dims)
         if rank < 2:
@@ -127,10 +119,7 @@ class Null(ABC):
             )
 
     def for_heads(self, shape: HeadShape, progress: Progress) -> NullModel:
-        """Make the null for heads of one shape; raises as :meth:`require_shape`.
-
-        ``progress`` shows the draws, and receives notes on the source of the null and on too few draws for the heads.
-        """
+        """Make the null for heads of one shape; ``progress`` receives notes on its source and on too few draws."""
         self.require_shape(shape)
         return self._for_heads(shape, progress)
 

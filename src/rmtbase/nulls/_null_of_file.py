@@ -1,4 +1,7 @@
-"""Nulls made from files, kept by the process as long as the files stay the same."""
+"""Nulls made from files, kept by the process as long as the files stay the same; simulated nulls in the cache's files.
+
+Simulating needs JAX, which is imported only then.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,23 @@ from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from rmtbase.nulls._head_null import SharedNull
+import xarray as xr
+
+from rmtbase.nulls._head_null import HeadNull, head_shape
+from rmtbase.nulls._sample_null import GaussianNull
+from rmtbase.progress import SILENT, Progress
 from rmtbase.regular_files import open_regular
+
+if TYPE_CHECKING:
+    from rmtbase.montecarlo import CachedTable
 
 _ROOM = 2**25  # bytes of all files together; their nulls take about four times as many
 
-Null = TypeVar("Null", bound=SharedNull)
+Null = TypeVar("Null", bound=HeadNull)
 
-
-_kept: OrderedDict[tuple[Path, tuple[int, ...]], tuple[tuple[int, bytes], SharedNull]] = OrderedDict()
+_kept: OrderedDict[tuple[Path, tuple[int, ...]], tuple[tuple[int, bytes], HeadNull]] = OrderedDict()
 _lock = Lock()
 
 
@@ -50,3 +59,38 @@ def _contents(path: Path) -> tuple[int, bytes] | None:
     except OSError:
         return None
     return (len(content), hashlib.sha256(content).digest()) if len(content) <= _ROOM else None
+
+
+def cached_null(
+    dims: tuple[int, ...], draws: int, seed: int = 0, progress: Progress = SILENT, *, entries: str = "normal"
+) -> GaussianNull:
+    """Simulate the null of a shape, W_QK as a low-rank product, or read it from the cache."""
+    from rmtbase.montecarlo import cached_table
+
+    shape = head_shape(dims) if entries == "normal" else None
+    if shape is not None:
+        file = cached_table("low_rank_product", {"d_model": shape[0], "d_head": shape[1]}, draws, seed)
+        return null_from_cache(
+            file, dims, lambda table: GaussianNull.from_baseline(table, *shape, "simulated"), progress
+        )
+    chain = {"dims": dims if len(dims) > 2 else sorted(dims, reverse=True)}  # W and Wᵀ share a table
+    if entries == "normal":
+        file = cached_table("gaussian_chain", chain, draws, seed)
+    else:
+        file = cached_table("independent_chain", {**chain, "entries": entries}, draws, seed)
+    return null_from_cache(
+        file, dims, lambda table: GaussianNull.from_spectra(table, dims, "simulated", entries), progress
+    )
+
+
+def null_from_cache(
+    file: CachedTable, dims: tuple[int, ...], make: Callable[[xr.Dataset], Null | None], progress: Progress
+) -> Null:
+    """Make the null of a cached table, once in a process; simulate the table if it is not there."""
+    null = null_of_file(file.path, dims, lambda: None if (table := file.read()) is None else make(table))
+    if null is not None:
+        file.note_cached(progress)
+        return null
+    null = make(file.make(progress))
+    assert null is not None  # the table was made for this shape
+    return null

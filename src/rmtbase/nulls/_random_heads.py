@@ -40,8 +40,6 @@ class UpperPoint:
 
 @dataclass(frozen=True)
 class RandomHeads:
-    """Moved shares of random heads of one shape."""
-
     upper: UpperPoint  # upper point of the moved share
     # mean ordered eigenvalues with each row of each factor scaled to one norm; None without head axes
     equal_mean: Float[np.ndarray, " rank"] | None = None
@@ -64,7 +62,6 @@ def upper_point(spectra: Float[np.ndarray, "draw rank"]) -> UpperPoint:
 
 @lru_cache(maxsize=64)
 def random_heads(dims: tuple[int, ...], axis: int | None, seed: int = 0) -> RandomHeads:
-    """Draw random heads of a chain of Gaussian factors."""
     plain, equal = [], []
     for left, right in _factors(dims, dims.index(min(dims)) if axis is None else axis, seed):
         plain.append(_eigenvalues(left, right, min(dims)))
@@ -85,10 +82,10 @@ def _factors(
     many = max(1, _AT_ONCE // (4 * dims[axis] ** 2))
     draws = _DRAWS if dims[axis] > _SMALL else 2 * _DRAWS
     for first in range(0, draws, many):
-        drawn = [
-            [_rows(side, rng) for side in sides]
-            for rng in (np.random.default_rng([seed, *dims, draw]) for draw in range(first, min(first + many, draws)))
-        ]
+        drawn = []
+        for draw in range(first, min(first + many, draws)):
+            rng = np.random.default_rng([seed, *dims, draw])
+            drawn.append([_rows(side, rng) for side in sides])
         left, right = (np.stack(side) for side in zip(*drawn, strict=True))
         yield left, right
 

@@ -18,7 +18,7 @@ from rmtbase.linalg import DTYPE, PRNG_IMPLEMENTATION
 from rmtbase.nulls._gaussian import Gaussian
 from rmtbase.nulls._head_null import Heads, HeadScores, NullModel, ScoredHeads
 from rmtbase.nulls._null import DRAWS_PER_TEST, HeadShape, Null, tell_if_coarse
-from rmtbase.nulls._resampled_null import ResampledNull, edge_rank, unscored_head
+from rmtbase.nulls._sample_null import ResampledNull, edge_rank, unscored_head
 from rmtbase.progress import Progress
 from rmtbase.statistics import LatentShape
 
@@ -133,7 +133,6 @@ class Resampler:
         return edge_rank(self.draws) / (self.draws + 1)
 
     def score_heads(self, heads: Heads, progress: Progress) -> ScoredHeads:
-        """Score heads against their own nulls; a head whose product is zero has no shape, and no scores."""
         n_layers, n_heads = heads.singular_values.shape[:2]
         advance = progress.bar("drawing the null", self.draws * n_layers * n_heads)
         layers = [list(self._layer(heads, layer, advance)) for layer in range(n_layers)]
@@ -143,8 +142,7 @@ class Resampler:
             spectra = [xr.concat([spectrum for _, spectrum in layer], dim="head") for layer in layers]
             group: xr.Dataset = xr.concat(spectra, dim="layer")  # type: ignore[assignment]  # datasets make a dataset
             places = {name: np.arange(group.sizes[name]) for name in ("layer", "head", "index")}
-            group = group.assign_coords({"probability": np.array(PROBABILITIES), **places})
-            return group
+            return group.assign_coords({"probability": np.array(PROBABILITIES), **places})
 
         return ScoredHeads(scores, null_group)
 
@@ -162,6 +160,8 @@ class Resampler:
     def _layer(
         self, heads: Heads, layer: int, advance: Callable[[int], None]
     ) -> Iterator[tuple[HeadScores, xr.Dataset]]:
+        from rmtbase.montecarlo import draw_spectra
+
         factors, n_heads = heads.factors(layer), heads.singular_values.shape[1]
         for head, values in enumerate(heads.singular_values[layer]):
             if values[0] == 0:
@@ -170,22 +170,12 @@ class Resampler:
                 continue
             scale = math.prod(float(sigma[layer, head]) for sigma in heads.sigmas) ** 2
             head_factors = [stack[head // (n_heads // len(stack))] for stack in factors]
-            null = ResampledNull.from_spectra(_dims(head_factors), values, self._draw(head_factors, advance), scale)
+            # The SVD keeps all digits of the smallest singular values; those of a trained head span decades.
+            drawn = []
+            for chunk in draw_spectra(self.null.ensemble(head_factors), self.draws, self.seed, solver="svd"):
+                drawn.append(chunk.singular_values)
+                advance(len(chunk.singular_values))
+            first, last = head_factors[0], head_factors[-1]
+            dims = first.shape if len(head_factors) == 1 else (first.shape[1], first.shape[0], last.shape[1])
+            null = ResampledNull.from_spectra(dims, values, np.concatenate(drawn), scale)
             yield null.score(values, scale), null.spectrum()
-
-    def _draw(self, factors: Factors, advance: Callable[[int], None]) -> Float[np.ndarray, "draw rank"]:
-        from rmtbase.montecarlo import draw_spectra
-
-        spectra = []
-        # The SVD keeps all digits of the smallest singular values; those of a trained head span decades.
-        for chunk in draw_spectra(self.null.ensemble(factors), self.draws, self.seed, solver="svd"):
-            spectra.append(chunk.singular_values)
-            advance(len(chunk.singular_values))
-        return np.concatenate(spectra)
-
-
-def _dims(factors: Factors) -> tuple[int, ...]:
-    if len(factors) == 1:
-        return factors[0].shape
-    first, second = factors
-    return first.shape[1], first.shape[0], second.shape[1]
