@@ -36,15 +36,8 @@ def tree(tmp_path_factory, baseline):
     tree["matrices"] = matrices.assign_coords(
         {name: [f"{HOSTILE}_{k}" for k in range(matrices.sizes[name])] for name in ("layer", "component")}
     )
-    tree.attrs |= {
-        "null": HOSTILE,
-        "rmtbase_version": HOSTILE,
-        "schema_version": HOSTILE,
-        "normalization": HOSTILE,
-        "model": HOSTILE,
-        "revision": HOSTILE,
-        "family": HOSTILE,
-        "table": HOSTILE,
+    texts = ("null", "rmtbase_version", "schema_version", "normalization", "model", "revision", "family", "table")
+    tree.attrs |= dict.fromkeys(texts, HOSTILE) | {
         "notes": json.dumps([HOSTILE]),
         "warnings": json.dumps([*warnings, HOSTILE]),
         "provenance": json.dumps({"model": HOSTILE}),

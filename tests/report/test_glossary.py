@@ -44,12 +44,8 @@ def test_first_uses_are_linked_to_explanations_at_the_end_of_the_same_file(name)
         plain = re.sub(
             r"<a class=\"term\".*?</a>", lambda link: LINK.match(link[0])[3], main.partition(f"#{anchor}")[0]
         )
-        before = re.sub(
-            r"<(script|style|h1|h2|h3|caption|thead|dt|summary|select|title|a)\b.*?</\1>|<[^>]*>",
-            " ",
-            plain,
-            flags=re.S,
-        )
+        apart = r"<(script|style|h1|h2|h3|caption|thead|dt|summary|select|title|a)\b.*?</\1>|<[^>]*>"
+        before = re.sub(apart, " ", plain, flags=re.S)
         assert not re.search(rf"(?<![\w‖]){re.escape(word)}(?![\w‖²])", before), f"{word!r} is used before it is linked"
         assert title
 
@@ -59,22 +55,13 @@ def test_what_a_reader_of_scores_and_signal_would_not_know_is_explained():
     pages = {name: {*explained(page_of(name))} for name in ("scores", "signal")}
     for name, words in {
         "scores": (
-            "W_QK",
-            "residual stream",
-            "head axes",
-            "initial law",
-            "excess kurtosis",
-            "Weibull shape",
-            "random head",
-            "moved share",
-            "q-value",
-            "null",
-            "spectrum",
+            "W_QK", "residual stream", "head axes", "initial law", "excess kurtosis", "Weibull shape", "random head",
+            "moved share", "q-value", "null", "spectrum",
         ),
         "signal": ("W_QK", "direction", "spectrum", "noise", "learned share", "number of directions", "q-value"),
         "composition": ("composition score", "family-wise", "overlap", "by chance"),
         "changes": ("change of a matrix", "old directions", "W_QK"),
-    }.items():
+    }.items():  # fmt: skip
         assert {*words} <= terms
         if name in pages:
             anchors = {term.name: term.anchor for term in glossary()}

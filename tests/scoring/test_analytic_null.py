@@ -161,16 +161,12 @@ def test_p_values_of_random_heads_are_uniform(statistic, heads):
     assert uniform(heads["p_value"].sel(statistic=statistic)) > LEVEL
 
 
-def test_the_omnibus_test_has_the_size_that_is_stated(heads):
+def test_the_omnibus_test_and_the_edges_have_the_sizes_that_are_stated(heads):
     p_value = heads["omnibus_p_value"].values
     for level, least, most in ((0.05, 0.053, 0.056), (0.01, 0.010, 0.012)):
         count = int((p_value <= level).sum())
         assert stats.binom.cdf(count, HEADS, least) > LEVEL
         assert stats.binom.sf(count - 1, HEADS, most) > LEVEL
-
-
-def test_eigenvalues_leave_the_edges_as_rarely_as_stated(heads):
-    # One head in a thousand on each side.
     for side in ("outliers_above", "outliers_below"):
         assert stats.binom.sf(int((heads[side] > 0).sum()) - 1, HEADS, 1e-3) > LEVEL
 
@@ -196,14 +192,11 @@ def test_the_law_at_the_true_sigma_would_not_be_calibrated(statistic, standard):
 # What is scored with it.
 
 
-def test_nothing_is_drawn_and_a_note_says_so(arrays, monkeypatch):
+def test_nothing_is_drawn_and_the_null_is_brought_to_the_heads_own_sigma(arrays, monkeypatch):
     monkeypatch.setattr("rmtbase.nulls._simulated_null.cached_null", lambda *_, **__: pytest.fail("a draw was made"))
     notes = Told()
     rmtbase.score_heads(*arrays, "analytic", progress=notes)
     assert notes == ["null of (32, 8): analytic, no draws"]
-
-
-def test_null_is_brought_to_the_heads_own_sigma(arrays):
     w_q, w_k = arrays
     scores = rmtbase.score_heads(0.02 * w_q, w_k, "analytic")["heads"].to_dataset().isel(layer=0, head=1)
     null = AnalyticNull(32, 8)
@@ -230,15 +223,20 @@ def planted(make_weights, tmp_path_factory):
     return rmtbase.score(folder, "analytic")
 
 
-def test_only_the_planted_heads_are_found_and_of_equal_ones_the_farthest_first(planted):
+def test_only_the_planted_heads_are_found_the_farthest_first_and_no_p_value_lies_below_the_floor(planted):
     findings = summarize_scores(planted).findings
     assert [(finding.layer, finding.head) for finding in findings] == [(1, 9), (1, 5)]
     assert findings[0].omnibus_q_value == findings[1].omnibus_q_value == pytest.approx(16 * SMALLEST_P_VALUE)
     assert findings[0].distance > findings[1].distance > 8
     assert all(finding.outliers_above == 1 for finding in findings)
-
-
-def test_no_p_value_lies_below_the_floor(planted):
+    null = AnalyticNull(64, 16)
+    for finding in summarize_scores(planted).findings:
+        scores = planted["heads"].to_dataset().sel(layer=finding.layer, head=finding.head)
+        scale = float(scores["sigma_q"] * scores["sigma_k"]) ** 2
+        eigenvalues = scores["eigenvalue"].values / scale
+        distance = null.distance(spectral_statistics(np.sqrt(eigenvalues)))
+        assert finding.statistic == NAMES[int(np.argmax(distance))]
+        assert finding.distance == pytest.approx(distance.max(), rel=1e-9)
     heads = planted["heads"].to_dataset()
     for name in ("p_value", "q_value", "omnibus_p_value", "omnibus_q_value"):
         assert heads[name].min() >= SMALLEST_P_VALUE, name
@@ -256,17 +254,6 @@ def test_the_file_says_that_the_null_is_analytic_and_how_well_it_is_known(plante
     assert record["log_determinant"].startswith("exact: ")
     np.testing.assert_array_equal(tree["null"]["density"], tree["null"]["density_free"])
     assert not tree["null"]["density_standard_error"].any()
-
-
-def test_the_distance_of_a_finding_is_on_the_scale_that_chose_its_statistic(planted):
-    null = AnalyticNull(64, 16)
-    for finding in summarize_scores(planted).findings:
-        scores = planted["heads"].to_dataset().sel(layer=finding.layer, head=finding.head)
-        scale = float(scores["sigma_q"] * scores["sigma_k"]) ** 2
-        eigenvalues = scores["eigenvalue"].values / scale
-        distance = null.distance(spectral_statistics(np.sqrt(eigenvalues)))
-        assert finding.statistic == NAMES[int(np.argmax(distance))]
-        assert finding.distance == pytest.approx(distance.max(), rel=1e-9)
 
 
 # Heads and statistics that cannot be scored.

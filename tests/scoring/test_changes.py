@@ -21,15 +21,11 @@ def pair_of(rng, change, count=1, **sizes):
     """A model and another, whose query matrices are what ``change`` makes of the first one's."""
     drawn = [rng.standard_normal((sizes["heads"] * sizes["d_head"], sizes["d_model"])) for _ in range(count)]
     seed = rng.integers(2**32)
-    return [
-        model_of(
-            np.random.default_rng(seed),
-            layers(count),
-            **sizes,
-            **{f"t{k}_query": each for k, each in enumerate(queries)},
-        )
-        for queries in (drawn, [change(one) for one in drawn])
-    ]
+    models = []
+    for queries in (drawn, [change(one) for one in drawn]):
+        changed = {f"t{k}_query": each for k, each in enumerate(queries)}
+        models.append(model_of(np.random.default_rng(seed), layers(count), **sizes, **changed))
+    return models
 
 
 def top(matrix):
@@ -174,9 +170,8 @@ def test_heads_are_listed_by_the_change_of_their_w_qk_the_largest_first():
     assert [one["relative_change_qk"] for one in listed] == sorted(change.ravel().tolist(), reverse=True)
     assert all(change[int(one["layer"].split()[-1]), one["head"]] == one["relative_change_qk"] for one in listed)
     first = next(item for item in report(tree) if type(item) is str)
-    assert (
-        first.startswith("Heads whose W_QK changed most") and f"{listed[0]['layer']} head {listed[0]['head']}" in first
-    )
+    assert first.startswith("Heads whose W_QK changed most")
+    assert f"{listed[0]['layer']} head {listed[0]['head']}" in first
 
 
 def test_a_head_that_is_turned_without_a_change_of_w_qk_has_not_changed_by_it():

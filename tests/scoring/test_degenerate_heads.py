@@ -124,31 +124,12 @@ def test_rank_deficient_head_is_infinitely_far_and_no_rounding_noise_stands_in_f
     assert "nan" not in summary.findings[0].sentence()
 
 
-def test_one_dimensional_heads_are_refused(weights, make_weights, tmp_path):
-    folder = make_weights(weights.queries[:, :, :1], weights.keys[:, :, :1]).save(tmp_path / "thin")
-    with pytest.raises(ParameterError, match="d_head = 1: expected at least 2"):
-        rmtbase.score(folder, Gaussian(draws=100))
-
-
 def test_heads_wider_than_the_model_are_refused(make_weights, tmp_path):
     queries, keys = np.random.default_rng(0).standard_normal((2, 1, 2, 8, 6))
     with pytest.raises(ParameterError, match="d_head = 8: expected at most d_model = 6"):
         rmtbase.score(make_weights(queries, keys).save(tmp_path / "wide"), Gaussian(draws=100))
 
 
-def test_byte_identical_layers_are_recorded(weights, score_model):
-    weights.queries[1], weights.keys[1] = weights.queries[0], weights.keys[0]
-    (line,) = json.loads(score_model(weights).attrs["warnings"])
-    assert line.startswith("layers 0, 1 hold byte-identical")
-
-
-@pytest.mark.parametrize("mode", ["all", "", None, True])
-def test_unknown_matrices_mode(mode, weights, score_model):
-    with pytest.raises(ParameterError, match="expected 'none', 'elements' or 'spectra'"):
-        score_model(weights, matrices=mode)
-
-
 def test_revision_beside_an_opened_model_is_refused(model_folder, null_table):
-
     with pytest.raises(ParameterError, match="revision = 'step-7'"):
         rmtbase.score(open_model(open_model(model_folder), "step-7"), Table(null_table))

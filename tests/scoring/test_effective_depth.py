@@ -37,18 +37,10 @@ def matrix():
         (np.zeros((4, 4)), "zeros"),
         (np.zeros(4), "zeros"),
         ([[1.0, np.nan], [1.0, 1.0]], "NaN or infinity"),
-        ([[1.0, np.inf], [1.0, 1.0]], "NaN or infinity"),
         ([1.0, -1.0], "a negative number"),
         (np.ones((4, 1)), "(4, 1)"),
-        (np.ones((0, 4)), "(0, 4)"),
         (np.ones((2, 3, 4)), "(2, 3, 4)"),
-        ([1.0], "(1,)"),
         (1.0, "()"),
-        (np.ones((3, 3), complex), "complex"),
-        (np.ones((3, 3), bool), "bool"),
-        ("weights", "str"),
-        ([[1.0, 2.0], [3.0]], "list"),
-        (None, "NoneType"),
     ],
 )
 def test_what_is_no_matrix_is_named(bad, fragment):
@@ -150,14 +142,11 @@ def test_rescaling_changes_nothing_but_the_scale(distance, factor, matrix):
         np.testing.assert_array_equal(factor * one.scales, other.scales)
 
 
-def test_transposition_changes_nothing(matrix):
+def test_transposition_changes_nothing_and_singular_values_in_any_order_stand_for_their_matrix(matrix):
     for one in (matrix, matrix[:24]):
         found, other = effective_depth(one, draws=19), effective_depth(one.T, draws=19)
         assert (found.depth, found.interval, found.p_value) == (other.depth, other.interval, other.p_value)
         np.testing.assert_allclose(found.distances, other.distances, rtol=1e-10)
-
-
-def test_singular_values_in_any_order_stand_for_their_matrix(matrix):
     values = np.random.default_rng(0).permutation(np.linalg.svd(matrix, compute_uv=False))
     found, other = effective_depth(matrix, draws=19), effective_depth(values, draws=19)
     assert (found.depth, found.interval, found.p_value) == (other.depth, other.interval, other.p_value)
@@ -286,7 +275,7 @@ def test_draws_of_half_the_width_tell_the_distances_of_the_whole():
 # What it says
 
 
-def test_the_summary_of_a_fit_and_of_none(matrix):
+def test_the_summary_of_a_fit_of_none_and_of_the_deepest_candidate(matrix):
     found = effective_depth(matrix)
     low, high = found.interval
     assert f"A residual path of depth {found.depth} fits (95 % interval {low} to {high}; σ = 1; p = " in found.summary()
@@ -294,8 +283,5 @@ def test_the_summary_of_a_fit_and_of_none(matrix):
     rectangular = effective_depth(matrix[:24])
     assert "this one is 24 × 48" in rectangular.summary()
     assert "No depth from 1 to 32 fits: the nearest residual path has depth" in rectangular.summary()
-
-
-def test_the_end_of_the_range_is_called_one(matrix):
     assert "It is the deepest candidate" in effective_depth(matrix, depths=[1, 2], draws=19).summary()
     assert "deepest" not in effective_depth(matrix, draws=19).summary()

@@ -97,25 +97,22 @@ def test_shapes_of_a_given_table_are_said_and_the_chain_is_taken_separately():
     assert found.dims == (16, 4, 10)
 
 
-def test_laws_know_every_chain_and_say_what_they_do_not():
+def test_laws_know_every_chain_and_latent_attention_has_a_null_of_its_own():
     told = Told()
     found = null_of("analytic", (10, 24), told)
     assert isinstance(found, AnalyticNull)
     assert found.unknown == ["trace"]
     assert told[1] == "without a law at this shape, and not scored: trace"
     assert AnalyticNull(768, 64).mean == pytest.approx(AnalyticNull(dims=(768, 64, 768)).mean, rel=0)
+    found = null_of("gaussian", LATENT)
+    assert isinstance(found, LatentNull)
+    assert (found.draws, found.method, found.p_value_floor) == (20, "simulated", 2 / 21)
 
 
 def test_a_spectrum_of_a_chain_is_described_as_that_of_a_square_product():
     of_chain, of_product = (null_of("gaussian", dims).spectrum() for dims in ((16, 4, 10), (16, 4, 16)))
     assert {name: one.dims for name, one in of_chain.items()} == {name: one.dims for name, one in of_product.items()}
     assert float((of_chain["density"] * np.diff(of_chain["bin_edge"])).sum()) == pytest.approx(1, abs=0.02)
-
-
-def test_latent_attention_has_a_null_of_its_own():
-    found = null_of("gaussian", LATENT)
-    assert isinstance(found, LatentNull)
-    assert (found.draws, found.method, found.p_value_floor) == (20, "simulated", 2 / 21)
 
 
 @pytest.mark.parametrize(

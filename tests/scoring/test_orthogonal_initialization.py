@@ -139,13 +139,9 @@ def test_stored_matrices_are_those_of_the_model():
 
     fused = open_model(GPT2Model(GPT2Config(n_layer=1, n_head=4, n_embd=32, vocab_size=50)))
     parted = LlamaConfig(
-        num_hidden_layers=1,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        hidden_size=32,
-        intermediate_size=32,
+        num_hidden_layers=1, num_attention_heads=4, num_key_value_heads=2, hidden_size=32, intermediate_size=32,
         vocab_size=50,
-    )
+    )  # fmt: skip
     apart = open_model(LlamaModel(parted))
     assert stored_rows(fused, 0, CIRCUITS["qk"]) == ((96, 96), True)
     assert stored_rows(fused, 0, CIRCUITS["ov"]) == ((32, 96), False)

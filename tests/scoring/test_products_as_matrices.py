@@ -104,10 +104,8 @@ def test_attention_is_told_to_be_latent_whatever_the_null(scores):
 def test_whole_matrices_that_are_products_have_statistics_and_no_null():
     """Their elements share rows and columns of the factors: against independent ones all are far out."""
     matrices = rmtbase.score(latent_model(), Axes(draws=10))["matrices"].to_dataset().isel(layer=0)
-    made, stored = (
-        matrices.sel(component=["attention_query", "attention_key"]),
-        matrices.sel(component="attention_output"),
-    )
+    made = matrices.sel(component=["attention_query", "attention_key"])
+    stored = matrices.sel(component="attention_output")
     assert np.isfinite(made["observed"]).all()
     assert np.isnan(made["p_value"]).all() and np.isnan(made["null_mean"]).all()
     assert set(made["reason"].values.tolist()) == {"product_of_matrices"}

@@ -51,10 +51,8 @@ def test_planted_alignment_is_found_by_signed_permutations():
 
 
 def test_planted_anti_alignment_is_found_by_signed_permutations_with_the_other_sign():
-    left, right = (
-        stats.ortho_group(D_HEAD, seed=1).rvs(),
-        np.linalg.qr(np.random.default_rng(2).normal(size=(32, 8)))[0].T,
-    )
+    left, right = stats.ortho_group(D_HEAD, seed=1).rvs(), np.random.default_rng(2).normal(size=(32, 8))
+    right = np.linalg.qr(right)[0].T
     spectrum = np.exp(-0.5 * np.arange(D_HEAD))
     w_q, w_k = left * spectrum @ right, left * spectrum[::-1] @ right
     scores = score(w_q[None], w_k[None], "axes")
@@ -179,7 +177,7 @@ def test_edges_are_order_statistics_at_the_level_they_state(draws, level, model_
     assert tree.attrs["null_draws"] == draws
 
 
-def test_too_few_draws_are_said_to_be_too_few():
+def test_default_is_a_thousand_draws_of_each_head_and_too_few_are_said_to_be_too_few():
     w_q, w_k = np.random.default_rng(11).standard_normal((2, 30, D_HEAD, D_MODEL))
     notes = Told()
     score(w_q, w_k, "axes", draws=99, progress=notes)
@@ -189,9 +187,6 @@ def test_too_few_draws_are_said_to_be_too_few():
     notes.clear()
     score(w_q[:1], w_k[:1], "axes", draws=99, progress=notes)
     assert len(notes) == 1
-
-
-def test_default_is_a_thousand_draws_of_each_head():
     w_q, w_k = np.random.default_rng(12).standard_normal((2, 2, D_HEAD, D_MODEL))
     told = Told()
     rmtbase.score_heads(w_q, w_k, null="axes", progress=told)

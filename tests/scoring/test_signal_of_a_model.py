@@ -91,11 +91,6 @@ def test_entries_of_too_heavy_tails_have_no_numbers(weights, tmp_path):
     assert not any(reasons[:1] + reasons[2:])
 
 
-def test_a_file_of_it_is_read_as_it_was_made(tree, untrained, tmp_path):
-    for one in (tree, untrained):
-        assert open_table(write_table(one, tmp_path / "signal.nc"), "signal").identical(one)
-
-
 def test_heads_that_share_keys_are_looked_at_as_one(tree, demo):
     layer, shared, members = 2, 1, 2
     heads = range(members * shared, members * (shared + 1))
@@ -116,7 +111,7 @@ def test_heads_that_share_keys_are_looked_at_as_one(tree, demo):
     assert len(signal_groups(tree)) == 2 * 4 * 4
 
 
-def test_rows_hold_all_of_it(tree, untrained):
+def test_rows_files_and_latex_hold_all_of_it(tree, untrained, tmp_path):
     rows = signal_rows(tree)
     assert len(rows) == 2 * 32
     first = next(row for row in rows if row.directions)
@@ -127,9 +122,8 @@ def test_rows_hold_all_of_it(tree, untrained):
     for one in summarize_signal(rows):
         own = [row for row in rows if row.what == one.what]
         assert one.no_floor == sum(row.numbers["noise_floor"] == 0 for row in own)
-
-
-def test_a_latex_table_shows_what_was_learned(tree):
+    for one in (tree, untrained):
+        assert open_table(write_table(one, tmp_path / "signal.nc"), "signal").identical(one)
     table = export(tree, "latex", group="ov").decode()
     assert "layer & head & n directions & signal share & threshold & noise scale &" in table
     assert r"\pm" in table  # the scale with its error

@@ -12,11 +12,12 @@ import rmtbase
 from exhaustive import mostly_exhaustive
 from rmtbase.laws import parents
 from rmtbase.models import MatrixName, Place, open_model
+from rmtbase.nulls import find_null
 from rmtbase.results import open_table
-from rmtbase.results.scores._element_scores import elements_of, summarized
+from rmtbase.results.scores._element_scores import LargestElements, largest_elements
 from rmtbase.results.scores._element_summary import summarize_elements
-from rmtbase.results.scores._largest_elements import LargestElements, largest_elements
-from rmtbase.results.scores._super_weights import SearchedTails, Tail
+from rmtbase.results.scores._matrices import MatrixScorer
+from rmtbase.results.scores._super_weights import SearchedTails
 from rmtbase.results.scores.schema import SUPER_WEIGHTS_SCHEMA
 from rmtbase.tables import write_table
 
@@ -103,10 +104,10 @@ def test_an_element_that_is_improbable_under_its_body_is_listed(far):
 
 
 def tails_of(tensors):
+    scorer = MatrixScorer([], False, find_null("analytic"))
     for number, matrix in enumerate(tensors.values()):
-        summary = summarized(matrix.astype(np.float32))
-        name = MatrixName(Place("", number), "attention_output", None)
-        yield Tail.from_summary(name, matrix.shape, False, summary, elements_of(summary.sketch))
+        scorer.add(MatrixName(Place("", number), "attention_output", None), [matrix.astype(np.float32)], matrix.shape)
+    return scorer.tails
 
 
 BODIES = {

@@ -308,7 +308,7 @@ def test_a_head_that_so_few_draws_cannot_tell_is_not_denied():
     assert summary.testable["axes"] < HEADS
 
 
-def test_a_factor_that_signs_leave_as_it_is_is_not_testable_and_the_others_are():
+def test_factors_that_signs_leave_as_they_are_are_not_testable_and_the_others_are():
     w_q, w_k = random_heads(51)
     w_q[2, 1:] = 0.0  # one row: every sign pattern has the same singular value
     tree = why(w_q, w_k, "directions", draws=99)
@@ -316,10 +316,6 @@ def test_a_factor_that_signs_leave_as_it_is_is_not_testable_and_the_others_are()
     assert np.isfinite(tree["why"]["p_value"].sel(test="query_signs")).sum() == HEADS - 1
     assert summarize_why(tree).testable["query_signs"] < HEADS
     assert "not all tests can tell" in tree["why"]["verdict"].values[0, 2]
-
-
-def test_a_test_that_can_decide_on_no_head_is_said_to_cannot():
-    w_q, w_k = random_heads(51)
     w_q[:, 1:] = 0.0  # one row in every head
     summary = summarize_why(why(w_q, w_k, "directions", draws=99))
     assert not any("0 of 0" in line for line in summary.sentences())

@@ -57,7 +57,11 @@ def decide(
     smallest = np.stack([floor[name] for name in tests], axis=-1).reshape(p.shape)
     naming = np.tile([name in NAMING for name in tests], (len(p), 1))
     for name in ENTRY_TESTS.keys() & set(tests):
-        naming[:, tests.index(name)] = _may_name(name, p_value, gate).ravel()
+        may_name = np.full(shape, True)
+        for directions in ENTRY_TESTS.values():  # NaN: signs change nothing, so there is no direction
+            least = gate[name] if directions == ENTRY_TESTS[name] else LEVEL
+            may_name &= ~(p_value[directions] <= least) if directions in p_value else False
+        naming[:, tests.index(name)] = may_name.ravel()
     causes = _Family.of(p, naming)
     with_cause = np.any(causes.q_value < LEVEL, axis=1, keepdims=True)
     unnamed, every = _Family.of(np.where(with_cause, np.nan, p), ~naming), _Family.of(p, ~naming)
@@ -86,17 +90,6 @@ def draws_to_decide(
     testable = np.isfinite(decisions.q_value).any(axis=-1)
     heads = undecided.any(axis=-1) | decisions.named.any(axis=-1)
     return undecided, math.ceil(int(naming.sum()) * int(testable.sum()) / (LEVEL * max(1, int(heads.sum()))))
-
-
-def _may_name(
-    name: str, p_value: Mapping[str, Float[np.ndarray, "layer head"]], gate: Mapping[str, float]
-) -> Bool[np.ndarray, "layer head"]:
-    """Find where a test of elements can name a cause; NaN means that signs change nothing, so there is no direction."""
-    may_name = np.full(p_value[name].shape, True)
-    for directions in ENTRY_TESTS.values():
-        least = gate[name] if directions == ENTRY_TESTS[name] else LEVEL
-        may_name &= ~(p_value[directions] <= least) if directions in p_value else False
-    return may_name
 
 
 class _Family(NamedTuple):

@@ -36,45 +36,31 @@ _FACTORS = {"query": "W_Q", "key": "W_K"}
 
 
 class CauseTest(NamedTuple):
-    """Test of a cause."""
-
     question: str  # question that ``why`` can ask
     hypothesis: str  # null hypothesis
     effect: str = ""  # effect whose smallest detectable size is reported
 
 
+_ENTRIES = "the elements of {} are independent, of one variance and of the initial law"
+_SIGNS = "{} has no direction beyond the sizes of its weights: random signs make as large an eigenvalue"
+_IN_ONE = "share of ‖{}‖²_F in one direction"
+
 TESTS: Mapping[str, CauseTest] = MappingProxyType(
     {
         "gaussian": CauseTest("spectrum", "the spectrum of W_QK is that of independent entries of the initial law"),
-        **{
-            name: CauseTest("spectrum", f"the spectrum of {factor} is that of independent normal entries")
-            for name, factor in _FACTORS.items()
-        },
+        "query": CauseTest("spectrum", "the spectrum of W_Q is that of independent normal entries"),
+        "key": CauseTest("spectrum", "the spectrum of W_K is that of independent normal entries"),
         "joint": CauseTest(
             "spectrum",
             "the spectra of W_QK, W_Q and W_K and the angles between what they read, all at once, are those of "
             "independent normal entries",
         ),
-        **{
-            f"{name}_entries": CauseTest(
-                "entries",
-                f"the elements of {factor} are independent, of one variance and of the initial law",
-                f"excess kurtosis of the elements of {factor}",
-            )
-            for name, factor in _FACTORS.items()
-        },
-        **{
-            f"{name}_signs": CauseTest(
-                "directions",
-                f"{factor} has no direction beyond the sizes of its weights: random signs make as large an eigenvalue",
-                f"share of ‖{factor}‖²_F in one direction",
-            )
-            for name, factor in _FACTORS.items()
-        },
+        "query_entries": CauseTest("entries", _ENTRIES.format("W_Q"), "excess kurtosis of the elements of W_Q"),
+        "key_entries": CauseTest("entries", _ENTRIES.format("W_K"), "excess kurtosis of the elements of W_K"),
+        "query_signs": CauseTest("directions", _SIGNS.format("W_Q"), _IN_ONE.format("W_Q")),
+        "key_signs": CauseTest("directions", _SIGNS.format("W_K"), _IN_ONE.format("W_K")),
         "signs": CauseTest(
-            "directions",
-            "W_QK has no direction beyond the sizes of the weights of W_Q and W_K",
-            "share of ‖W_QK‖²_F in one direction",
+            "directions", "W_QK has no direction beyond the sizes of the weights of W_Q and W_K", _IN_ONE.format("W_QK")
         ),
         "axes": CauseTest(
             "relation",
@@ -169,19 +155,16 @@ def _group(model: WeightMatrices, results: Mapping[str, PValues]) -> xr.Dataset:
             rejected = dict(zip(order, decisions.rejected[at].tolist(), strict=True))
             named = {name for name, names in zip(order, decisions.named[at].tolist(), strict=True) if names}
             verdicts[at] = verdict(rejected, named, [name for name in order if not math.isnan(p_value[name][at])])
-    dims = ("layer", "head", "test")
+    variables = {
+        "p_value": np.stack([*p_value.values()], axis=-1),
+        **decisions._asdict(),
+        "named": decisions.named.astype(np.int8),
+        "detectable": np.stack(detectable, axis=-1),
+        "p_value_floor": np.stack([*floor.values()], axis=-1),
+        "verdict": verdicts.astype(str),
+    }
     dataset = xr.Dataset(
-        {
-            "p_value": (dims, np.stack([*p_value.values()], axis=-1)),
-            "q_value": (dims, decisions.q_value),
-            "yekutieli_q_value": (dims, decisions.yekutieli_q_value),
-            "holm_p_value": (dims, decisions.holm_p_value),
-            "rejected": (dims, decisions.rejected),
-            "named": (dims, decisions.named.astype(np.int8)),
-            "detectable": (dims, np.stack(detectable, axis=-1)),
-            "p_value_floor": (dims, np.stack([*floor.values()], axis=-1)),
-            "verdict": (dims[:2], verdicts.astype(str)),
-        },
+        {name: (WHY_SCHEMA[name].dims, values) for name, values in variables.items()},
         {
             **layer_coordinates([site.place for site in sites]),
             "head": np.arange(shape[1]),
@@ -194,11 +177,7 @@ def _group(model: WeightMatrices, results: Mapping[str, PValues]) -> xr.Dataset:
 
 
 def verdict(rejected: Mapping[str, float], named: Collection[str], testable: Collection[str]) -> str:
-    """State the decisions of one head in words.
-
-    Where no cause is named, a factor whose elements are of another law differs by them or by directions, and a spectrum
-    that differs for no known cause is unresolved.
-    """
+    """State the decisions of one head in words: its named causes, or by what it differs for an unresolved cause."""
     if not testable:
         return NOT_TESTABLE
     directions = [factor for name, factor in _FACTORS.items() if f"{name}_signs" in named]
@@ -241,8 +220,6 @@ class Outcome(StrEnum):
 
 
 class HeadDecisions(NamedTuple):
-    """Decisions of the tests of one head."""
-
     name: str
     outcomes: tuple[Outcome, ...]  # one for each test
     verdict: str
@@ -264,7 +241,6 @@ class WhySummary:
 
     @property
     def n_heads(self) -> int:
-        """Number of heads."""
         return len(self.rows)
 
     def answer(self) -> str:

@@ -12,8 +12,6 @@ from rmtbase.tables import Circuit
 
 
 class Caption(NamedTuple):
-    """Texts of a figure."""
-
     title: str  # subject of the figure
     reading: str  # explanation of how to read it
     description: str  # alternative text for readers who cannot see it
@@ -143,7 +141,6 @@ _SINGLE = {"query": "queries", "key": "keys", "value": "values", "output": "outp
 
 
 def captions(scores: xr.DataTree, by_statistic: str) -> dict[str, Caption]:
-    """Return the captions of a scores tree's figures by name."""
     words = _BY_METHOD[scores.attrs["null_method"]]
     named = {name: Caption(*(text.format(**words) for text in caption)) for name, caption in _CAPTIONS.items()}
     if by_statistic:
