@@ -65,40 +65,31 @@ def test_draws_must_be_enough_for_the_level(matrix):
 # The distances
 
 
-DEPTHS = pytest.mark.parametrize(
-    ("depth", "part"),
-    mostly_exhaustive(
-        [(1, "path"), (6, "path"), (32, "path"), (1, "update"), (4, "update")], always={(6, "path"), (4, "update")}
-    ),
-)
-
-
 def nearest(values, depth, part, distance):
     """(distance, scale) of the law of one depth."""
     fit = FitSettings(1.0, [depth], part, distance, 19, 0.05, None, 0).fitter().fit(values[None])
     return fit.nearest.distance.item(), fit.nearest.scale.item()
 
 
-@DEPTHS
-def test_wasserstein_is_scipys_at_the_best_of_all_scales(depth, part, matrix):
+@pytest.mark.parametrize(
+    ("depth", "part"),
+    mostly_exhaustive(
+        [(1, "path"), (6, "path"), (32, "path"), (1, "update"), (4, "update")], always={(6, "path"), (4, "update")}
+    ),
+)
+def test_distances_are_scipys_at_the_best_of_all_scales(depth, part, matrix):
     values = np.linalg.svd(matrix, compute_uv=False)
     law = (ResidualPath if part == "path" else ResidualUpdate)(depth, 1.0)
     quantiles = np.sqrt(law.ppf((np.arange(values.size) + 0.5) / values.size))
     distance, scale = nearest(values, depth, part, "wasserstein")
 
-    def at(log_scale):
+    def wasserstein(log_scale):
         return stats.wasserstein_distance(values, np.exp(log_scale) * quantiles) / values.mean()
 
-    assert at(np.log(scale)) == pytest.approx(distance, rel=1e-12)
+    assert wasserstein(np.log(scale)) == pytest.approx(distance, rel=1e-12)
     for start in (-2.0, 0.0, 2.0):
-        best = minimize_scalar(at, bracket=(start - 0.5, start + 0.5)).fun
+        best = minimize_scalar(wasserstein, bracket=(start - 0.5, start + 0.5)).fun
         assert best >= distance * (1.0 - 1e-9)
-
-
-@DEPTHS
-def test_kolmogorov_smirnov_is_scipys_at_the_best_of_all_scales(depth, part, matrix):
-    values = np.linalg.svd(matrix, compute_uv=False)
-    law = (ResidualPath if part == "path" else ResidualUpdate)(depth, 1.0)
     distance, scale = nearest(values, depth, part, "kolmogorov_smirnov")
 
     def at(scale):

@@ -25,7 +25,7 @@ def share_of_rows(learned, noise):
     return np.mean(squares[0] / sum(squares))
 
 
-def test_sums_over_cycles_are_those_over_each_cycle():
+def test_sums_over_cycles_and_their_moments_under_random_signs_are_exact():
     x = np.random.default_rng(1).standard_normal((4, 5))
     rows, columns = (list(itertools.permutations(range(n), 2)) for n in x.shape)
     four = sum(x[i, a] * x[j, a] * x[j, b] * x[i, b] for i, j in rows for a, b in columns)
@@ -34,9 +34,6 @@ def test_sums_over_cycles_are_those_over_each_cycle():
         x[i, a] * x[j, a] * x[j, b] * x[k, b] * x[k, c] * x[i, c] for i, j, k in rows for a, b, c in columns
     )  # fmt: skip
     assert cycles_of_four(x) == pytest.approx(four) and cycles_of_six(x) == pytest.approx(six)
-
-
-def test_means_and_deviations_under_random_signs_are_exact():
     sizes = np.abs(np.random.default_rng(2).standard_normal((3, 4)))
     signs = np.array(list(itertools.product((-1.0, 1.0), repeat=12))).reshape(-1, 3, 4)
     four, six = (np.array([of(one) for one in signs * sizes]) for of in (cycles_of_four, cycles_of_six))

@@ -90,7 +90,7 @@ def test_moved_share_of_planted_heads_is_that_of_an_independent_computation(plan
             assert shares.mean() < float(planted["null"]["moved_share_upper"])
 
 
-def test_equal_axes_take_away_what_unequal_axes_moved_and_nothing_else(planted):
+def test_equal_axes_take_away_what_unequal_axes_moved_and_the_answer_says_so_and_which_way_strength_moved(planted):
     heads, upper = planted["heads"].to_dataset(), float(planted["null"]["moved_share_equal_axes_upper"])
     share, equal = heads["moved_share"].values, heads["moved_share_equal_axes"].values
     for layer, name in enumerate(PLANTED):
@@ -98,9 +98,6 @@ def test_equal_axes_take_away_what_unequal_axes_moved_and_nothing_else(planted):
             assert (equal[layer] < 1.5 * upper).all()
         elif name != "nothing":
             assert (equal[layer] > 0.75 * share[layer]).all(), name
-
-
-def test_answer_says_where_axes_are_unequal_and_which_way_strength_moved(planted):
     amounts = {
         name: [dict(summarize_scores(planted).moved.heads)[f"layer {layer} head {head}"] for head in range(6)]
         for layer, name in enumerate(PLANTED)

@@ -96,14 +96,11 @@ def test_random_heads_of_latent_attention_are_not_flagged(scores, circuit):
     assert (p < 0.05).sum() < 8
 
 
-def test_attention_is_told_to_be_latent_whatever_the_null(scores):
-    assert scores.attrs["attention"] == "latent"
-    assert rmtbase.score(latent_model(), Axes(draws=10), matrices="none").attrs["attention"] == "latent"
-
-
-def test_whole_matrices_that_are_products_have_statistics_and_no_null():
+def test_attention_is_latent_and_whole_matrices_that_are_products_have_statistics_and_no_null(scores):
     """Their elements share rows and columns of the factors: against independent ones all are far out."""
-    matrices = rmtbase.score(latent_model(), Axes(draws=10))["matrices"].to_dataset().isel(layer=0)
+    tree = rmtbase.score(latent_model(), Axes(draws=10))
+    assert scores.attrs["attention"] == tree.attrs["attention"] == "latent"  # whatever the null
+    matrices = tree["matrices"].to_dataset().isel(layer=0)
     made = matrices.sel(component=["attention_query", "attention_key"])
     stored = matrices.sel(component="attention_output")
     assert np.isfinite(made["observed"]).all()

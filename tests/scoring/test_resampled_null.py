@@ -136,16 +136,12 @@ def test_what_the_null_holds_fixed_is_not_ranked_among_rounding_errors():
 
 
 @every_null
-def test_a_dead_dimension_is_the_same_in_every_draw(null):
+def test_dead_dimensions_few_weights_and_products_of_zero_have_the_scores_that_they_can_have(null):
     w_q, w_k = np.random.default_rng(8).standard_normal((2, 1, D_HEAD, D_MODEL))
     w_q[0, 3] = 0
     scores = score(w_q, w_k, null).isel(head=0).sel(statistic=["smallest_eigenvalue", "condition_number"])
     assert (scores["p_value"] == 1).all()
     assert (scores["z_score"] == 0).all()
-
-
-@every_null
-def test_weights_few_enough_that_draws_lose_their_rank_are_scored(null):
     w_q, w_k = np.zeros((2, 1, D_HEAD, D_MODEL))
     rng = np.random.default_rng(9)
     for w in (w_q, w_k):
@@ -153,10 +149,6 @@ def test_weights_few_enough_that_draws_lose_their_rank_are_scored(null):
     scores = score(w_q, w_k, null)
     assert ((scores["p_value"] > 0) & (scores["p_value"] <= 1)).all()
     assert (scores["omnibus_p_value"] > 2 / (DRAWS + 1)).all()  # nothing is there to be found
-
-
-@every_null
-def test_a_head_whose_product_is_zero_has_no_shape(null):
     w_q, w_k = np.zeros((2, 2, D_HEAD, D_MODEL))
     w_q[:, 0], w_k[:, 1] = 1.0, 1.0  # no query dimension with weights meets a key dimension with weights
     w_q[1], w_k[1] = np.random.default_rng(10).standard_normal((2, D_HEAD, D_MODEL))

@@ -225,7 +225,7 @@ def test_orthogonal_rows_are_neither_directions_nor_a_relation():
 
 
 @pytest.mark.exhaustive
-def test_axes_in_common_are_a_relation_and_equal_gains_are_one():
+def test_axes_in_common_equal_gains_and_what_both_read_in_common_are_a_relation():
     rng = np.random.default_rng(47)
     w_q, w_k = random_heads(48)
     turned = np.linalg.qr(rng.standard_normal((HEADS, D_HEAD, D_HEAD)))[0]
@@ -234,10 +234,6 @@ def test_axes_in_common_are_a_relation_and_equal_gains_are_one():
     assert heads_with(group_of(*aligned), "named", "axes") == HEADS
     both = gains(9)
     assert heads_with(group_of(w_q * both, w_k * both), "named", "axes") >= HEADS - 2
-
-
-@pytest.mark.exhaustive
-def test_what_both_read_in_common_is_a_relation():
     w_q, w_k = random_heads(49)
     assert all("in what they read" in each for each in verdicts(w_q, w_q + 0.5 * w_k))
 

@@ -87,14 +87,6 @@ def kolmogorov_smirnov(values: Float[np.ndarray, "draw n"], law: Law) -> Nearest
 DISTANCES = {"wasserstein": wasserstein, "kolmogorov_smirnov": kolmogorov_smirnov}
 
 
-def require_law(law: Law) -> None:
-    """Raise :class:`ParameterError` where a law spans more than doubles can hold."""
-    if law.log_eigenvalue.support[1] > -_SMALLEST_LOG:
-        raise ParameterError(
-            "depths", law.depth, f"a depth at which the largest eigenvalue is below e^600 (sigma {law.sigma})"
-        )
-
-
 @lru_cache(maxsize=1024)
 def _quantiles(count: int, law: Law) -> Float[np.ndarray, " count"]:
     """Return the law's singular values at the levels (i - ½)/count, descending."""
@@ -249,7 +241,9 @@ def _candidates(sigmas: tuple[float, ...], depths: list[int] | None, part: str) 
         for sigma in sigmas:
             try:
                 law = PARTS[part](depth, sigma)
-                require_law(law)
+                if law.log_eigenvalue.support[1] > -_SMALLEST_LOG:  # the law spans more than doubles can hold
+                    expected = f"a depth at which the largest eigenvalue is below e^600 (sigma {sigma})"
+                    raise ParameterError("depths", depth, expected)
                 _residual_path(1, law, part)
                 laws.append(law)
             except ParameterError as error:

@@ -35,6 +35,19 @@ _SHARE = 64  # at most one element in so many belongs to the tail
 _FEWEST = 8  # spacings needed to describe a tail
 _STRIDE, _RANK = 256, 16  # stride of the sample, and the rank in it that bounds the tail
 _BITS = {2: np.uint16, 4: np.uint32, 8: np.uint64}
+FIELDS = ("observed", "null_mean", "null_std", "z_score", "p_value")
+STATISTICS = tuple(ELEMENT_STATISTICS)
+BINS = np.linspace(-8.0, 8.0, 161)
+"""Edges of the histogram of (w - w̄)/s."""
+
+MAGNITUDE_BINS = np.linspace(-12.0, 4.0, 161)
+"""Edges of the histogram of log₁₀ |w|."""
+
+_SPAN = 1 << 21  # elements summarized at a time
+_NAMED = 3  # missing statistics that are named; the file lists all
+_FEWEST_OF_MOMENTS = 20  # elements from which on the null of the moments is known
+Law = Any
+"""Law of a statistic: ``mean()``, ``std()``, ``p_value(observed)``."""
 
 
 @dataclass(frozen=True)
@@ -113,22 +126,6 @@ def largest_elements(numbers: Shaped[np.ndarray, " number"]) -> LargestElements:
         places = places[bits[places] >= least]
     first = places[np.argsort(~bits[places], kind="stable")[:count]]
     return LargestElements(numbers.size, first, numbers[first].astype(np.float64))
-
-
-FIELDS = ("observed", "null_mean", "null_std", "z_score", "p_value")
-STATISTICS = tuple(ELEMENT_STATISTICS)
-
-BINS = np.linspace(-8.0, 8.0, 161)
-"""Edges of the histogram of (w - w̄)/s."""
-MAGNITUDE_BINS = np.linspace(-12.0, 4.0, 161)
-"""Edges of the histogram of log₁₀ |w|."""
-
-_SPAN = 1 << 21  # elements summarized at a time
-_NAMED = 3  # missing statistics that are named; the file lists all
-_FEWEST_OF_MOMENTS = 20  # elements from which on the null of the moments is known
-
-Law = Any
-"""Law of a statistic: ``mean()``, ``std()``, ``p_value(observed)``."""
 
 
 @dataclass(frozen=True)
@@ -259,10 +256,7 @@ def against_null(
 def element_table(
     schema: Schema, coordinates: Mapping[str, Any], entries: Entries, families: Iterable[Any]
 ) -> xr.Dataset:
-    """Make the group of these entries, with q-values of each statistic over the matrices of each family of components.
-
-    Places without a matrix are NaN.
-    """
+    """Make the group of these entries, with q-values of each statistic over each family of components."""
     bins = {"bin": BINS, "magnitude_bin": MAGNITUDE_BINS}
     coordinates = {**coordinates, **{name: 0.5 * (edges[1:] + edges[:-1]) for name, edges in bins.items()}}
     table = filled(schema, coordinates, entries, [name for name in schema if name not in coordinates])

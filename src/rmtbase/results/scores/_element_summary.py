@@ -119,13 +119,9 @@ def _in_words(element: dict[str, Any]) -> str:
 
 
 def summarize_elements(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> ElementsSummary | None:
-    """Count the matrices whose elements differ from the null, and list the super-weights.
+    """Count the matrices whose elements differ from the null, and list the super-weights; None if none was scored.
 
-    The result is None if no matrix was scored.
-
-    A matrix differs if the test of all statistics of its elements, :func:`joint_p_value`, has a Benjamini–Hochberg
-    q-value under ``level``. A model whose matrices all have independent elements of the null's law then has a matrix
-    that differs with at most that probability.
+    A matrix differs if its :func:`joint_p_value` has a Benjamini–Hochberg q-value under ``level``.
     """
     require_scores(tree)
     groups = [tree[name].to_dataset() for name in ("matrices", "experts") if name in tree.children]

@@ -15,7 +15,6 @@ from rmtbase.errors import ParameterError
 from rmtbase.heads.factors import holds_product
 from rmtbase.laws import product_element_null
 from rmtbase.models import Site
-from rmtbase.parameters import require_independent_entries
 from rmtbase.reasons import Reason
 from rmtbase.results.filled import Entries
 from rmtbase.results.scores._element_scores import (
@@ -41,24 +40,8 @@ _BLOCK = 1 << 20  # elements of W_QK computed at a time
 _CIRCUITS = (*(CIRCUITS[name] for name in ("query", "key", "value", "output")), CIRCUITS["qk"])
 
 
-def require_element_mode(elements: object, initialization: str) -> ElementMode:
-    """Return ``elements``, or raise :class:`ParameterError` if it is not a mode, or needs another initialization."""
-    if elements not in ELEMENT_MODES:
-        raise ParameterError("elements", elements, f"one of {', '.join(ELEMENT_MODES)}")
-    if elements != "matrices":
-        require_independent_entries(initialization, f"elements={elements!r}")
-    return elements
-
-
-def head_elements(elements: ElementMode, initialization: str, sites: Sequence[Site]) -> HeadElements | None:
-    return None if elements == "matrices" else HeadElements(sites, elements == "heads", initialization)
-
-
 class HeadElements:
-    """Scorer of the elements of each head's W_Q, W_K, W_V and W_O, if a site has them, and of its W_QK.
-
-    The null of W_QK is a product, whose elements are dependent if they share a row or a column.
-    """
+    """Scorer of the elements of each head's W_Q, W_K, W_V and W_O, if a site has them, and of its W_QK."""
 
     def __init__(self, sites: Sequence[Site], products: bool, initialization: str) -> None:
         self._sites, self._initialization = sites, initialization

@@ -213,10 +213,7 @@ _SIDES = np.array([0.0, 0.0, 0.0, 0.0, -1.0])  # for montecarlo.ENTRIES: a large
 
 @lru_cache(maxsize=16)
 def _entry_null(rows: int, columns: int, draws: _Draws) -> tuple[Float[np.ndarray, "draw statistic"], float]:
-    """Draw statistics of the elements of random matrices of one shape, and find the smallest detectable kurtosis.
-
-    It is the excess kurtosis that shifts ln ⟨w⁴⟩ by the critical distance plus 1.645 standard deviations.
-    """
+    """Draw statistics of the elements of random matrices of one shape, and find the smallest detectable kurtosis."""
     from rmtbase.ensembles import independent_chain
     from rmtbase.montecarlo import simulated_entry_statistics
 

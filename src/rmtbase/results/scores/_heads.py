@@ -61,11 +61,7 @@ def heads_dataset(
     null: xr.Dataset,
     reasons: Mapping[tuple[int, int], Reason],
 ) -> xr.Dataset:
-    """Return the scores of the heads at all sites as the ``heads`` group of a scores file.
-
-    The q-values are over all heads that could be tested; ``reasons`` explains, by site and head, why others could not.
-    ``null`` is the group of the same file with the null of these heads.
-    """
+    """Return the scores of the heads at all sites as the ``heads`` group of a scores file."""
     rows, names = _rows(blocks), list(SPECTRAL_STATISTICS)
     scored_sites = [sites[site] for site in rows]
 

@@ -94,10 +94,7 @@ class MatrixScorer:
         map_spans: Callable[..., Iterable[ElementSummary]] = map,
         transposed: bool = False,
     ) -> None:
-        """Score one matrix, given in blocks of its rows or of its transpose's rows; a constant matrix scores NaN.
-
-        Memory holds one block, about four times its width squared, and as much again for the spectrum's solver.
-        """
+        """Score one matrix, given in blocks of its rows or of its transpose's rows; a constant matrix scores NaN."""
         summary: ElementSummary | None = None
         triangle: Float[np.ndarray, "row column"] | None = None
         for block in blocks:
@@ -167,10 +164,7 @@ class MatrixScorer:
         return reasons + ([Reason("orthonormal")] if self._orthogonal else [])
 
     def dataset(self, heavy: Collection[MatrixName] = ()) -> xr.Dataset:
-        """Return the scores of all matrices added; NaN if a layer lacks a component or an expert.
-
-        ``heavy`` are the matrices whose tails are too heavy for probability to identify super-weights.
-        """
+        """Return the scores of all matrices added; NaN if a layer lacks a component or an expert."""
         # places outside the layers come first
         places = sorted(dict.fromkeys(name.place for name in self._names), key=lambda place: place.layer >= 0)
         experts = sorted({name.expert for name in self._names if name.expert is not None})

@@ -25,10 +25,7 @@ _ROWS = {"zero": "are exactly zero", "copies": "are copies of another row, and w
 
 
 def require_components(model: WeightMatrices, components: Sequence[str] | str, scored: bool = True) -> tuple[str, ...]:
-    """Return the named parts in the order of :data:`COMPONENTS`; ``"all"`` means all that the model has.
-
-    The result is empty if no matrix is ``scored``.
-    """
+    """Return the named parts in the order of :data:`COMPONENTS`; ``"all"`` means all that the model has."""
     names = [components] if isinstance(components, str) else list(components)
     if not scored:
         if names != [LAYERS]:

@@ -27,13 +27,13 @@ from rmtbase.nulls import (
     initialization_note,
     random_heads,
 )
-from rmtbase.parameters import require_positive_integer
+from rmtbase.parameters import require_independent_entries, require_positive_integer
 from rmtbase.progress import Progress
 from rmtbase.reasons import Reason
 from rmtbase.results.attributes import file_attributes
 from rmtbase.results.large_matrices import tell_of_large
 from rmtbase.results.scores._element_scores import summarized
-from rmtbase.results.scores._head_elements import ElementMode, head_elements, require_element_mode
+from rmtbase.results.scores._head_elements import ELEMENT_MODES, ElementMode, HeadElements
 from rmtbase.results.scores._heads import Block, circuit_attributes, heads_dataset, null_dataset
 from rmtbase.results.scores._matrices import MATRIX_MODES
 from rmtbase.results.scores._read_matrices import LAYERS, MatrixScores, require_components
@@ -42,6 +42,10 @@ from rmtbase.shown import shown
 from rmtbase.statistics import LatentShape
 from rmtbase.tables import CIRCUITS, QK, Circuit, describe
 from rmtbase.words import listing
+
+_NAMED = 8  # heads named in one line; the file lists all
+Reasons = Mapping[tuple[int, int], Reason]
+"""Reasons why heads of a circuit cannot be tested, by site and head."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,10 @@ class Scope:
     elements: ElementMode = "matrices"
 
     def __post_init__(self) -> None:
-        require_element_mode(self.elements, self.null.initialization)
+        if self.elements not in ELEMENT_MODES:
+            raise ParameterError("elements", self.elements, f"one of {', '.join(ELEMENT_MODES)}")
+        if self.elements != "matrices":
+            require_independent_entries(self.null.initialization, f"elements={self.elements!r}")
         if self.matrices not in MATRIX_MODES:
             raise ParameterError("matrices", self.matrices, f"one of {', '.join(MATRIX_MODES)}")
 
@@ -87,7 +94,9 @@ def scores_tree(model: WeightMatrices, function: str, scope: Scope, progress: Pr
     blocks_of = {circuit: _blocks(model, circuit, null) for circuit in circuits}
     n_heads = max(sum(len(block.sites) * block.n_heads for block in blocks) for blocks in blocks_of.values())
     matrices = MatrixScores(model, scope.parts(model), scope.matrices == "spectra", null)
-    of_heads = head_elements(scope.elements, null.initialization, model.sites)
+    of_heads = None
+    if scope.elements != "matrices":
+        of_heads = HeadElements(model.sites, scope.elements == "heads", null.initialization)
     with single_threaded_blas():  # else the last bits depend on the number of cores
         takers, work = Takers(matrices.layers, of_heads), HeadWork(null, how_much=True)
         with read_sites(model, circuits, takers, work, progress) as reading:
@@ -274,10 +283,7 @@ def attention_class(n_heads: int, n_key_heads: int, fused: bool = False, latent:
 
 
 def with_attention(heads: xr.Dataset, model: WeightMatrices) -> tuple[xr.Dataset, dict[str, str]]:
-    """Add ``attention``, the :func:`attention_class` of the stored matrices, to the scores of a model's heads.
-
-    It is an attribute if it is the same in all layers, and otherwise a coordinate of the heads.
-    """
+    """Add ``attention``, the :func:`attention_class` of the stored matrices, to the scores of a model's heads."""
     fused = model.parts.get("fused", ())
     classes = [
         attention_class(
@@ -291,12 +297,6 @@ def with_attention(heads: xr.Dataset, model: WeightMatrices) -> tuple[xr.Dataset
     if len(set(classes)) == 1:
         return heads, {"attention": classes[0]}
     return describe(heads.assign_coords(attention=("layer", classes)), heads_schema(QK)), {}
-
-
-_NAMED = 8  # heads named in one line; the file lists all
-
-Reasons = Mapping[tuple[int, int], Reason]
-"""Reasons why heads of a circuit cannot be tested, by site and head."""
 
 
 def unscored_heads(
@@ -338,11 +338,7 @@ def unscored_lines(model: WeightMatrices, unscored: Mapping[Circuit, Reasons]) -
 def fixed_spectra(
     model: WeightMatrices, scored: Mapping[Circuit, Sequence[Block]]
 ) -> tuple[dict[Circuit, Reasons], list[str]]:
-    """Give the reasons why heads with a spectrum fixed by orthogonal initialization cannot be tested, and warnings.
-
-    The warnings name the heads that cannot come from this initialization, and the statistics that are equal in every
-    draw.
-    """
+    """Give the reasons why heads with a spectrum fixed by orthogonal initialization cannot be tested, and warnings."""
     fixed: dict[Circuit, Reasons] = {}
     lines = []
     for circuit, blocks in scored.items():

@@ -29,6 +29,7 @@ from rmtbase.results.scores._head_tests import PValues, direction_gates, of_resa
 from rmtbase.results.scores._heads import layer_coordinates
 from rmtbase.results.scores._scores_tree import Scope, scores_tree
 from rmtbase.results.scores.schema import WHY_SCHEMA
+from rmtbase.results.scores.words import templates
 from rmtbase.tables import QK, describe, layer_names
 from rmtbase.words import counted
 
@@ -41,38 +42,8 @@ class CauseTest(NamedTuple):
     effect: str = ""  # effect whose smallest detectable size is reported
 
 
-_ENTRIES = "the elements of {} are independent, of one variance and of the initial law"
-_SIGNS = "{} has no direction beyond the sizes of its weights: random signs make as large an eigenvalue"
-_IN_ONE = "share of ‖{}‖²_F in one direction"
-
 TESTS: Mapping[str, CauseTest] = MappingProxyType(
-    {
-        "gaussian": CauseTest("spectrum", "the spectrum of W_QK is that of independent entries of the initial law"),
-        "query": CauseTest("spectrum", "the spectrum of W_Q is that of independent normal entries"),
-        "key": CauseTest("spectrum", "the spectrum of W_K is that of independent normal entries"),
-        "joint": CauseTest(
-            "spectrum",
-            "the spectra of W_QK, W_Q and W_K and the angles between what they read, all at once, are those of "
-            "independent normal entries",
-        ),
-        "query_entries": CauseTest("entries", _ENTRIES.format("W_Q"), "excess kurtosis of the elements of W_Q"),
-        "key_entries": CauseTest("entries", _ENTRIES.format("W_K"), "excess kurtosis of the elements of W_K"),
-        "query_signs": CauseTest("directions", _SIGNS.format("W_Q"), _IN_ONE.format("W_Q")),
-        "key_signs": CauseTest("directions", _SIGNS.format("W_K"), _IN_ONE.format("W_K")),
-        "signs": CauseTest(
-            "directions", "W_QK has no direction beyond the sizes of the weights of W_Q and W_K", _IN_ONE.format("W_QK")
-        ),
-        "axes": CauseTest(
-            "relation",
-            "W_Q and W_K are unrelated along the head axes: signed permutations of the axes change nothing",
-            "relative excess of ‖W_QK‖²_F over permuted axes",
-        ),
-        "subspaces": CauseTest(
-            "relation",
-            "W_Q and W_K read unrelated subspaces: random signs of W_K change no angles",
-            "excess of the mean cos² of the angles between what W_Q and W_K read",
-        ),
-    }
+    {name: CauseTest(**test) for name, test in templates()["tests"].items()}
 )
 """Tests of causes, in the order of reports."""
 

@@ -91,12 +91,7 @@ def _more(count: int, noun: str) -> Iterator[str]:
 
 
 def as_json(tree: xr.DataTree) -> dict[str, Any]:
-    """Return the summaries of W_QK, of further circuits (``circuits``) and of ``elements`` as plain data.
-
-    The key ``why`` holds the summary of the group ``/why``: the number of heads with a named cause and the expected
-    share of wrong ones among them, the numbers of heads that each test rejects and can decide, the heads with each
-    verdict, and the smallest effects that the tests find.
-    """
+    """Return the summaries of W_QK, of further circuits (``circuits``) and of ``elements`` as plain data."""
     summaries = {name: _summary_json(circuit_scores(tree, name)) for name in circuits_of(tree)}
     plain = summaries.pop("qk") | ({"circuits": summaries} if summaries else {})
     if (elements := summarize_elements(tree)) is not None:

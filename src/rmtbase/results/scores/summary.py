@@ -345,12 +345,7 @@ def _findings(heads: xr.Dataset, differing: list[_Head], floors: np.ndarray, nou
 
 
 def head_records(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> list[dict[str, Any]]:
-    """List every head of a scores tree as plain data, in the order of the model.
-
-    Each has ``layer`` and ``head`` (and ``stack``, if there are several), ``p_value`` and ``q_value`` of all statistics
-    together, ``differs`` (null if the head is not ``testable``), ``moved_share``, ``moved_share_equal_axes``, its
-    direction ``towards``, ``relation`` with its q-value, and the ``reason`` of a missing test.
-    """
+    """List every head of a scores tree as plain data, in the order of the model."""
     heads = tree["heads"].to_dataset().transpose("layer", "head", ...)
     related = (
         heads["relation_q_value"].values if "relation" in heads else np.full(heads["omnibus_p_value"].shape, np.nan)

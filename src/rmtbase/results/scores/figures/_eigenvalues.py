@@ -26,6 +26,11 @@ BANDS = ((0.01, 0.99, 0.22), (0.16, 0.84, 0.4))
 """Lower and upper probability of each null band, with its opacity."""
 
 _RANK = "rank $k$ of the eigenvalue, largest first"
+_BAND = (0.01, 0.99)
+EIGENVALUE_SCALES = {"null": RATIO, "mean": SHARE}
+"""Colour scales of the map, by the denominator of the eigenvalues."""
+
+_LEAST = 1e-9  # lower limit of an axis, relative to the largest eigenvalue of a layer
 
 
 @panel
@@ -109,11 +114,6 @@ def farthest_middle_nearest(heads: xr.Dataset) -> dict[tuple[int, int], str]:
     return {(int(pairs[k][0]), int(pairs[k][1])): picks[k] for k in reversed(picks)}
 
 
-_BAND = (0.01, 0.99)
-EIGENVALUE_SCALES = {"null": RATIO, "mean": SHARE}
-"""Colour scales of the map, by the denominator of the eigenvalues."""
-
-
 @panel
 def eigenvalue_heatmap(ax: Axes, theme: Theme, scores: xr.DataTree, over: Literal["null", "mean"] = "null") -> Around:
     """Draw every eigenvalue λ_k of every head, one row per head, with layer 0 on top."""
@@ -188,9 +188,6 @@ def null_medians(tree: xr.DataTree, heads: xr.Dataset, level: float = 0.5) -> Fl
         quantile = _at(null_quantiles(tree, *place)[: heads.sizes["index"]], probability, level)
         medians[place][: quantile.size] = quantile * scales[place]
     return medians
-
-
-_LEAST = 1e-9  # lower limit of an axis, relative to the largest eigenvalue of a layer
 
 
 class _Head(NamedTuple):

@@ -83,6 +83,20 @@ _LAWS = ("weibull_shape", "weibull_scale")
 _GRIDS = (("", "log"), ("-linear", "linear"), ("-weights", "weights"))
 """Variants of the figures of a layer's heads: ending of the name, and scale."""
 
+MAIN_STATISTICS = ("normalized_participation_ratio", "effective_rank", "largest_eigenvalue", "log_determinant")
+"""Statistics in the standard figures of a model: the number of directions that carry the spectrum (by λ and by s), its
+largest eigenvalue, and all eigenvalues together."""
+
+MAIN_ELEMENT_STATISTICS = (
+    "mean", "skewness", "excess_kurtosis", "largest_magnitude", "entropy_residual", "weibull_shape",
+)  # fmt: skip
+"""Statistics of the elements of matrices in the standard figures."""
+
+_SINGULAR = "_singular"  # suffix of the names of statistics of singular values
+_PANELS = 12  # most panels in one figure of spectra
+_SCALE, _UPRIGHT = 4.2, 0.8  # inches: least height for a colour scale of z and its titles; height of vertical names
+_NAMES = 0.44  # largest share of the figure's width for the names of statistics
+
 
 def _of_matrices(tree: xr.DataTree) -> dict[str, FigureRecipe]:
     matrices = matrices_of(tree)
@@ -165,20 +179,6 @@ def _width(tree: xr.DataTree, options: Mapping[str, Any], style: FigureStyle) ->
     figure = Single(width_by_layer, tree, options, width=8.0)(style)
     legend_of_all(figure, style.theme)
     return figure
-
-
-MAIN_STATISTICS = ("normalized_participation_ratio", "effective_rank", "largest_eigenvalue", "log_determinant")
-"""Statistics in the standard figures of a model: the number of directions that carry the spectrum (by λ and by s), its
-largest eigenvalue, and all eigenvalues together."""
-
-MAIN_ELEMENT_STATISTICS = (
-    "mean", "skewness", "excess_kurtosis", "largest_magnitude", "entropy_residual", "weibull_shape",
-)  # fmt: skip
-"""Statistics of the elements of matrices in the standard figures."""
-
-_SINGULAR = "_singular"  # suffix of the names of statistics of singular values
-_PANELS = 12  # most panels in one figure of spectra
-_SCALE, _UPRIGHT = 4.2, 0.8  # inches: least height for a colour scale of z and its titles; height of vertical names
 
 
 def figure_recipes(tree: xr.DataTree) -> dict[str, FigureRecipe]:
@@ -290,9 +290,6 @@ def _null_spectra(tree: xr.DataTree, style: FigureStyle) -> ThemedFigure:
     figure = Panels(null_spectrum, tree, cases, 2, share_x=False).draw(style)
     legend_of_each(figure, style.theme)
     return figure
-
-
-_NAMES = 0.44  # largest share of the figure's width for the names of statistics
 
 
 @panel

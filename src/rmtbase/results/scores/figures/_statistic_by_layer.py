@@ -40,6 +40,8 @@ PUBLISHED_BAND = (1.186, 1.204)
 _HIDDEN = 15.0  # widths of the null's band beyond which a linear axis hides the band
 _FAR, _FEWEST = 1.5, 8  # interquartile ranges beyond which a value is named; fewest values for that
 _SAME = 1e-6  # relative difference up to which null levels of heads belong to one null
+_UNIT = 0.5 * np.log(2 * np.pi * np.e)  # nats, the entropy of a normal law of width 1
+_APART = 0.8  # share of its own range by which each axis extends beyond its data, towards the other's
 
 
 @dataclass(frozen=True)
@@ -259,10 +261,6 @@ def matrix_statistic_by_layer(
     if prefer_log(value.values):
         ax.set_yscale("log")
     return Around(y=statistic_label(statistic), layers=matrices)
-
-
-_UNIT = 0.5 * np.log(2 * np.pi * np.e)  # nats, the entropy of a normal law of width 1
-_APART = 0.8  # share of its own range by which each axis extends beyond its data, towards the other's
 
 
 @panel

@@ -39,7 +39,7 @@ from rmtbase.results.scores._distance import layer_p_value_floors
 from rmtbase.results.scores._element_summary import summarize_elements
 from rmtbase.results.scores._heads import circuit_scores, circuits_of, require_scores
 from rmtbase.results.scores._why import summarize_why
-from rmtbase.results.scores.page._captions import captions, circuit_words, of_circuit, opening
+from rmtbase.results.scores.page._captions import captions, circuit_words, of_circuit
 from rmtbase.results.scores.page._tables import (
     SCORE_COLUMNS,
     experts_table,
@@ -51,7 +51,7 @@ from rmtbase.results.scores.page._tables import (
 )
 from rmtbase.results.scores.schema import RESAMPLINGS
 from rmtbase.results.scores.summary import HeadFinding, Summary, summarize_scores
-from rmtbase.results.scores.words import draws_in_words, factor_shapes
+from rmtbase.results.scores.words import compared_plainly, draws_in_words, factor_shapes
 from rmtbase.shown import shown
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import CIRCUITS, layer_numbers, layer_stacks, shapes_of
@@ -68,6 +68,10 @@ _NO_LAW = "none is known at this shape, so that no head is scored on it"
 _MOST_RUNS = 8  # most runs of equal layers that are listed one by one
 # names for models without one
 _UNNAMED = {"": "these arrays", "arrays": "these arrays", "state dict": "this state dict"}
+_HEADS = 3  # largest number of heads whose directions are read
+_DIRECTIONS = 2  # largest number of directions of each head, on each side
+_WITHOUT_TOKENS = ("vision", "audio")  # stacks whose stream holds no tokens of the embedding
+_SAME = 1e-4  # relative difference of the largest eigenvalue of a head; the stored one has thirteen digits
 
 
 def render(
@@ -110,11 +114,22 @@ def render(
         "null": "How the null was made",
     }
     script = files("rmtbase.results.scores.page").joinpath("templates", "page.js").read_text(encoding="utf-8")
+    # further questions: a command, or a function if there is no file
+    ask_causes, ask_directions = 'rmtbase.score(…, why="all")', "rmtbase.results.signal.signal(…)"
+    if scores.attrs["model"] not in _UNNAMED:
+        ask_causes = command_about(scores.attrs, "score", "--why", "all", model=model)
+        ask_directions = command_about(scores.attrs, "signal", "--directions", "2", model=model)
     templates = environment("rmtbase.results.scores.page")
+
+    def statistic_option(name: str) -> str:
+        """Name a statistic in words, with the scale of its distances if that is logarithmic."""
+        statistic = SPECTRAL_STATISTICS.get(name)
+        return statistic_words(name) + (" (z of its ln)" if statistic and statistic.on_log_scale else "")
+
     templates.filters |= {
         "formula": formula,
         "number": number,
-        "statistic_option": _statistic_option,
+        "statistic_option": statistic_option,
         "statistic_words": statistic_words,
         "z_text": z_text,
     }
@@ -125,11 +140,13 @@ def render(
         circuits=further,
         summary=summary,
         name=name,
-        lead=opening(scores, summary, name),
+        lead=compared_plainly(scores, name),
         answer=f"{summary.verdict()} {answer}".rstrip(),
         how=[*how_much, *summary.kind(), *summary.related.sentences()],
         sentences=[*summary.details(), *summary.reasons()],
-        caveats=_caveats(scores, why is not None, tokens is not None, model),
+        law_of_entries=ENTRIES_IN_WORDS.get(scores.attrs["null_entries"], "independent"),
+        ask_causes=ask_causes,
+        ask_directions=ask_directions,
         notes=json.loads(scores.attrs.get("notes", "[]")),
         not_testable=[f"{head.place}: {head.reason.words}" for head in summary.not_testable],
         captions=caption,
@@ -147,33 +164,6 @@ def render(
         **null,
         **frame(date, script),
     )
-
-
-def _caveats(scores: xr.DataTree, asked: bool, read: bool, model: WeightMatrices | None) -> list[str]:
-    """List what the finding does not show, and which command asks further, or which function if there is no file."""
-    causes, directions = 'rmtbase.score(…, why="all")', "rmtbase.results.signal.signal(…)"
-    if scores.attrs["model"] not in _UNNAMED:
-        causes = command_about(scores.attrs, "score", "--why", "all", model=model)
-        directions = command_about(scores.attrs, "signal", "--directions", "2", model=model)
-    what = "what those of further heads read and write," if read else "what they read,"
-    law = ENTRIES_IN_WORDS.get(scores.attrs["null_entries"], "independent")
-    assumed = "" if scores.attrs["null_method"] == "resampled" else f" The null assumes {law} entries before training."
-    causes = Markup("Why heads differ was not asked. To ask: <code>{}</code>").format(causes)
-    return [
-        "A moved share says how much a head's spectrum differs, not how much the model needs the head, nor how many "
-        "directions it has learned: a spectrum cannot tell a direction from an unequal axis.",
-        "p and q say how sure a difference is, not how large. A head that does not differ may still have learned "
-        f"something: not rejecting is no evidence.{assumed}",
-        *([] if asked else [causes]),
-        Markup("How many directions a head has learned, and {} is another question. To ask: <code>{}</code>").format(
-            what, directions
-        ),
-    ]
-
-
-def _statistic_option(name: str) -> str:
-    statistic = SPECTRAL_STATISTICS.get(name)
-    return statistic_words(name) + (" (z of its ln)" if statistic and statistic.on_log_scale else "")
 
 
 def _circuit(scores: xr.DataTree, name: str, svgs: Mapping[str, Markup]) -> dict[str, Any]:
@@ -200,10 +190,7 @@ def _circuit(scores: xr.DataTree, name: str, svgs: Mapping[str, Markup]) -> dict
 
 
 def _shape(scores: xr.DataTree) -> list[tuple[str, str]]:
-    """Return the numbers of layers, heads and dimensions as facts for the head of the page: terms and values.
-
-    If layers differ, there is one fact for each run of equal layers.
-    """
+    """Return the numbers of layers, heads and dimensions as facts for the head of the page: terms and values."""
     attrs, heads = scores.attrs, scores["heads"].to_dataset()
     names = ("n_heads", "n_key_heads", "d_query", "d_head", "d_key")
     of_layers = {
@@ -277,12 +264,6 @@ def _require_renderable(scores: xr.DataTree) -> None:
                 raise ParameterError(f"scores, attribute {name}", scores.attrs.get(name), words)
 
 
-_HEADS = 3  # largest number of heads whose directions are read
-_DIRECTIONS = 2  # largest number of directions of each head, on each side
-_WITHOUT_TOKENS = ("vision", "audio")  # stacks whose stream holds no tokens of the embedding
-_SAME = 1e-4  # relative difference of the largest eigenvalue of a head; the stored one has thirteen digits
-
-
 class TokenFinding(NamedTuple):
     """Answer of a page to what the first heads read."""
 
@@ -301,15 +282,16 @@ class _Direction(NamedTuple):
 
 
 def leading_tokens(scores: xr.DataTree, summary: Summary, model: WeightMatrices) -> TokenFinding | None:
-    """Read the strongest directions of the heads that differ most, on both sides of W_QK, as tokens.
+    """Read the strongest directions of the heads that differ most, on both sides of W_QK, as tokens of the embedding.
 
-    Both sides are read from the residual stream, so that they are compared with the model's own embedding; for a
-    difference of models, with that of the first.
-
-    The finding; None if no head differs, or none of the first heads reads a stream with a known embedding of
-    tokens. If the weights cannot be read, the finding says so, and a warning, too.
+    None if no head differs, or none of the first heads reads a stream with a known embedding of tokens.
     """
-    _require_model_of(scores, model)
+    if not isinstance(model, WeightMatrices):
+        raise ParameterError("model", type(model).__name__, "an opened model, as rmtbase.open_model returns it")
+    revisions = (shown(model.name), shown(model.revision or "")), (scores.attrs["model"], scores.attrs["revision"])
+    opened, expected = (f"{name}, revision {revision}" if revision else name for name, revision in revisions)
+    if opened != expected:
+        raise ParameterError("model", opened, f"{expected}, whose scores these are")
     source = next(iter(opened_from(model)), None)
     if source is None or not any(name.component == "embedding" for name in source.parts.get("embeddings", ())):
         return None
@@ -337,20 +319,6 @@ def leading_tokens(scores: xr.DataTree, summary: Summary, model: WeightMatrices)
         "queries and keys read from the residual stream."
     )
     return TokenFinding(sentence, nearer_than_chance(readings, summary.level), nearest_words(readings))
-
-
-def _require_model_of(scores: xr.DataTree, model: WeightMatrices) -> None:
-    if not isinstance(model, WeightMatrices):
-        raise ParameterError("model", type(model).__name__, "an opened model, as rmtbase.open_model returns it")
-    opened, expected = (
-        f"{name}, revision {revision}" if revision else name
-        for name, revision in (
-            (shown(model.name), shown(model.revision or "")),
-            (scores.attrs["model"], scores.attrs["revision"]),
-        )
-    )
-    if opened != expected:
-        raise ParameterError("model", opened, f"{expected}, whose scores these are")
 
 
 def _directions(scores: xr.DataTree, findings: Sequence[HeadFinding], model: WeightMatrices) -> Iterator[_Direction]:

@@ -88,10 +88,7 @@ class ScoreTable:
     first: str  # statistic shown first
 
     def packed(self) -> dict[str, dict[str, list[Any]]]:
-        """Pack the five columns of each statistic, by the names of the options, which are escaped by ``shown``.
-
-        Each column is a string separated by bars; a column with one text has it only once.
-        """
+        """Pack the five columns of each statistic, by the names of the options, which are escaped by ``shown``."""
         packed: dict[str, dict[str, list[Any]]] = {}
         for name, texts in self.texts.items():
             columns = (texts | {"z": [z.text for z in texts["z"]]}).values()
@@ -146,10 +143,7 @@ def formula(latex: str) -> Markup:
 
 
 def _score_texts(scores: xr.Dataset, floors: Mapping[str, ArrayLike]) -> dict[str, dict[str, list[Any]]]:
-    """Format the scores of each statistic, given their variables with dimensions (row, statistic).
-
-    A p-value that is its statistic's floor, and its q-value, are shown as bounds.
-    """
+    """Format the scores of each statistic, given their variables with dimensions (row, statistic)."""
     texts = {}
     for name in scores["statistic"].values.tolist():
         column = scores.sel(statistic=name)
