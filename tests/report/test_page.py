@@ -97,7 +97,7 @@ def test_elements_nest_references_lead_somewhere_and_headings_skip_no_level(outl
     assert all(later - earlier <= 1 for earlier, later in pairwise(levels))
 
 
-def test_nothing_is_loaded_from_anywhere(page, outline):
+def test_nothing_is_loaded_from_anywhere_and_hostile_names_stay_text(page, outline, harmless):
     for tag, attrs in outline.elements:
         for name in ("src", "href", "xlink:href", "data", "action", "poster", "srcset"):
             assert attrs.get(name, "#").startswith(("#", "data:")), (tag, attrs)
@@ -105,9 +105,6 @@ def test_nothing_is_loaded_from_anywhere(page, outline):
     assert "@import" not in page
     policy = next(attrs["content"] for attrs in outline.of("meta") if "http-equiv" in attrs)
     assert policy.startswith("default-src 'none';")
-
-
-def test_hostile_names_stay_text(harmless, page, outline):
     assert "<script>window.hacked" in harmless
     assert outline.of("img") == []
     assert len(outline.of("meta")) == 5
@@ -307,7 +304,7 @@ def embedded(page, table):
     return json.loads(text)
 
 
-def test_the_table_lists_every_head_with_every_statistic(tree, page):
+def test_the_table_lists_every_head_with_every_statistic_and_the_null_has_its_provenance(tree, page, outline):
     table = page[page.index('id="heads-table"') :]
     rows = re.findall(r"<tr( data-flagged)?>(.*?)</tr>", table[table.index("<tbody>") : table.index("</tbody>")])
     heads = tree["heads"].to_dataset()
@@ -318,9 +315,6 @@ def test_the_table_lists_every_head_with_every_statistic(tree, page):
     observed = [float(cell.replace("−", "-")) for cell in texts["stable_rank"]["cells"][0].split("|") if cell != "–"]
     expected = heads["observed"].sel(statistic="stable_rank").values.ravel()
     np.testing.assert_allclose(observed, expected[np.isfinite(expected)], rtol=1e-3)
-
-
-def test_the_null_is_explained_with_its_provenance(tree, page, outline):
     assert tree.attrs["provenance"] in outline.text
     assert "never below 2 / (2000 + 1) = 0.001" in page
 
@@ -419,9 +413,6 @@ def test_a_model_of_1024_heads_stays_below_5_megabytes(tree):
     big = xr.DataTree.from_dict({"/heads": many, "/null": tree["null"].to_dataset()})
     big.attrs = tree.attrs | {"n_layers": 32, "n_heads": 32}
     assert len(render(big).encode()) < 5e6
-
-
-# Numbers and formulas, as the tables show them.
 
 
 def shown_of_heads(tree, **values):

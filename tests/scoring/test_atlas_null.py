@@ -80,14 +80,14 @@ def far_heads(full):
 
 
 @pytest.mark.exhaustive
-def test_moments_quantiles_and_edges_are_the_full_samples(null, full):
+def test_moments_edges_and_distances_are_the_full_samples_and_p_values_of_its_draws_are_never_smaller(
+    null, full, random_heads
+):
     for name in ("draws", "mean", "std", "quantile", "edge_quantiles", "p_value_floor"):
         np.testing.assert_allclose(getattr(null, name), getattr(full, name), rtol=1e-13, err_msg=name)
-
-
-@pytest.mark.exhaustive
-def test_distances_are_the_full_samples(null, full, random_heads):
     np.testing.assert_allclose(null.distance(random_heads), full.distance(random_heads), rtol=1e-9, atol=1e-9)
+    assert (null.p_value(full.sample) >= full.p_value(full.sample)).all()
+    assert (null.omnibus_p_value(full.sample) >= full.omnibus_p_value(full.sample)).all()
 
 
 @pytest.mark.exhaustive
@@ -100,12 +100,6 @@ def test_p_values_are_never_smaller_and_at_most_three_per_cent_larger(test, null
         assert (kept <= RATIO * (exact + one_rank)).all()
         assert (kept <= RATIO * exact + 1e-12).mean() > 0.99
     assert np.median(kept / exact) < 1.01  # far out every rank is kept
-
-
-@pytest.mark.exhaustive
-def test_p_values_of_the_draws_themselves_are_never_smaller(null, full):
-    assert (null.p_value(full.sample) >= full.p_value(full.sample)).all()
-    assert (null.omnibus_p_value(full.sample) >= full.omnibus_p_value(full.sample)).all()
 
 
 @pytest.mark.parametrize("level", [0.01, 0.05, 0.2])

@@ -82,17 +82,14 @@ def test_baseline_file_that_lacks_the_case_is_left_as_it_is(arrays, tmp_path, wa
     before.assert_untouched()
 
 
-def test_baseline_that_lacks_a_statistic_is_refused_by_its_name(arrays, null_table):
-    with pytest.raises(TableError, match="effective_rank"):
-        rmtbase.score_heads(*arrays, Table(null_table.drop_sel(statistic="effective_rank")))
-
-
-def test_coarse_baseline_is_said_to_be_coarse(arrays):
+def test_a_coarse_baseline_is_said_to_be_coarse_and_one_that_lacks_a_statistic_is_refused(arrays, null_table):
     notes = Told()
     rmtbase.score_heads(*arrays, Table(rmtbase.baseline(32, 8, draws=50)), progress=notes)
     # The smallest q of a lone head among 4 is 2 * 4 / 51.
     assert "with 50 null draws and 4 heads a lone head cannot reach q below 0.16" in notes[1]
     assert "10000 draws" in notes[1]
+    with pytest.raises(TableError, match="effective_rank"):
+        rmtbase.score_heads(*arrays, Table(null_table.drop_sel(statistic="effective_rank")))
 
 
 @pytest.mark.parametrize("n_heads", [1, 200, 201, 1024])

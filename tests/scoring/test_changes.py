@@ -84,15 +84,12 @@ def test_new_directions_are_counted_and_are_not_old_ones():
     assert 2.5 < one["effective_rank"].item() < 4.0
 
 
-def test_weights_that_shrink_have_cosine_minus_one():
+def test_weights_that_shrink_have_cosine_minus_one_and_those_that_did_not_change_no_directions():
     before, after = pair_of(np.random.default_rng(4), lambda w: 0.9 * w, heads=2, d_head=6, d_model=24)
     one = diff(before, after, components=QUERY)["heads"].to_dataset()
     np.testing.assert_allclose(one["cosine"], -1.0, atol=1e-6)
     np.testing.assert_allclose(one["relative_change"], 0.1, rtol=1e-5)
     assert (one["nearest_in"] == 0).all()
-
-
-def test_what_did_not_change_has_no_directions():
     before, after = pair_of(np.random.default_rng(5), lambda w: w, heads=2, d_head=6, d_model=24)
     tree = diff(before, after)
     for name in ("matrices", "heads"):

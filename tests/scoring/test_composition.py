@@ -170,7 +170,7 @@ def test_other_stacks_and_other_widths_make_no_pairs():
         composition(model_of(np.random.default_rng(7), layers(2), widths={0: (24, 20)}))
 
 
-def test_a_head_of_zeros_has_no_pairs():
+def test_a_head_of_zeros_has_no_pairs_and_the_scale_of_weights_changes_nothing():
     output = np.random.default_rng(8).standard_normal((24, 8))
     output[:, 4:] = 0.0
     table = composition(model_of(np.random.default_rng(8), layers(2), t0_output=output))
@@ -178,9 +178,6 @@ def test_a_head_of_zeros_has_no_pairs():
     assert missing.sel(earlier="L0H1") and not missing.sel(earlier="L0H0")
     assert np.isnan(table["q_value"].sel(earlier="L0H1")).all()
     assert np.isnan(table["overlap"].sel(earlier="L0H1")).all()
-
-
-def test_the_scale_of_weights_changes_nothing():
     rng = np.random.default_rng(9)
     output, key = rng.standard_normal((24, 8)), rng.standard_normal((8, 24))
     plain = composition(model_of(np.random.default_rng(10), layers(2), t0_output=output, t1_key=key))

@@ -57,11 +57,15 @@ def test_ranks_are_numbers_of_directions_and_patterns_name_the_parameters_of_the
     assert matched == [[f"{one.name}.weight"] for one in modules if one.q_value < 0.05]
 
 
-def test_of_a_random_model_nothing_is_named():
+def test_of_a_random_model_nothing_is_named_and_what_it_cannot_be_made_of_is(demo, modules):
     model = open_model("demo", "step-0")
     modules = learned_modules(signal(open_model(model, proof=False), circuits=("qk",)), model)
     assert decisions_text(modules, 0.05, "yaml").splitlines()[1] == "unfrozen_parameters: []"
     assert json.loads(decisions_text(modules, 0.05, "peft")) == {"target_modules": [], "rank_pattern": {}}
+    with pytest.raises(ParameterError, match="no whole matrices"):
+        learned_modules(signal(open_model(demo, proof=False), circuits=("qk",), matrices="none"), demo)
+    with pytest.raises(ParameterError, match="one of peft, yaml"):
+        decisions_text(modules, 0.05, "toml")
 
 
 def test_matrices_that_are_one_tensor_are_one_module():
@@ -93,10 +97,3 @@ def test_a_module_of_an_adapter_has_the_rank_of_its_update(tmp_path):
     (one,) = learned_modules(signal(model), model)
     assert (one.name, one.n_directions) == (module, 1)
     assert one.q_value < 1e-3
-
-
-def test_what_it_cannot_be_made_of_is_named(demo, modules):
-    with pytest.raises(ParameterError, match="no whole matrices"):
-        learned_modules(signal(open_model(demo, proof=False), circuits=("qk",), matrices="none"), demo)
-    with pytest.raises(ParameterError, match="one of peft, yaml"):
-        decisions_text(modules, 0.05, "toml")

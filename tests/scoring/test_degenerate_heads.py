@@ -62,11 +62,16 @@ def test_zero_head_is_recorded_and_the_rest_is_scored(mode, weights, score_model
     assert summary.warnings == (line, *of_elements)
 
 
-def test_zero_key_head_takes_its_whole_group(weights, score_model):
+def test_zero_key_head_takes_its_whole_group_and_a_model_of_zeros_has_no_head_to_judge(weights, score_model):
     weights.keys[0, 1] = 0
     tree = score_model(weights)
     assert [line.partition(":")[0] for line in warnings_of_heads(tree)] == ["layer 0 head 2, layer 0 head 3"]
     assert np.isnan(tree["heads"]["omnibus_p_value"].values).sum() == 2
+    weights.queries[:], weights.keys[:] = 0, 0
+    summary = summarize_scores(score_model(weights))
+    assert summary.n_heads == 0
+    assert not summary.findings
+    assert summary.verdict() == "Whether heads differ from random heads cannot be told."
 
 
 @pytest.mark.parametrize("mode", ["elements", "spectra"])
@@ -77,14 +82,6 @@ def test_zero_matrix_is_recorded_and_scores_nan(mode, weights, score_model):
     found = np.isnan(matrices["p_value"].values).all(axis=-1)
     assert np.argwhere(found).tolist() == [[1, 0]]
     assert any("layer 1" in line and "attention_query" in line for line in json.loads(tree.attrs["warnings"]))
-
-
-def test_model_of_zeros_only_has_no_head_to_judge(weights, score_model):
-    weights.queries[:], weights.keys[:] = 0, 0
-    summary = summarize_scores(score_model(weights))
-    assert summary.n_heads == 0
-    assert not summary.findings
-    assert summary.verdict() == "Whether heads differ from random heads cannot be told."
 
 
 def dead_dimension(weights):

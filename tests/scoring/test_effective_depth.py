@@ -28,9 +28,6 @@ def matrix():
     return path(3, 48, seed=2)
 
 
-# Bad input
-
-
 @pytest.mark.parametrize(
     ("bad", "fragment"),
     [
@@ -55,14 +52,6 @@ def test_the_update_has_candidates_as_far_as_its_law_goes(matrix):
     assert FitSettings(1.0, None, "update", "wasserstein", 19, 0.05, None, 0).fitter().depths == tuple(range(1, 18))
     with pytest.raises(ParameterError, match="at depth 18"):
         effective_depth(matrix, part="update", depths=[4, 18])
-
-
-def test_draws_must_be_enough_for_the_level(matrix):
-    with pytest.raises(ParameterError, match="at least 99"):
-        effective_depth(matrix, draws=98, level=0.01)
-
-
-# The distances
 
 
 def nearest(values, depth, part, distance):
@@ -117,9 +106,6 @@ def test_a_spectrum_of_the_laws_own_quantiles_is_at_no_distance():
     assert fit.distance == pytest.approx(0.5 / 200, abs=1e-5)  # of any n quantiles from a continuous law
 
 
-# What the answer must not depend on
-
-
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("distance", ["wasserstein", "kolmogorov_smirnov"])
 @pytest.mark.parametrize("factor", [2.0**-30, 1e-3, 7.0, 1e12])
@@ -145,21 +131,17 @@ def test_transposition_changes_nothing_and_singular_values_in_any_order_stand_fo
     assert (found.shape, other.shape) == ((48, 48), (48,))
 
 
-def test_draws_are_made_once_for_equal_settings_and_sizes():
+def test_draws_are_made_once_change_with_the_seed_and_must_be_enough_for_the_level(matrix):
     told = Told()
     for seed in range(3):
         effective_depth(path(2, 48, seed), draws=20, seed=5, progress=told)
     assert told.steps == {"drawing residual paths": 20}
-
-
-def test_another_seed_changes_the_draws_and_not_the_fit(matrix):
     one, same, other = (effective_depth(matrix, draws=39, seed=seed) for seed in (0, 0, 1))
     assert one.p_value == same.p_value
     assert one.p_value != other.p_value
     np.testing.assert_array_equal(one.distances, other.distances)
-
-
-# What it finds
+    with pytest.raises(ParameterError, match="at least 99"):
+        effective_depth(matrix, draws=98, level=0.01)
 
 
 @pytest.mark.parametrize(("depth", "width"), mostly_exhaustive([(2, 48), (5, 48), (10, 96)], always={(5, 48)}))
@@ -200,11 +182,15 @@ def test_p_values_of_residual_paths_are_uniform(distance):
     assert stats.kstwobign.sf(np.sqrt(effective) * stats.kstest(p, "uniform").statistic) > 1e-3
 
 
-def test_a_gaussian_matrix_is_an_update_of_depth_one_and_no_path():
+def test_a_gaussian_matrix_is_an_update_of_depth_one_and_one_of_rank_one_is_nearest_to_nothing():
     gaussian = np.random.default_rng(4).standard_normal((48, 48))
     update = effective_depth(gaussian, depths=range(1, 9), part="update")
     assert (update.depth, update.interval, update.fits) == (1, (1, 1), True)
     assert not effective_depth(gaussian).fits
+    values = np.zeros(48)
+    values[0] = 2.0
+    found = effective_depth(values)
+    assert (found.scale, found.distance, found.fits) == (0.0, 1.0, False)
 
 
 @pytest.mark.exhaustive
@@ -226,13 +212,6 @@ def test_no_depth_fits_a_matrix_of_another_kind(part):
         assert 0.0 < found.distance <= 1.0
 
 
-def test_a_rank_one_matrix_is_nearest_to_nothing():
-    values = np.zeros(48)
-    values[0] = 2.0
-    found = effective_depth(values)
-    assert (found.scale, found.distance, found.fits) == (0.0, 1.0, False)
-
-
 @pytest.mark.exhaustive
 def test_several_sigmas_give_the_best_of_them():
     one = path(4, 48, seed=4, sigma=0.5)
@@ -248,22 +227,15 @@ def test_several_sigmas_give_the_best_of_them():
 
 
 @pytest.mark.exhaustive
-def test_a_larger_matrix_is_compared_with_narrower_draws(matrix):
+def test_a_larger_matrix_is_compared_with_narrower_draws_which_tell_the_distances_of_the_whole(matrix):
     found = effective_depth(path(3, 96, seed=3), width=48)
     assert (found.width, effective_depth(matrix, width=60, draws=19).width) == (48, 48)
     assert (found.depth, found.fits) == (3, True)
-
-
-@pytest.mark.exhaustive
-def test_draws_of_half_the_width_tell_the_distances_of_the_whole():
     fitter = FitSettings(1.0, range(1, 8), "path", "wasserstein", 199, 0.05, 24, 0).fitter()
     advance = SILENT.bar("", 0)
     own, brought = (fitter.refit_distance(48, width, ResidualPath(3, 1.0), advance) for width in (48, 24))
     # Each mean is known to 1.3 %, the growth to 1.8 %; at these small widths it slows down by some per cent more.
     assert brought.mean() == pytest.approx(own.mean(), rel=0.1)
-
-
-# What it says
 
 
 def test_the_summary_of_a_fit_of_none_and_of_the_deepest_candidate(matrix):

@@ -124,13 +124,20 @@ def test_histograms_are_densities_of_the_elements(scored):
     assert bool((matrices["histogram"].isnull().all("bin") == absent).all())
 
 
-def test_what_is_not_asked_for_is_not_there():
+def test_what_is_not_asked_for_is_not_there_and_fused_matrices_are_a_part_of_their_own():
     tensors = MODELS["gpt2"]()
     whole, factors = score(tensors), score(tensors, elements="factors", matrices="none")
     assert "elements" not in whole["heads"].children
     assert {"matrices", "super_weights"}.isdisjoint(factors.children)
     assert factors["heads/elements"]["component"].values.tolist() == ["W_Q", "W_K", "W_V", "W_O"]
     assert summarize_elements(factors) is None
+    model = open_model(MODELS["gpt2"](), family="gpt2", config=GPT2_CONFIG)
+    assert [str(name) for name in model.parts["fused"]] == [f"layer {layer} {FUSED}" for layer in range(2)]
+    assert FUSED not in model.components
+    (name, _) = model.parts["fused"]
+    assert model.shape(name) == (3 * D_MODEL, D_MODEL)
+    assert model.is_transposed(name)
+    assert "fused" not in model.fold("biases").parts if model.notes else True
 
 
 def test_keys_and_values_are_those_of_key_heads():
@@ -225,16 +232,6 @@ def test_of_few_numbers_only_moments_are_known_and_of_a_small_product_no_null():
         "layer 0 head 0, W_Q and 1 more",
         "layer 0 head 0, W_QK",
     ]
-
-
-def test_fused_matrices_are_a_part_of_their_own():
-    model = open_model(MODELS["gpt2"](), family="gpt2", config=GPT2_CONFIG)
-    assert [str(name) for name in model.parts["fused"]] == [f"layer {layer} {FUSED}" for layer in range(2)]
-    assert FUSED not in model.components
-    (name, _) = model.parts["fused"]
-    assert model.shape(name) == (3 * D_MODEL, D_MODEL)
-    assert model.is_transposed(name)
-    assert "fused" not in model.fold("biases").parts if model.notes else True
 
 
 def test_a_stored_file_says_what_it_said():

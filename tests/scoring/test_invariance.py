@@ -71,11 +71,18 @@ def test_observed_values_are_those_of_the_dense_products_svd(arrays, score_array
         np.testing.assert_allclose(scores["eigenvalue"].sel(head=head), eigenvalue, rtol=1e-10)
 
 
-def test_sigma_is_the_root_mean_square_of_each_factor(arrays, score_arrays):
+def test_sigma_is_the_root_mean_square_of_each_factor_and_grouped_queries_read_their_key_head(arrays, score_arrays):
     w_q, w_k = arrays
     scores = score_arrays(0.3 * w_q, 2.0 * w_k)
     np.testing.assert_allclose(scores["sigma_q"], 0.3 * np.sqrt((w_q**2).mean(axis=(1, 2))), rtol=1e-12)
     np.testing.assert_allclose(scores["sigma_k"], 2.0 * np.sqrt((w_k**2).mean(axis=(1, 2)))[[0, 0, 1, 1]], rtol=1e-12)
+    w_q, w_k = arrays
+    grouped = score_arrays(w_q, w_k)
+    assert grouped["key_head"].values.tolist() == [0, 0, 1, 1]
+    repeated = score_arrays(w_q, np.repeat(w_k, 2, axis=0))
+    assert repeated["key_head"].values.tolist() == [0, 1, 2, 3]
+    assert_same_scores(grouped, repeated)
+    assert not np.allclose(grouped["observed"], score_arrays(w_q, np.tile(w_k, (2, 1, 1)))["observed"])
 
 
 def self_normalised_null(null_table):
@@ -106,7 +113,7 @@ def test_the_null_is_brought_to_the_heads_own_sigma_and_p_values_are_ranks_among
         np.testing.assert_array_equal(scores["p_value"].sel(statistic=name), expected)
 
 
-def test_q_values_are_scipys_over_the_heads_of_each_statistic(score_arrays):
+def test_q_values_are_scipys_over_the_heads_and_integers_and_lists_are_numbers_too(score_arrays):
     rng = np.random.default_rng(13)
     scores = score_arrays(*rng.standard_normal((2, 9, 8, 32)))
     for name in SPECTRAL_STATISTICS:
@@ -114,29 +121,16 @@ def test_q_values_are_scipys_over_the_heads_of_each_statistic(score_arrays):
         np.testing.assert_allclose(scores["q_value"].sel(statistic=name), false_discovery_control(p_value), rtol=1e-12)
     expected = false_discovery_control(scores["omnibus_p_value"].values)
     np.testing.assert_allclose(scores["omnibus_q_value"], expected, rtol=1e-12)
-
-
-def test_grouped_queries_read_the_key_head_of_their_group(arrays, score_arrays):
-    w_q, w_k = arrays
-    grouped = score_arrays(w_q, w_k)
-    assert grouped["key_head"].values.tolist() == [0, 0, 1, 1]
-    repeated = score_arrays(w_q, np.repeat(w_k, 2, axis=0))
-    assert repeated["key_head"].values.tolist() == [0, 1, 2, 3]
-    assert_same_scores(grouped, repeated)
-    assert not np.allclose(grouped["observed"], score_arrays(w_q, np.tile(w_k, (2, 1, 1)))["observed"])
+    whole = np.random.default_rng(14).integers(-9, 10, (2, 2, 8, 32))
+    expected = score_arrays(*whole.astype(float))
+    assert score_arrays(*whole).identical(expected)
+    assert score_arrays(*whole.tolist()).identical(expected)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
 def test_narrow_arrays_are_scored_as_their_exact_double_values(dtype, arrays, score_arrays):
     narrow = [w.astype(dtype) for w in arrays]
     assert score_arrays(*narrow).identical(score_arrays(*(w.astype(float) for w in narrow)))
-
-
-def test_integers_and_nested_lists_are_numbers_too(score_arrays):
-    whole = np.random.default_rng(14).integers(-9, 10, (2, 2, 8, 32))
-    expected = score_arrays(*whole.astype(float))
-    assert score_arrays(*whole).identical(expected)
-    assert score_arrays(*whole.tolist()).identical(expected)
 
 
 def test_a_model_and_its_arrays_have_the_same_scores(weights, model_folder, null_table):

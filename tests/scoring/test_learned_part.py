@@ -60,7 +60,7 @@ def test_the_product_is_factored_without_being_formed_and_near_what_was_planted(
     np.testing.assert_allclose(cosines, part.signal.overlap_left, atol=0.03)
 
 
-def test_of_a_model_it_is_that_of_the_row(demo):
+def test_of_a_model_it_is_that_of_the_row_and_readings_are_of_the_sides_in_the_stream(demo):
     rows = signal_rows(signal(open_model(demo, proof=False), circuits=("value",), matrices="none"))
     row = next(row for row in rows if row.what == "value" and len(row.directions) > 1)
     part = learned_part_of(demo, row.layer, "value", row.head)
@@ -68,6 +68,14 @@ def test_of_a_model_it_is_that_of_the_row(demo):
     assert part.right.shape == (len(row.directions), 128)
     matrix = demo.matrix(1, "mlp_in")
     np.testing.assert_allclose(learned_part_of(demo, 1, "mlp_in").values, learned_part(matrix).values)
+    rows = signal_rows(signal(open_model(demo, proof=False), circuits=("ov", "query"), matrices="none"))
+    chosen = [next(row for row in rows if row.what == what and row.directions) for what in ("qk", "ov", "query")]
+    readings = list(read_directions(demo, chosen, 0.05, 1, names=token_names(demo.path)))
+    sides = [(one.what, one.side, one.written) for one in readings]
+    of_ov = [("ov", "right", False), ("ov", "left", True)]
+    assert sides == [("qk", "left", False), ("qk", "right", False), *of_ov, ("query", "right", False)]
+    assert all(len(one.above) == len(one.below) == 5 for one in readings)
+    assert sides_in_stream("router") == {}
 
 
 @pytest.mark.parametrize(
@@ -147,17 +155,6 @@ def test_what_is_printed_of_tokens_names_the_null_of_the_nearest_one(demo):
 def test_bad_directions_are_named(directions, demo):
     with pytest.raises(ParameterError, match="directions"):
         direction_tokens(demo, directions)
-
-
-def test_readings_are_of_the_sides_in_the_stream(demo):
-    rows = signal_rows(signal(open_model(demo, proof=False), circuits=("ov", "query"), matrices="none"))
-    chosen = [next(row for row in rows if row.what == what and row.directions) for what in ("qk", "ov", "query")]
-    readings = list(read_directions(demo, chosen, 0.05, 1, names=token_names(demo.path)))
-    sides = [(one.what, one.side, one.written) for one in readings]
-    of_ov = [("ov", "right", False), ("ov", "left", True)]
-    assert sides == [("qk", "left", False), ("qk", "right", False), *of_ov, ("query", "right", False)]
-    assert all(len(one.above) == len(one.below) == 5 for one in readings)
-    assert sides_in_stream("router") == {}
 
 
 def test_tokens_are_named_by_the_files_of_tokenizers(tmp_path):

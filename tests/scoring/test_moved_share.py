@@ -197,7 +197,7 @@ def test_relation_of_unrelated_heads_is_chance(law):
     assert 0.4 < np.mean(p < 0.5) < 0.6
 
 
-def test_head_that_does_not_differ_is_named_beside_those_that_do():
+def test_a_head_that_does_not_differ_is_named_and_copies_with_random_signs_keep_unequal_axes():
     rng = np.random.default_rng(1)
     w = directions(rng, 128, 16, 2, 5 * (128 * 16) ** 0.25)
     w_q, w_k = np.stack([*[w] * 7, rng.standard_normal((2, 16, 128))], axis=1)
@@ -205,6 +205,11 @@ def test_head_that_does_not_differ_is_named_beside_those_that_do():
     assert summary.verdict() == (
         "7 of 8 heads differ from random heads (false discovery rate 5%). Not told from them: layer 0 head 7."
     )
+    rng = np.random.default_rng(4)
+    w = PLANTED["row gains"](rng)[:, None, :8, :64]
+    tree = rmtbase.score_heads(*w, "signs")
+    assert float(tree["heads"]["moved_share"].item()) < 2 * float(tree["null"]["moved_share_upper"].item())
+    assert not any(one.mostly_axes for _, one in summarize_scores(tree).moved.heads)
 
 
 @pytest.mark.exhaustive
@@ -212,12 +217,3 @@ def test_small_heads_have_a_moved_share_too():
     tree = rmtbase.score_heads(*np.random.default_rng(0).standard_normal((2, 4, 3, 32)), Gaussian(draws=500))
     assert tree["heads"]["moved_share"].notnull().all()
     assert float(tree["null"]["moved_share_upper"]) > 0.05
-
-
-def test_copies_with_random_signs_keep_unequal_axes():
-    """Against its own copies a head with row gains has no more than chance, and nothing is put down to the axes."""
-    rng = np.random.default_rng(4)
-    w = PLANTED["row gains"](rng)[:, None, :8, :64]
-    tree = rmtbase.score_heads(*w, "signs")
-    assert float(tree["heads"]["moved_share"].item()) < 2 * float(tree["null"]["moved_share_upper"].item())
-    assert not any(one.mostly_axes for _, one in summarize_scores(tree).moved.heads)

@@ -38,19 +38,13 @@ def score(w_q, w_k, null, *, progress=SILENT, **options):
     return tree["heads"].to_dataset().isel(layer=0, drop=True)
 
 
-# What each null explains, and what it finds
-
-
-def test_planted_alignment_is_found_by_signed_permutations():
+def test_planted_alignment_is_found_by_signed_permutations_and_anti_alignment_with_the_other_sign():
     w_q, _ = heads(6, decay=0.25)
     scores = score(w_q, w_q, "axes")
     assert (scores["omnibus_q_value"] < 0.01).all()
     trace = scores.sel(statistic="trace")
     assert (trace["z_score"] > 5).all()
     np.testing.assert_allclose(trace["observed"], np.exp(-np.arange(D_HEAD)).sum(), rtol=1e-9)
-
-
-def test_planted_anti_alignment_is_found_by_signed_permutations_with_the_other_sign():
     left, right = stats.ortho_group(D_HEAD, seed=1).rvs(), np.random.default_rng(2).normal(size=(32, 8))
     right = np.linalg.qr(right)[0].T
     spectrum = np.exp(-0.5 * np.arange(D_HEAD))
@@ -72,9 +66,6 @@ def test_heavy_tails_are_explained_by_random_signs_and_not_by_the_gaussian(null_
     w_q, w_k = np.random.default_rng(3).standard_t(1.5, (2, 8, D_HEAD, D_MODEL))
     assert (score(w_q, w_k, "signs")["omnibus_q_value"] > 0.05).all()
     assert (rmtbase.score_heads(w_q, w_k, Table(null_table))["heads"]["omnibus_q_value"] < 0.05).sum() >= 7
-
-
-# Nothing else matters
 
 
 @every_null
@@ -117,9 +108,6 @@ def test_query_heads_are_scored_with_the_key_head_they_read():
     np.testing.assert_array_equal(grouped["p_value"], repeated["p_value"])
 
 
-# Heads for which a null holds statistics fixed
-
-
 def test_what_the_null_holds_fixed_is_not_ranked_among_rounding_errors():
     w_q, w_k = heads(3, decay=0.5)
     fixed = score(w_q, w_k, "axes").sel(statistic="log_determinant")
@@ -158,9 +146,6 @@ def test_dead_dimensions_few_weights_and_products_of_zero_have_the_scores_that_t
     assert scores["farthest_statistic"].values[0] == ""
 
 
-# Draws
-
-
 @pytest.mark.parametrize(("draws", "level"), [(499, 1 / 500), (999, 1 / 1000), (1000, 1 / 1001), (2999, 3 / 3000)])
 def test_edges_are_order_statistics_at_the_level_they_state(draws, level, model_folder):
     tree = rmtbase.score(model_folder, Axes(draws=draws), matrices="none")
@@ -183,9 +168,6 @@ def test_default_is_a_thousand_draws_of_each_head_and_too_few_are_said_to_be_too
     told = Told()
     rmtbase.score_heads(w_q, w_k, null="axes", progress=told)
     assert told.steps == {"reading layers": 1, "drawing the null": 2000}
-
-
-# Models and files
 
 
 @every_null

@@ -1,26 +1,20 @@
 """Models of several stacks, shapes and circuits: each head against the null of its own shape."""
 
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import xarray as xr
 
 import rmtbase
+from plots.several_stacks import PLANTED, STACKS, ZERO, translator
 from rmtbase.errors import ParameterError
-from rmtbase.nulls import AnalyticNull
+from rmtbase.nulls import AnalyticNull, Axes, Gaussian
 from rmtbase.results import open_table
 from rmtbase.results.scores import summarize_scores
 from rmtbase.results.scores._heads import circuit_scores, circuits_of
 from rmtbase.statistics import ELEMENT_STATISTICS, SPECTRAL_STATISTICS, benjamini_hochberg
 from rmtbase.tables import CIRCUITS, heads_present, layer_names, shapes_of, to_pandas, write_table
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "plots"))  # the model is drawn there, scored here
-from several_stacks import PLANTED, STACKS, ZERO, translator
-
-from rmtbase.nulls import Axes, Gaussian
 
 EVERY = tuple(CIRCUITS)
 
@@ -85,16 +79,13 @@ def test_q_values_are_over_all_stacks_and_coordinates_say_what_differs_between_l
     assert output.attrs["null"].startswith("gaussian: i.i.d. Gaussian W_O at ") and output.attrs["circuit"] == "output"
 
 
-def test_matrices_are_of_all_layers_those_without_attention_too(tree, model):
+def test_matrices_are_of_all_layers_those_without_attention_too_and_findings_name_the_stack(tree, model):
     matrices = tree["matrices"].to_dataset()
     assert layer_names(matrices) == [str(place) for place in model.layers]
     found = matrices["n_rows"].notnull()
     expected = [[model.has(layer, name) for name in model.components] for layer in range(len(model.layers))]
     np.testing.assert_array_equal(found, expected)
     assert matrices["q_value"].notnull().any("statistic").sum() == np.sum(expected)
-
-
-def test_findings_name_the_stack(tree):
     found = {(finding.place, finding.stack) for finding in summarize_scores(tree).findings}
     place, head = PLANTED
     assert (f"{place} head {head}", place.stack) in found

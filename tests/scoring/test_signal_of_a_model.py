@@ -142,7 +142,7 @@ def test_tables_for_print_and_for_other_programs_have_the_bound_and_why_there_is
     assert "learned share bound" not in qk  # of a product there is none
 
 
-def test_what_has_no_number_says_why(weights, tmp_path):
+def test_what_has_no_number_says_why_and_rows_are_of_signal_alone(weights, tmp_path):
     weights.queries[0, 1] = 0.0
     told = Told()
     found = signal(str(weights.save(tmp_path / "zeros")), matrices="none", progress=told)
@@ -154,6 +154,8 @@ def test_what_has_no_number_says_why(weights, tmp_path):
     few = ArrayModel.from_factors([np.ones((1, 4, 30)) + np.eye(4, 30)], [np.eye(4, 30)[None]], "few")
     (row, *_) = signal_rows(signal(few, matrices="none"))
     assert row.reason == Reason("too_short", {"length": 4, "needed": 8})
+    with pytest.raises(ParameterError, match=r"tree = None: expected a DataTree, as rmtbase.open_table opens it"):
+        signal_rows(None)
 
 
 @pytest.mark.parametrize(
@@ -169,8 +171,3 @@ def test_bad_arguments_are_named(options, name):
     with pytest.raises(ParameterError) as caught:
         signal("demo", **options)
     assert caught.value.name == name
-
-
-def test_rows_are_of_signal_alone():
-    with pytest.raises(ParameterError, match=r"tree = None: expected a DataTree, as rmtbase.open_table opens it"):
-        signal_rows(None)

@@ -158,16 +158,13 @@ def test_a_tail_of_its_own_is_not_isolated(tail):
     assert np.mean(np.array(p_value) < 0.05) < 0.1
 
 
-def test_a_group_that_stands_apart_is_found_whole():
+def test_a_group_that_stands_apart_is_found_whole_and_the_largest_elements_do_not_depend_on_the_cut():
     numbers = np.random.default_rng(5).normal(size=20_000)
     numbers[[10, 20, 30]] = 60.0, -50.0, 40.0
     largest = largest_elements(numbers)
     assert largest.place[:3].tolist() == [10, 20, 30]
     p_value = largest.isolation()
     assert np.flatnonzero(p_value < 1e-6).max() == 2
-
-
-def test_the_largest_elements_do_not_depend_on_the_cut():
     numbers = np.random.default_rng(6).normal(size=30_000).astype(np.float32)
     numbers[::100] = 3.0  # ties, of which the first count
     whole = largest_elements(numbers)
