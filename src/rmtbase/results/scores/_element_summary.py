@@ -72,7 +72,6 @@ class ElementsSummary:
         return f"Elements: {line}; {apart}."
 
     def _verdict(self) -> str:
-        """Say in how many matrices the elements differ from independent draws, and what could not be tested."""
         untested = untested_words(self.not_testable, self.total, self.noun)
         if not self.n_matrices:
             return untested
@@ -169,7 +168,6 @@ def summarize_elements(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -
 
 
 def _names(group: xr.Dataset) -> Iterator[str]:
-    """Yield the names of the matrices that are present, in their order."""
     axes = [str(dim) for dim in group["n_rows"].dims]
     stacks, numbers = layer_stacks(group), layer_numbers(group)
     for place in np.argwhere(matrices_present(group)).tolist():

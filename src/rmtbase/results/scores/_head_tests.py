@@ -158,7 +158,6 @@ def direction_gates(model: WeightMatrices) -> dict[str, float]:
 def _of_head(
     factors: tuple[np.ndarray, np.ndarray], tests_of: Mapping[int, tuple[str, ...]], draws: _Draws, head: int
 ) -> dict[str, tuple[float, float]]:
-    """Return the p-value of each test of a head and its smallest detectable effect."""
     from rmtbase.montecarlo import entry_statistics, flip_statistics, permutation_statistics
 
     tests, group = tests_of[head], len(factors[0]) // len(factors[1])

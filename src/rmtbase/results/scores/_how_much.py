@@ -108,7 +108,6 @@ class Moved:
     against: str = "random heads"  # what the heads were compared with
 
     def sentences(self) -> Iterator[str]:
-        """Name the heads with the largest moved shares, the median, and what random heads have."""
         if not self.heads:
             return
         line = f"Moved share of ‖{self.symbol}‖²: {_shares(self.heads[:_FIRST])}"
@@ -140,7 +139,6 @@ class Related:
     level: float = 0.05  # false discovery rate
 
     def sentences(self) -> Iterator[str]:
-        """Say in how many heads keys are related to queries, and how much."""
         if not self.heads:
             return
         named = ", ".join(f"{name} ({percent(value)})" for name, value in self.heads[:_FIRST])

@@ -153,7 +153,6 @@ class MatrixScorer:
 
     @property
     def missing(self) -> list[str]:
-        """Lines that name the matrices with missing statistics, and the reasons."""
         return missing_lines(
             (str(name), Reason.join(matrix.elements.reason, *self._without_null(name)))
             for name, matrix in self._scored.items()

@@ -183,7 +183,6 @@ def _scored(
     seed: int,
     progress: Progress,
 ) -> Block:
-    """Score the heads of a block of sites."""
     sites, of_sites = block.sites, [spectra[site] for site in block.sites]
     sigmas = tuple(np.stack(sigma) for sigma in zip(*(site.sigmas for site in of_sites), strict=True))
     heads = Heads(

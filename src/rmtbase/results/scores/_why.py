@@ -224,7 +224,6 @@ class WhySummary:
         return line + control if self.n_named else line
 
     def control(self) -> str:
-        """State which share of the named causes may be wrong."""
         naming = any(name in NAMING for name in self.tests)
         wrong = "of the heads with a named cause, at most 5 % are expected to have a wrong one; " if naming else ""
         return (
@@ -232,7 +231,6 @@ class WhySummary:
         )
 
     def sentences(self) -> list[str]:
-        """Report how many heads have each verdict, what each test found, and which effects it could miss."""
         heads = counted(self.n_heads, "head")
         lines = [f"{len(names)} of {heads}: {words}." for words, names in self.verdicts.items()]
         lines.append(self.control())

@@ -30,36 +30,16 @@ from rmtbase.drawing.null_curves import null_spectrum
 from rmtbase.drawing.texts import literal, wrapped
 from rmtbase.drawing.theme import Theme
 from rmtbase.results.scores._heads import circuit_scores, circuits_of
-from rmtbase.results.scores.figures._eigenvalues import (
-    eigenvalue_density_heatmap,
-    eigenvalue_heatmap,
-    head_eigenvalue_density,
-    head_eigenvalues,
-    layer_name,
-    ordered_eigenvalues,
-)
-from rmtbase.results.scores.figures._element_histograms import head_density, head_density_heatmap, magnitude_heatmap
-from rmtbase.results.scores.figures._heatmaps import (
-    expert_z_heatmap,
-    matrix_z_heatmap,
-    moved_share_heatmap,
-    omnibus_heatmap,
-    z_heatmap,
+from rmtbase.results.scores.figures import (
+    _eigenvalues,
+    _element_histograms,
+    _heatmaps,
+    _statistic_by_layer,
+    _statistic_scatter,
+    _weibull_plot,
 )
 from rmtbase.results.scores.figures._p_value_qq import p_value_qq
 from rmtbase.results.scores.figures._spectrum_and_width import spectrum_and_width
-from rmtbase.results.scores.figures._statistic_by_layer import (
-    matrix_statistic_by_layer,
-    statistic_by_layer,
-    width_by_layer,
-)
-from rmtbase.results.scores.figures._statistic_scatter import (
-    layer_bar,
-    moment_corner,
-    scatter_by_layer,
-    statistic_scatter,
-)
-from rmtbase.results.scores.figures._weibull_plot import tail_counts, weibull_and_residuals, weibull_plane
 from rmtbase.results.scores.summary import summarize_scores
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import heads_present, layer_numbers, shapes_of
@@ -106,23 +86,25 @@ def _of_matrices(tree: xr.DataTree) -> dict[str, FigureRecipe]:
     layout = {"columns": 2, "height": 3.8}
     published = [shape | {"published": True}, scale]
     recipes: dict[str, FigureRecipe] = {
-        "weibull-by-layer": Panels(matrix_statistic_by_layer, tree, [shape, scale], **layout),
-        "weibull-by-layer-published": Panels(matrix_statistic_by_layer, tree, published, **layout, standard=False),
-        "weibull-plane": Single(weibull_plane, tree, standard=False),
+        "weibull-by-layer": Panels(_statistic_by_layer.matrix_statistic_by_layer, tree, [shape, scale], **layout),
+        "weibull-by-layer-published": Panels(
+            _statistic_by_layer.matrix_statistic_by_layer, tree, published, **layout, standard=False
+        ),
+        "weibull-plane": Single(_weibull_plot.weibull_plane, tree, standard=False),
     }
     if "log_magnitude_histogram" not in matrices:
         return recipes
     components = matrices["component"].values.tolist()
     maps = {"columns": 4, "share_y": True, "height": 2.7, "panel": 3.4, "scale": MAGNITUDE_DENSITY}
     options = [{"component": name} for name in components]
-    recipes["magnitude-map"] = Panels(magnitude_heatmap, tree, options, **maps, standard=False)
+    recipes["magnitude-map"] = Panels(_element_histograms.magnitude_heatmap, tree, options, **maps, standard=False)
     for component in components:
         fits = matrices["observed"].sel(component=component, statistic=list(_LAWS)).notnull().all("statistic")
         for layer in matrices["layer"].values[fits.values].tolist():
             place = {"layer": layer, "component": component}
-            plot = Custom(partial(weibull_and_residuals, tree, **place), standard=False)
+            plot = Custom(partial(_weibull_plot.weibull_and_residuals, tree, **place), standard=False)
             recipes[f"weibull-plot-{component}-{layer}"] = plot
-            recipes[f"tail-{component}-{layer}"] = Single(tail_counts, tree, place, standard=False)
+            recipes[f"tail-{component}-{layer}"] = Single(_weibull_plot.tail_counts, tree, place, standard=False)
     return recipes
 
 
@@ -139,25 +121,27 @@ def _of_head_elements(tree: xr.DataTree) -> dict[str, FigureRecipe]:
             if unit == "spread" or "sigma" in statistics:
                 panels = [of_one | {"unit": unit} for of_one in options]
                 recipes[f"head-density-map{ending}"] = Panels(
-                    head_density_heatmap, tree, panels, **maps, standard=False
+                    _element_histograms.head_density_heatmap, tree, panels, **maps, standard=False
                 )
     shown = [name for name in _BY_LAYER if name in statistics]
     for component in components if shown else ():
         panels = [{"statistic": name, "group": "elements", "component": component} for name in shown]
         title = "\n".join(filter(None, [model_title(tree), f"elements of {symbol_of(component)} of each head"]))
         recipes[f"elements-by-layer-{component}"] = Panels(
-            statistic_by_layer, tree, panels, 2, height=4.4, join=True, title=title, standard=False
+            _statistic_by_layer.statistic_by_layer, tree, panels, 2, height=4.4, join=True, title=title, standard=False
         )
     for name, needed, beside in _WIDTHS:
         for component in components if needed <= statistics else ():
             draw = partial(_width, tree, {"beside": beside, "component": component, "legend": False})
             recipes[f"{name}-{component}"] = Custom(draw, standard=False)
     if "W_QK" in components and {"mean", "skewness", "excess_kurtosis"} <= statistics:
-        recipes["moment-corner"] = Custom(partial(moment_corner, tree), standard=False)
+        recipes["moment-corner"] = Custom(partial(_statistic_scatter.moment_corner, tree), standard=False)
     for x, y, needed in _PAIRS:
         if needed <= statistics:
             panels = [{"x": x, "y": y, "component": name} for name in components]
-            scatter = Panels(statistic_scatter, tree, panels, 3, share_x=False, panel=3.6, standard=False)
+            scatter = Panels(
+                _statistic_scatter.statistic_scatter, tree, panels, 3, share_x=False, panel=3.6, standard=False
+            )
             recipes[f"scatter-{x}-{y}".replace("_", "-")] = scatter
     for component in components if "histogram" in elements else ():
         present = elements["histogram"].sel(component=component).notnull().any("bin").transpose("layer", "head")
@@ -168,15 +152,16 @@ def _of_head_elements(tree: xr.DataTree) -> dict[str, FigureRecipe]:
                 if scale == "weights" and not {"sigma", "mean"} <= statistics:
                     continue
                 shared = {"layer": layer, "component": component, "scale": scale}
+                panels = [shared | {"head": head} for head in heads]
                 recipes[f"head-densities-{component}-{layer}{ending}"] = Panels(
-                    head_density, tree, [shared | {"head": head} for head in heads], 4, share_y=True, height=2.2,
-                    panel=2.7, title="\n".join(filter(None, [model_title(tree), title])), standard=False,
+                    _element_histograms.head_density, tree, panels, 4, share_y=True, height=2.2, panel=2.7,
+                    title="\n".join(filter(None, [model_title(tree), title])), standard=False,
                 )  # fmt: skip
     return recipes
 
 
 def _width(tree: xr.DataTree, options: Mapping[str, Any], style: FigureStyle) -> ThemedFigure:
-    figure = Single(width_by_layer, tree, options, width=8.0)(style)
+    figure = Single(_statistic_by_layer.width_by_layer, tree, options, width=8.0)(style)
     legend_of_all(figure, style.theme)
     return figure
 
@@ -191,12 +176,12 @@ def figure_recipes(tree: xr.DataTree) -> dict[str, FigureRecipe]:
         matrices = matrices_of(tree)
         statistics, layers = matrices["statistic"].values.tolist(), matrices.sizes["layer"]
         shown = [name for name in MAIN_ELEMENT_STATISTICS if name in statistics]
-        recipes["matrix-z-heat-map"] = _heat_maps(matrix_z_heatmap, tree, "statistic", shown, layers)
+        recipes["matrix-z-heat-map"] = _heat_maps(_heatmaps.matrix_z_heatmap, tree, "statistic", shown, layers)
         recipes |= _of_matrices(tree)
     if "experts" in tree.children:
         experts = matrices_of(tree, "experts")
         components, layers = experts["component"].values.tolist(), experts.sizes["layer"]
-        recipes["expert-z-heat-map"] = _heat_maps(expert_z_heatmap, tree, "component", components, layers)
+        recipes["expert-z-heat-map"] = _heat_maps(_heatmaps.expert_z_heatmap, tree, "component", components, layers)
     return recipes | (_of_head_elements(tree) if "elements" in tree["heads"].children else {})
 
 
@@ -217,20 +202,22 @@ def _of_heads(tree: xr.DataTree) -> dict[str, FigureRecipe]:
     fixed_names = spread["statistic"].values[constant.values]
     main = ["trace" if name in fixed_names else name for name in MAIN_STATISTICS]
     recipes: dict[str, FigureRecipe] = {
-        "moved-share-map": Single(moved_share_heatmap, tree, **size),
-        "omnibus-map": Single(omnibus_heatmap, tree, **size, standard=not all_differ),
+        "moved-share-map": Single(_heatmaps.moved_share_heatmap, tree, **size),
+        "omnibus-map": Single(_heatmaps.omnibus_heatmap, tree, **size, standard=not all_differ),
         "heads-by-statistic": Custom(partial(_bars, tree), standard=unequal),
-        "z-heat-map": _heat_maps(z_heatmap, tree, "statistic", main, layers),
-        "ordered-eigenvalues": Single(ordered_eigenvalues, tree, width=8.0),
-        "statistics-by-layer": Panels(statistic_by_layer, tree, [{"statistic": name} for name in main], 2),
+        "z-heat-map": _heat_maps(_heatmaps.z_heatmap, tree, "statistic", main, layers),
+        "ordered-eigenvalues": Single(_eigenvalues.ordered_eigenvalues, tree, width=8.0),
+        "statistics-by-layer": Panels(
+            _statistic_by_layer.statistic_by_layer, tree, [{"statistic": name} for name in main], 2
+        ),
         "p-value-qq": Single(p_value_qq, tree, width=8.0, standard=not at_floor),
     }
     if str(tree.attrs["null_method"]) != "resampled":
         recipes["null-spectrum"] = Custom(partial(_null_spectra, tree))
     recipes |= {
-        "eigenvalue-map": Single(eigenvalue_heatmap, tree, **rows),
-        "eigenvalue-map-over-mean": Single(eigenvalue_heatmap, tree, {"over": "mean"}, **rows),
-        "eigenvalue-density-map": Single(eigenvalue_density_heatmap, tree, **rows),
+        "eigenvalue-map": Single(_eigenvalues.eigenvalue_heatmap, tree, **rows),
+        "eigenvalue-map-over-mean": Single(_eigenvalues.eigenvalue_heatmap, tree, {"over": "mean"}, **rows),
+        "eigenvalue-density-map": Single(_eigenvalues.eigenvalue_density_heatmap, tree, **rows),
         "spectrum-and-width": Custom(partial(spectrum_and_width, tree, "eigenvalue"), standard=False),
         "spectrum-and-width-singular": Custom(partial(spectrum_and_width, tree, "singular value"), standard=False),
     }
@@ -247,10 +234,12 @@ def _of_layers(tree: xr.DataTree) -> dict[str, FigureRecipe]:
         size: dict[str, Any] = {"columns": 4, "height": 2.2, "panel": 2.7}
         if len(heads) > _PANELS:
             size = {"columns": 6, "height": 1.9, "panel": 2.2}
-        title = "\n".join(filter(None, [model_title(tree), layer_name(tree, layer)]))
+        title = "\n".join(filter(None, [model_title(tree), _eigenvalues.layer_name(tree, layer)]))
         size |= {"share_y": True, "title": title, "standard": False}
-        recipes[f"head-eigenvalues-{layer}"] = Panels(head_eigenvalues, tree, options, **size)
-        recipes[f"head-eigenvalue-densities-{layer}"] = Panels(head_eigenvalue_density, tree, options, **size)
+        recipes[f"head-eigenvalues-{layer}"] = Panels(_eigenvalues.head_eigenvalues, tree, options, **size)
+        recipes[f"head-eigenvalue-densities-{layer}"] = Panels(
+            _eigenvalues.head_eigenvalue_density, tree, options, **size
+        )
     return recipes
 
 
@@ -266,7 +255,9 @@ def _of_statistics(tree: xr.DataTree) -> dict[str, FigureRecipe]:
             options.append({"statistic": f"{name}{_SINGULAR}"})
         elif name in SPECTRAL_STATISTICS and SPECTRAL_STATISTICS[name].scaling != 0:
             options.append({"statistic": name})
-        by_layer = Panels(statistic_by_layer, tree, options, 2, height=5.0, join=True, standard=False)
+        by_layer = Panels(
+            _statistic_by_layer.statistic_by_layer, tree, options, 2, height=5.0, join=True, standard=False
+        )
         recipes[f"by-layer-{name.replace('_', '-')}"] = by_layer
     if "normalized_participation_ratio_singular" in statistics:
         recipes["scatter-participation-entropy"] = Custom(partial(_shapes, tree), standard=False)
@@ -277,8 +268,8 @@ def _shapes(tree: xr.DataTree, style: FigureStyle) -> ThemedFigure:
     """Draw entropy against participation of the spectra, by λ and by s, with layers in colour."""
     x, y = "normalized_participation_ratio", "spectral_entropy"
     options = [{"x": f"{x}{ending}", "y": f"{y}{ending}"} for ending in ("", _SINGULAR)]
-    figure = Panels(scatter_by_layer, tree, options, 2, share_x=False, height=3.8)(style)
-    layer_bar(figure, heads_of(tree), style.theme)
+    figure = Panels(_statistic_scatter.scatter_by_layer, tree, options, 2, share_x=False, height=3.8)(style)
+    _statistic_scatter.layer_bar(figure, heads_of(tree), style.theme)
     return figure
 
 
@@ -319,7 +310,6 @@ def flagged_by_statistic(ax: Axes, theme: Theme, scores: xr.DataTree | xr.Datase
 
 
 def _bars(tree: xr.DataTree, style: FigureStyle) -> ThemedFigure:
-    """Draw the bars of all statistics, far enough apart for their names."""
     figure = Single(flagged_by_statistic, tree)(style)
     names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     lines = 1 + max(name.count("\n") for name in names)

@@ -107,7 +107,6 @@ def moment_corner(scores: xr.DataTree, style: FigureStyle) -> ThemedFigure:
 
 
 def _symbol(name: str) -> str:
-    """Return the symbol of a moment, short enough for the small panels of a corner plot."""
     return rf"${ELEMENT_STATISTICS[name].symbol}$" if name in ELEMENT_STATISTICS else r"$\sigma$"
 
 
@@ -157,7 +156,6 @@ def _colours_of_layers(table: xr.Dataset, theme: Theme) -> ScalarMappable:
 
 
 def layer_bar(figure: ThemedFigure, table: xr.Dataset, theme: Theme) -> None:
-    """Draw one scale of layers beside all axes."""
     bar = figure.colorbar(_colours_of_layers(table, theme), ax=figure.axes, shrink=0.8)
     layer_axis(bar.ax, "y", table, theme)
     bar.ax.invert_yaxis()

@@ -38,7 +38,6 @@ def captions(scores: xr.DataTree, by_statistic: str) -> dict[str, Caption]:
 
 
 def of_circuit(circuit: Circuit) -> Caption:
-    """Return the caption of the map of a further circuit."""
     texts = _texts()["circuit"]
     return Caption(**{part: text.format(noun=circuit.noun, symbol=circuit.symbol) for part, text in texts.items()})
 

@@ -219,7 +219,6 @@ def _shape(scores: xr.DataTree) -> list[tuple[str, str]]:
 
 
 def _null(scores: xr.DataTree) -> dict[str, Any]:
-    """Return the variables about the null that the templates use."""
     attrs = scores.attrs
     method, entries = attrs.get("null_method"), str(attrs.get("null_entries"))
     known = entries in RESAMPLINGS if method == "resampled" else entries in {**ENTRIES_IN_WORDS, **_FACTORS}

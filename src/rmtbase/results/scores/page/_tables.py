@@ -250,7 +250,6 @@ def _rows(group: xr.Dataset, across: str, present: Bool[np.ndarray, "layer acros
 
 
 def _place(group: xr.Dataset, present: Bool[np.ndarray, "layer across"]) -> list[Column]:
-    """Return the columns that name the layer of a row."""
     rows = np.nonzero(present)[0].tolist()
     numbers, stacks = layer_numbers(group), layer_stacks(group)
     layer = Column("layer", [numbers[row] for row in rows], tip="−1: outside the layers" if -1 in numbers else "")
@@ -258,7 +257,6 @@ def _place(group: xr.Dataset, present: Bool[np.ndarray, "layer across"]) -> list
 
 
 def matrices_table(matrices: xr.Dataset, level: float) -> ScoreTable:
-    """Return the table of weight matrices, with the known facts about their spectra."""
     matrices = matrices.transpose("layer", "component", ...)
     present = matrices_present(matrices)
     flat = _rows(matrices, "component", present)
