@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from rmtbase.results.scores._improbable_elements import improbable
-from rmtbase.results.scores._largest_elements import largest_elements
+from rmtbase.results.scores._element_scores import largest_elements
+from rmtbase.results.scores._super_weights import improbable
 from rmtbase.statistics import element_sketch
 
 SEED, LEVEL, MATRICES, SIZE = 5, 0.025, 150, 4096

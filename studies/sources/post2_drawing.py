@@ -20,8 +20,9 @@ from rmtbase.results.scores.figures._eigenvalues import (
     eigenvalue_density_heatmap,
     eigenvalue_heatmap,
     farthest_middle_nearest,
+    head_eigenvalue_density,
+    head_eigenvalues,
 )
-from rmtbase.results.scores.figures._head_spectra import head_eigenvalue_density, head_eigenvalues
 from rmtbase.tables import heads_present
 from studies.sources.drawing import canvas, legend_below, log_ticks, titled
 

@@ -1,17 +1,12 @@
 import json
-import sys
-from pathlib import Path
 
 import pytest
 
 import rmtbase
+from plots.scored_model import D_HEAD, D_MODEL, write_checkpoint
+from rmtbase.nulls import Table, find_null
 from rmtbase.results.scores import render
 from rmtbase.shown import shown
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "plots"))  # the tiny model is drawn there, read here
-from scored_model import D_HEAD, D_MODEL, write_checkpoint
-
-from rmtbase.nulls import Table, find_null
 
 HOSTILE = (
     'evil"/><meta http-equiv=refresh content="0;url=about:blank"><img src=x onerror=alert(1)></title>'
@@ -36,15 +31,8 @@ def tree(tmp_path_factory, baseline):
     tree["matrices"] = matrices.assign_coords(
         {name: [f"{HOSTILE}_{k}" for k in range(matrices.sizes[name])] for name in ("layer", "component")}
     )
-    tree.attrs |= {
-        "null": HOSTILE,
-        "rmtbase_version": HOSTILE,
-        "schema_version": HOSTILE,
-        "normalization": HOSTILE,
-        "model": HOSTILE,
-        "revision": HOSTILE,
-        "family": HOSTILE,
-        "table": HOSTILE,
+    texts = ("null", "rmtbase_version", "schema_version", "normalization", "model", "revision", "family", "table")
+    tree.attrs |= dict.fromkeys(texts, HOSTILE) | {
         "notes": json.dumps([HOSTILE]),
         "warnings": json.dumps([*warnings, HOSTILE]),
         "provenance": json.dumps({"model": HOSTILE}),

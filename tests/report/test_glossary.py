@@ -44,12 +44,8 @@ def test_first_uses_are_linked_to_explanations_at_the_end_of_the_same_file(name)
         plain = re.sub(
             r"<a class=\"term\".*?</a>", lambda link: LINK.match(link[0])[3], main.partition(f"#{anchor}")[0]
         )
-        before = re.sub(
-            r"<(script|style|h1|h2|h3|caption|thead|dt|summary|select|title|a)\b.*?</\1>|<[^>]*>",
-            " ",
-            plain,
-            flags=re.S,
-        )
+        apart = r"<(script|style|h1|h2|h3|caption|thead|dt|summary|select|title|a)\b.*?</\1>|<[^>]*>"
+        before = re.sub(apart, " ", plain, flags=re.S)
         assert not re.search(rf"(?<![\w‖]){re.escape(word)}(?![\w‖²])", before), f"{word!r} is used before it is linked"
         assert title
 
@@ -59,34 +55,31 @@ def test_what_a_reader_of_scores_and_signal_would_not_know_is_explained():
     pages = {name: {*explained(page_of(name))} for name in ("scores", "signal")}
     for name, words in {
         "scores": (
-            "W_QK",
-            "residual stream",
-            "head axes",
-            "initial law",
-            "excess kurtosis",
-            "Weibull shape",
-            "random head",
-            "moved share",
-            "q-value",
-            "null",
-            "spectrum",
+            "W_QK", "residual stream", "head axes", "initial law", "excess kurtosis", "Weibull shape", "random head",
+            "moved share", "q-value", "null", "spectrum",
         ),
         "signal": ("W_QK", "direction", "spectrum", "noise", "learned share", "number of directions", "q-value"),
         "composition": ("composition score", "family-wise", "overlap", "by chance"),
         "changes": ("change of a matrix", "old directions", "W_QK"),
-    }.items():
+    }.items():  # fmt: skip
         assert {*words} <= terms
         if name in pages:
             anchors = {term.name: term.anchor for term in glossary()}
             assert {anchors[word] for word in words} <= pages[name], name
 
 
-def test_terms_have_one_spelling_each_and_explanations_in_sentences():
+def test_terms_have_one_spelling_each_and_are_not_linked_in_headings_code_or_names(tmp_path):
     spellings = [form.lower() for term in glossary() for form in (term.name, *term.also)]
     assert len(spellings) == len(set(spellings))
     assert len({term.anchor for term in glossary()}) == len(glossary())
     for term in glossary():
         assert term.text.endswith(".") and "<" not in term.text.replace("q < 0.05", "")
+    page = render_page(
+        open_table(DATA / "signal.nc"), [Heading("a head and its null"), "a head with <b>eigenvalues</b> & a p-value"]
+    )
+    assert "<h1>a head and its null</h1>" in page
+    assert "&lt;b&gt;" in page and LINK.findall(page)[0][2] == "head"
+    assert [word for _, _, word in LINK.findall(page)] == ["head", "eigenvalues", "p-value"]
 
 
 def test_verbose_explains_the_terms_below_a_result_and_nothing_else_does(capsys):
@@ -103,12 +96,3 @@ def test_verbose_explains_the_terms_below_a_result_and_nothing_else_does(capsys)
     for term in glossary():
         if term.name in ("spectrum", "direction", "W_QK", "noise"):
             assert f"{term.name}: {term.text}" in words
-
-
-def test_no_term_is_linked_in_headings_code_or_names(tmp_path):
-    page = render_page(
-        open_table(DATA / "signal.nc"), [Heading("a head and its null"), "a head with <b>eigenvalues</b> & a p-value"]
-    )
-    assert "<h1>a head and its null</h1>" in page
-    assert "&lt;b&gt;" in page and LINK.findall(page)[0][2] == "head"
-    assert [word for _, _, word in LINK.findall(page)] == ["head", "eigenvalues", "p-value"]

@@ -15,20 +15,10 @@ from rmtbase.statistics import SPECTRAL_STATISTICS
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--enable-logging=stderr",
-    "--v=0",
-    "--virtual-time-budget=5000",
-    "--dump-dom",
-)
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--enable-logging=stderr",
+    "--v=0", "--virtual-time-budget=5000", "--dump-dom",
+)  # fmt: skip
 LIGHT, DARK = "--blink-settings=preferredColorScheme=1", "--blink-settings=preferredColorScheme=0"
 pytestmark = pytest.mark.exhaustive
 EVERY_LOOK = pytest.mark.parametrize("look", ["light", "dark", "phone"])
@@ -69,14 +59,11 @@ def dark(page, tmp_path_factory):
     return probed(page, tmp_path_factory.mktemp("dark"), DARK, "--window-size=500,900")
 
 
-def test_the_page_opens_from_disk_without_a_word_on_the_console(page, tmp_path):
+def test_the_page_opens_from_disk_without_a_word_on_the_console_where_an_error_would_be_seen(page, tmp_path):
     (tmp_path / "report.html").write_text(page, encoding="utf-8")
     dom, console = opened(tmp_path / "report.html", tmp_path)
     assert console == []
     assert 'aria-sort="none"' in dom  # the page's own script ran under its policy
-
-
-def test_an_error_would_be_seen_on_the_console_and_the_policy_stops_foreign_scripts(page, tmp_path):
     broken = page.replace("</body>", "<script>window.hacked = 1</script><img src='http://127.0.0.1:9/x.png'></body>")
     (tmp_path / "report.html").write_text(broken, encoding="utf-8")
     _, console = opened(tmp_path / "report.html", tmp_path)
@@ -84,8 +71,9 @@ def test_an_error_would_be_seen_on_the_console_and_the_policy_stops_foreign_scri
 
 
 @EVERY_LOOK
-def test_every_figure_is_visible_once_and_fits_the_window(look, request):
+def test_every_figure_is_visible_once_and_nothing_overflows_the_window(look, request):
     seen = request.getfixturevalue(look)
+    assert seen["overflow"] <= 0
     assert len(seen["figures"]) == 10
     for figure in seen["figures"]:
         assert min(300, seen["width"] - 50) < figure["width"] <= seen["width"] - 32
@@ -112,20 +100,11 @@ def phone(page, tmp_path_factory):
 
 
 @EVERY_LOOK
-def test_nothing_overflows_the_window(look, request):
-    assert request.getfixturevalue(look)["overflow"] <= 0
-
-
-@EVERY_LOOK
 def test_tables_that_scroll_say_so(look, request):
     tables = request.getfixturevalue(look)["tables"]
     assert len(tables) == 2
     assert all(scrolls == hinted for scrolls, hinted in tables)
     assert look == "light" or all(scrolls for scrolls, _ in tables)
-
-
-def test_headers_have_their_words_for_paper(light):
-    assert light["on_paper"] == light["titles"]
 
 
 @pytest.mark.parametrize("look", ["light", "phone"])
@@ -148,7 +127,7 @@ def numbers(cells):
     return [float(cell.replace("−", "-")) for cell in cells if cell != "–"]
 
 
-def test_a_column_sorts_both_ways_by_value_with_missing_last(light):
+def test_a_column_sorts_both_ways_by_value_with_missing_last_and_words_as_words(light):
     up, down = light["ascending"], light["descending"]
     assert (up["sort"], down["sort"]) == ("ascending", "descending")
     assert up["focused"]
@@ -156,29 +135,21 @@ def test_a_column_sorts_both_ways_by_value_with_missing_last(light):
     assert numbers(down["column"]) == sorted(numbers(up["column"]), reverse=True)
     assert up["column"][-1] == down["column"][-1] == "–"
     assert len(set(up["column"])) > 5
-
-
-def test_a_column_of_words_sorts_as_words(light):
     words = light["text"]["column"]
     assert light["text"]["sort"] == "ascending"
     assert len(set(words)) > 1
     assert [word for word, _ in groupby(words)] == list(dict.fromkeys(words))  # equal words stand together
 
 
-def test_picking_a_statistic_shows_it(light, tree):
+def test_a_picked_statistic_is_shown_the_filter_keeps_findings_and_headers_stay(light, tree):
     assert light["chosen"] == SPECTRAL_STATISTICS["stable_rank"].long_name
     observed = tree["heads"]["observed"].sel(statistic="stable_rank").values.ravel()
     assert numbers(light["observed"]) == pytest.approx(sorted(observed[observed == observed]), rel=1e-3)
-
-
-def test_the_filter_keeps_the_heads_that_left_the_null(light, tree):
     n = len(summarize_scores(tree).findings)
     assert light["filtered"] == n
     assert light["status"].startswith(f"{n} of ")
-
-
-def test_the_header_of_the_table_stays_in_sight(light):
     assert abs(light["sticky"]) <= 2
+    assert light["on_paper"] == light["titles"]
 
 
 def test_hostile_texts_run_nothing_and_make_no_element(light, harmless):

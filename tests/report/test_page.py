@@ -86,17 +86,18 @@ def _with_heads(tree, **coordinates):
     tree["heads"] = tree["heads"].to_dataset().assign_coords(coordinates)
 
 
-def test_elements_nest_and_identifiers_are_unique(outline):
+def test_elements_nest_references_lead_somewhere_and_headings_skip_no_level(outline, page):
     assert outline.open == []
     assert len(outline.identifiers) == len(set(outline.identifiers))
-
-
-def test_references_within_the_page_lead_somewhere(page, outline):
     targets = re.findall(r'href="#([^"]+)"|url\(#([^)]+)\)|aria-labelledby="([^"]+)"', page)
     assert {next(filter(None, target)) for target in targets} <= set(outline.identifiers)
+    levels = [int(tag[1]) for tag, _ in outline.elements if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(later - earlier <= 1 for earlier, later in pairwise(levels))
 
 
-def test_nothing_is_loaded_from_anywhere(page, outline):
+def test_nothing_is_loaded_from_anywhere_and_hostile_names_stay_text(page, outline, harmless):
     for tag, attrs in outline.elements:
         for name in ("src", "href", "xlink:href", "data", "action", "poster", "srcset"):
             assert attrs.get(name, "#").startswith(("#", "data:")), (tag, attrs)
@@ -104,9 +105,6 @@ def test_nothing_is_loaded_from_anywhere(page, outline):
     assert "@import" not in page
     policy = next(attrs["content"] for attrs in outline.of("meta") if "http-equiv" in attrs)
     assert policy.startswith("default-src 'none';")
-
-
-def test_hostile_names_stay_text(harmless, page, outline):
     assert "<script>window.hacked" in harmless
     assert outline.of("img") == []
     assert len(outline.of("meta")) == 5
@@ -190,19 +188,16 @@ def test_a_head_without_a_score_has_the_hatched_mark_and_no_zeros_in_the_table(b
     assert re.search("of (the )?3 testable heads", words_of(page))
 
 
-def test_a_page_without_pictures_is_the_same_but_for_them(tree, page):
+def test_a_page_without_pictures_or_matrices_is_the_same_but_for_them(tree, page):
     without = re.sub(r"<figure .*?</figure>", "", page, flags=re.DOTALL)
     for part in (r'<li><a href="#figures">.*?</a></li>', r'<section id="figures".*?</section>'):
         without, count = re.subn(part, "", without, flags=re.DOTALL)
         assert count == 1
     assert without_links_to_terms(in_words(tree)).split() == without_links_to_terms(without).split()
-
-
-def test_a_null_of_copies_is_told_as_one(resampled_tree):
-    words = {"signs": "given random signs", "axes": "meet the key axes in random order"}
-    text = words_of(in_words(resampled_tree))
-    assert "499 copies of itself" in text
-    assert words[resampled_tree.attrs["null_entries"]] in text
+    bare = tree.copy()
+    del bare["matrices"]
+    assert "Weight matrices" in in_words(tree)
+    assert "Weight matrices" not in in_words(bare)
 
 
 def test_the_page_says_of_what_it_is_when_it_was_made_and_by_what(analytic_tree, monkeypatch):
@@ -231,7 +226,7 @@ def test_farthest_has_one_meaning_and_says_where_it_is_ln(tree, page):
     assert ">largest eigenvalue (z of its ln)</option>" in page
 
 
-def test_p_values_at_the_floor_are_bounds(tree, page):
+def test_p_values_at_the_floor_are_bounds_of_heads_and_of_matrices(tree, page):
     p, q = (column.split("|") for column in embedded(page, "heads-table")["largest_eigenvalue"]["cells"][3:])
     values = tree["heads"]["p_value"].sel(statistic="largest_eigenvalue").values.ravel()
     floor = values == 2 / 2001
@@ -240,9 +235,6 @@ def test_p_values_at_the_floor_are_bounds(tree, page):
     assert [text.startswith("≤ ") for text in q] == floor.tolist()
     assert re.search(r"<td>≤ [\d.e−]+</td><td>\d", page)  # the omnibus q-value
     assert "(q ≤ " in page
-
-
-def test_p_values_of_matrices_at_the_floor_are_bounds(tree, page):
     texts, matrices = embedded(page, "matrices-table"), tree["matrices"].to_dataset()
     for name, floor in (("excess_kurtosis", 1e-16), ("largest_eigenvalue", 2 / 5001)):
         values = matrices["p_value"].sel(statistic=name).values.ravel()
@@ -272,7 +264,7 @@ def test_on_paper_headings_stay_with_what_follows_and_nothing_is_cut(page):
     assert re.search(r"\.hint, \.skip[^{]*{ display: none !important; }", rules)
 
 
-def test_headers_and_symbols_have_tips(page, outline):
+def test_headers_symbols_and_figures_have_their_words_and_warnings_and_notes_are_told(page, outline, tree):
     headers = [attrs for tag, attrs in outline.elements if tag == "th" and attrs.get("scope") == "col"]
     tips = [attrs["title"] for attrs in headers if "title" in attrs]
     assert len(tips) >= 15
@@ -280,30 +272,17 @@ def test_headers_and_symbols_have_tips(page, outline):
     symbols = [attrs for attrs in outline.of("span") if attrs.get("class") == "math"]
     assert symbols
     assert all(attrs["title"] for attrs in symbols)
-
-
-def test_warnings_and_notes_are_told(tree, outline):
-    text = "".join(outline.text)
-    assert "Warnings about the checkpoint" in text
-    assert "Notes about the checkpoint" in text
-    for line in json.loads(tree.attrs["warnings"]):
-        assert shown(line) in text
-
-
-def test_every_figure_has_a_wide_and_a_narrow_drawing_a_description_and_a_caption(outline):
     figures = outline.of("svg")
     assert len(outline.of("figure")) == len(outline.of("figcaption")) == 10
     assert [one["class"] for one in figures] == ["wide", "narrow"] * 10
     for svg in figures:
         assert svg["role"] == "img"
         assert len(svg["aria-label"]) > 20
-
-
-def test_headings_do_not_skip_a_level(outline):
-    levels = [int(tag[1]) for tag, _ in outline.elements if re.fullmatch("h[1-6]", tag)]
-    assert levels[0] == 1
-    assert levels.count(1) == 1
-    assert all(later - earlier <= 1 for earlier, later in pairwise(levels))
+    text = "".join(outline.text)
+    assert "Warnings about the checkpoint" in text
+    assert "Notes about the checkpoint" in text
+    for line in json.loads(tree.attrs["warnings"]):
+        assert shown(line) in text
 
 
 def test_every_colour_of_a_figure_follows_the_page(page):
@@ -325,7 +304,7 @@ def embedded(page, table):
     return json.loads(text)
 
 
-def test_the_table_lists_every_head_with_every_statistic(tree, page):
+def test_the_table_lists_every_head_with_every_statistic_and_the_null_has_its_provenance(tree, page, outline):
     table = page[page.index('id="heads-table"') :]
     rows = re.findall(r"<tr( data-flagged)?>(.*?)</tr>", table[table.index("<tbody>") : table.index("</tbody>")])
     heads = tree["heads"].to_dataset()
@@ -336,22 +315,25 @@ def test_the_table_lists_every_head_with_every_statistic(tree, page):
     observed = [float(cell.replace("−", "-")) for cell in texts["stable_rank"]["cells"][0].split("|") if cell != "–"]
     expected = heads["observed"].sel(statistic="stable_rank").values.ravel()
     np.testing.assert_allclose(observed, expected[np.isfinite(expected)], rtol=1e-3)
-
-
-def test_the_null_is_explained_with_its_provenance(tree, page, outline):
     assert tree.attrs["provenance"] in outline.text
     assert "never below 2 / (2000 + 1) = 0.001" in page
 
 
-def test_an_analytic_null_is_explained_as_what_it_is(analytic_tree):
-    page = in_words(analytic_tree)
+def assert_explained(page, end, absent, present):
+    """The page nests, and its words up to an end are the ones that are expected."""
     outline = Outline(page)
     assert outline.open == []
     assert len(outline.identifiers) == len(set(outline.identifiers))
     text = " ".join("".join(outline.text).split())
-    for words in ("Monte Carlo", "(b + 1)", "null draws' own", "simulated"):
-        assert words not in text, words
-    for words in (
+    text = text.rpartition(end)[0] if end else text
+    assert not [words for words in absent if words in text]
+    assert not [words for words in present if words not in text]
+
+
+def test_an_analytic_null_is_explained_as_what_it_is(analytic_tree):
+    page = in_words(analytic_tree)
+    absent = ("Monte Carlo", "(b + 1)", "null draws' own", "simulated")
+    present = (
         "None; source: the laws of rmtbase",
         "below 1e−16, where they end, nothing is claimed",
         "the Cauchy combination of its statistics' p-values",
@@ -359,29 +341,26 @@ def test_an_analytic_null_is_explained_as_what_it_is(analytic_tree):
         "expansions in 1/dhead",
         "How well each law is known",
         "log-determinant: exact: exact in all respects",
-    ):
-        assert words in text, words
+    )
+    assert_explained(page, "", absent, present)
     assert "e−17" not in page
 
 
 def test_a_null_of_the_heads_own_is_explained_as_what_it_is(resampled_tree):
     page = in_words(resampled_tree)
-    outline = Outline(page)
-    assert outline.open == []
-    assert len(outline.identifiers) == len(set(outline.identifiers))
-    text = " ".join("".join(outline.text).split()).rpartition("What the words mean")[0]
-    for words in ("Marchenko", "free-product", "random head", "Gaussian factors"):
-        assert words not in text, words
     name = resampled_tree.attrs["null_entries"]
-    for words in (
+    present = (
+        "499 copies of itself",
+        {"signs": "given random signs", "axes": "meet the key axes in random order"}[name],
         f"{name}: the head's own W_Q and W_K",
         "499 for each head from its own matrices",
         "never below 2 / (499 + 1) = 0.004",
         "Every draw has the norms of the head's own matrices",
         {"signs": "heavy tails", "axes": "stay what they are"}[name],
         "A null head's largest (smallest) eigenvalue passes",
-    ):
-        assert words in text, words
+    )
+    absent = ("Marchenko", "free-product", "random head", "Gaussian factors")
+    assert_explained(page, "What the words mean", absent, present)
 
 
 def test_a_page_names_the_statistics_that_have_no_null(make_weights, tmp_path):
@@ -413,13 +392,6 @@ def test_hostile_provenance_of_an_analytic_null_stays_text(analytic_tree):
     assert "How well each law is known" not in in_words(hostile)
 
 
-def test_a_page_without_matrices_has_no_section_for_them(tree):
-    bare = tree.copy()
-    del bare["matrices"]
-    assert "Weight matrices" in in_words(tree)
-    assert "Weight matrices" not in in_words(bare)
-
-
 @pytest.mark.exhaustive
 def test_the_same_scores_give_the_same_page_whatever_the_caller_s_matplotlib_settings(tree, page):
     with matplotlib.rc_context({"font.size": 30, "axes.facecolor": "red", "svg.fonttype": "none"}):
@@ -443,9 +415,6 @@ def test_a_model_of_1024_heads_stays_below_5_megabytes(tree):
     assert len(render(big).encode()) < 5e6
 
 
-# Numbers and formulas, as the tables show them.
-
-
 def shown_of_heads(tree, **values):
     """What the table of heads shows, column by column, of a statistic with these values, head after head."""
     changed, heads = tree.copy(), tree["heads"].to_dataset().copy(deep=True)
@@ -459,17 +428,9 @@ def shown_of_heads(tree, **values):
 
 def test_numbers_are_short_z_has_one_decimal_and_a_mean_is_as_long_as_its_standard_deviation_says(tree):
     numbers = {
-        0.0: "0",
-        0.79234: "0.7923",
-        -33.7: "−33.7",
-        12345.6: "12346",
-        1.5e8: "1.5e8",
-        4.8e-13: "4.8e−13",
-        -2e-7: "−2e−7",
-        np.nan: "–",
-        np.inf: "∞",
-        -np.inf: "−∞",
-    }
+        0.0: "0", 0.79234: "0.7923", -33.7: "−33.7", 12345.6: "12346", 1.5e8: "1.5e8", 4.8e-13: "4.8e−13",
+        -2e-7: "−2e−7", np.nan: "–", np.inf: "∞", -np.inf: "−∞",
+    }  # fmt: skip
     z_scores = {-0.04: "0.0", -33.74: "−33.7", 12345.6: "12346", np.nan: "–"}
     nulls = {
         (0.79234, 0.02134): "0.792 ± 0.021",
@@ -487,13 +448,10 @@ def test_numbers_are_short_z_has_one_decimal_and_a_mean_is_as_long_as_its_standa
     assert shown_of_heads(tree, **moments, null_quantile=np.nan)["null"][4] == "–"
 
 
-def test_formulas_have_no_latex_left(page):
+def test_formulas_have_no_latex_left_and_embedded_json_cannot_end_its_element(page, harmless):
     formulas = re.findall(r'<(?:td|span) class="math"[^>]*>(.*?)</(?:td|span)>', page)
     assert len(formulas) > 2 * len(SPECTRAL_STATISTICS)
     for text in formulas:
         assert not set("\\{}$") & set(text)
     assert "(Σ<sub>k</sub> λ<sub>k</sub>)<sup>2</sup> / Σ<sub>k</sub> λ<sub>k</sub><sup>2</sup>" in formulas
-
-
-def test_embedded_json_cannot_end_its_element(page, harmless):
     assert harmless in embedded(page, "matrices-table")

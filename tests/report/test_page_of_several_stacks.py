@@ -27,14 +27,6 @@ def section(page, name):
     return re.search(rf'<section id="{name}".*?</section>', page, re.DOTALL).group()
 
 
-def test_the_head_of_the_page_tells_each_stack_by_itself(page):
-    facts = re.search(r'<dl class="facts">.*?</dl>', page, re.DOTALL).group()
-    facts = re.sub(r"</?a\b[^>]*>", "", facts)  # links to the words
-    assert "<dt>encoder</dt><dd>1 layer × 4 heads, d_head 8, width 32</dd>" in facts
-    assert "<dt>decoder</dt><dd>2 layers × 6 heads on 2 key heads, d_head 8, width 48</dd>" in facts
-    assert "<dt>cross</dt><dd>2 layers × 6 heads, d_head 9, width 48 (queries), 32 (keys)</dd>" in facts
-
-
 def test_a_circuit_has_a_section_with_its_map_its_findings_and_a_row_for_each(page, tree):
     for name in ("ov", "key"):
         scores, part = circuit_scores(tree, name), section(page, f"circuit-{name}")
@@ -46,7 +38,7 @@ def test_a_circuit_has_a_section_with_its_map_its_findings_and_a_row_for_each(pa
     assert ">key head<" in section(page, "circuit-key")
 
 
-def test_rows_say_the_stack_and_the_shape(page):
+def test_rows_the_null_and_the_head_of_the_page_tell_each_stack_and_shape(page):
     rows = re.findall(r"<tr(?: data-flagged)?><td.*?</tr>", section(page, "heads"))
     cells = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in rows]
     assert [row[:5] for row in cells][3:5] == [
@@ -55,10 +47,12 @@ def test_rows_say_the_stack_and_the_shape(page):
     ]
     assert cells[-1][:5] == ["cross", "1", "5", "5", "48 × 9 × 32"]
     assert len(re.findall("<tr", section(page, "matrices"))) == 2 + 5 + 10 + 1 + 8
-
-
-def test_the_null_tells_every_shape(page):
     assert "Shapes: W<sub>Q</sub> and W<sub>K</sub> of 8 × 32; 8 × 48; 9 × 48 and 9 × 32." in section(page, "null")
+    facts = re.search(r'<dl class="facts">.*?</dl>', page, re.DOTALL).group()
+    facts = re.sub(r"</?a\b[^>]*>", "", facts)  # links to the words
+    assert "<dt>encoder</dt><dd>1 layer × 4 heads, d_head 8, width 32</dd>" in facts
+    assert "<dt>decoder</dt><dd>2 layers × 6 heads on 2 key heads, d_head 8, width 48</dd>" in facts
+    assert "<dt>cross</dt><dd>2 layers × 6 heads, d_head 9, width 48 (queries), 32 (keys)</dd>" in facts
 
 
 def test_the_page_nests_and_every_identifier_is_there_once(page):

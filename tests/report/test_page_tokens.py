@@ -7,8 +7,8 @@ import shutil
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
-from scored_model import D_HEAD, D_MODEL, PLANTED, write_checkpoint
 
+from plots.scored_model import D_HEAD, D_MODEL, PLANTED, write_checkpoint
 from rmtbase.errors import NonFiniteError, ParameterError, RmtbaseWarning
 from rmtbase.heads.direction_tokens import DirectionReading, direction_tokens, nearer_than_chance, nearest_by_chance
 from rmtbase.linalg import product_svd

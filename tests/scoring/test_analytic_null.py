@@ -5,7 +5,6 @@ the whole file is allowed one seed in 1 000, shared evenly by all its comparison
 """
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +17,7 @@ from exhaustive import mostly_exhaustive
 from rmtbase import laws
 from rmtbase.errors import MissingFileError, ParameterError
 from rmtbase.laws import PROBABILITIES
-from rmtbase.nulls import SMALLEST_P_VALUE, AnalyticNull, GaussianNull
+from rmtbase.nulls import SMALLEST_P_VALUE, AnalyticNull, GaussianNull, Table
 from rmtbase.results import open_table
 from rmtbase.results.scores import summarize_scores
 from rmtbase.statistics import (
@@ -29,12 +28,8 @@ from rmtbase.statistics import (
     spectral_statistics,
 )
 from rmtbase.tables import write_table
+from statistical.harness import uniform
 from telling import Told
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "statistical"))
-from harness import uniform
-
-from rmtbase.nulls import Table
 
 NAMES = list(SPECTRAL_STATISTICS)
 HEADS, D_MODEL, D_HEAD = 2_000, 128, 16
@@ -66,9 +61,6 @@ def simulated():
     return null
 
 
-# Bad input first.
-
-
 @pytest.mark.parametrize("d_head", [2, 7])
 def test_heads_too_thin_for_the_laws_are_refused_and_told_what_to_do(d_head, make_weights, tmp_path):
     factors = random_factors(np.random.default_rng(0), 2, 32, d_head)
@@ -91,9 +83,6 @@ def test_only_the_word_itself_asks_for_it_and_a_file_of_that_name_has_a_path(arr
     for name in ("./analytic", Path("analytic")):
         rmtbase.score_heads(*arrays, Table(name), progress=notes)
     assert all(f": {null_table.sizes['draw']} draws from" in note for note in notes)
-
-
-# Conformance: whatever is registered has a law.
 
 
 def test_every_registered_statistic_has_a_law():
@@ -129,9 +118,6 @@ def test_p_value_of_a_quantile_is_twice_its_smaller_tail(statistic):
     np.testing.assert_allclose(p_value, 2 * np.minimum(PROBABILITIES, 1 - np.array(PROBABILITIES)), rtol=1e-6)
 
 
-# Against draws.
-
-
 @pytest.mark.parametrize("statistic", mostly_exhaustive(NAMES, always=2))
 def test_moments_are_those_of_the_simulated_null(statistic, simulated):
     # The laws' own errors are stated: 0.02 sd in the mean and 2.5 % in the sd. The draws' errors come on top.
@@ -161,16 +147,12 @@ def test_p_values_of_random_heads_are_uniform(statistic, heads):
     assert uniform(heads["p_value"].sel(statistic=statistic)) > LEVEL
 
 
-def test_the_omnibus_test_has_the_size_that_is_stated(heads):
+def test_the_omnibus_test_and_the_edges_have_the_sizes_that_are_stated(heads):
     p_value = heads["omnibus_p_value"].values
     for level, least, most in ((0.05, 0.053, 0.056), (0.01, 0.010, 0.012)):
         count = int((p_value <= level).sum())
         assert stats.binom.cdf(count, HEADS, least) > LEVEL
         assert stats.binom.sf(count - 1, HEADS, most) > LEVEL
-
-
-def test_eigenvalues_leave_the_edges_as_rarely_as_stated(heads):
-    # One head in a thousand on each side.
     for side in ("outliers_above", "outliers_below"):
         assert stats.binom.sf(int((heads[side] > 0).sum()) - 1, HEADS, 1e-3) > LEVEL
 
@@ -181,29 +163,26 @@ def standard(heads):
     return spectral_statistics(np.sqrt(heads["eigenvalue"] / (heads["sigma_q"] * heads["sigma_k"]) ** 2).values)
 
 
-@pytest.mark.parametrize("statistic", ["participation_ratio", "spectral_entropy_singular", "smallest_eigenvalue"])
-def test_the_law_of_a_neighbouring_shape_would_not_be_calibrated(statistic, standard):
-    law = laws.null(statistic, (D_MODEL, D_HEAD + 1, D_MODEL), self_normalized=True, normalization="none")
+@pytest.mark.parametrize(
+    ("statistic", "of_neighbour"),
+    [
+        *((name, True) for name in ("participation_ratio", "spectral_entropy_singular", "smallest_eigenvalue")),
+        *((name, False) for name in ("trace", "largest_eigenvalue", "log_determinant")),
+    ],
+)
+def test_the_law_of_a_neighbouring_shape_or_at_the_true_sigma_would_not_be_calibrated(
+    statistic, of_neighbour, standard
+):
+    dims = (D_MODEL, D_HEAD + of_neighbour, D_MODEL)
+    law = laws.null(statistic, dims, self_normalized=of_neighbour, normalization="none")
     assert uniform(law.p_value(standard[:, NAMES.index(statistic)])) < LEVEL
 
 
-@pytest.mark.parametrize("statistic", ["trace", "largest_eigenvalue", "log_determinant"])
-def test_the_law_at_the_true_sigma_would_not_be_calibrated(statistic, standard):
-    law = laws.null(statistic, (D_MODEL, D_HEAD, D_MODEL), normalization="none")
-    assert uniform(law.p_value(standard[:, NAMES.index(statistic)])) < LEVEL
-
-
-# What is scored with it.
-
-
-def test_nothing_is_drawn_and_a_note_says_so(arrays, monkeypatch):
+def test_nothing_is_drawn_and_the_null_is_brought_to_the_heads_own_sigma(arrays, monkeypatch):
     monkeypatch.setattr("rmtbase.nulls._gaussian.cached_null", lambda *_, **__: pytest.fail("a draw was made"))
     notes = Told()
     rmtbase.score_heads(*arrays, "analytic", progress=notes)
     assert notes == ["null of (32, 8): analytic, no draws"]
-
-
-def test_null_is_brought_to_the_heads_own_sigma(arrays):
     w_q, w_k = arrays
     scores = rmtbase.score_heads(0.02 * w_q, w_k, "analytic")["heads"].to_dataset().isel(layer=0, head=1)
     null = AnalyticNull(32, 8)
@@ -230,15 +209,20 @@ def planted(make_weights, tmp_path_factory):
     return rmtbase.score(folder, "analytic")
 
 
-def test_only_the_planted_heads_are_found_and_of_equal_ones_the_farthest_first(planted):
+def test_only_the_planted_heads_are_found_the_farthest_first_and_no_p_value_lies_below_the_floor(planted):
     findings = summarize_scores(planted).findings
     assert [(finding.layer, finding.head) for finding in findings] == [(1, 9), (1, 5)]
     assert findings[0].omnibus_q_value == findings[1].omnibus_q_value == pytest.approx(16 * SMALLEST_P_VALUE)
     assert findings[0].distance > findings[1].distance > 8
     assert all(finding.outliers_above == 1 for finding in findings)
-
-
-def test_no_p_value_lies_below_the_floor(planted):
+    null = AnalyticNull(64, 16)
+    for finding in summarize_scores(planted).findings:
+        scores = planted["heads"].to_dataset().sel(layer=finding.layer, head=finding.head)
+        scale = float(scores["sigma_q"] * scores["sigma_k"]) ** 2
+        eigenvalues = scores["eigenvalue"].values / scale
+        distance = null.distance(spectral_statistics(np.sqrt(eigenvalues)))
+        assert finding.statistic == NAMES[int(np.argmax(distance))]
+        assert finding.distance == pytest.approx(distance.max(), rel=1e-9)
     heads = planted["heads"].to_dataset()
     for name in ("p_value", "q_value", "omnibus_p_value", "omnibus_q_value"):
         assert heads[name].min() >= SMALLEST_P_VALUE, name
@@ -256,20 +240,6 @@ def test_the_file_says_that_the_null_is_analytic_and_how_well_it_is_known(plante
     assert record["log_determinant"].startswith("exact: ")
     np.testing.assert_array_equal(tree["null"]["density"], tree["null"]["density_free"])
     assert not tree["null"]["density_standard_error"].any()
-
-
-def test_the_distance_of_a_finding_is_on_the_scale_that_chose_its_statistic(planted):
-    null = AnalyticNull(64, 16)
-    for finding in summarize_scores(planted).findings:
-        scores = planted["heads"].to_dataset().sel(layer=finding.layer, head=finding.head)
-        scale = float(scores["sigma_q"] * scores["sigma_k"]) ** 2
-        eigenvalues = scores["eigenvalue"].values / scale
-        distance = null.distance(spectral_statistics(np.sqrt(eigenvalues)))
-        assert finding.statistic == NAMES[int(np.argmax(distance))]
-        assert finding.distance == pytest.approx(distance.max(), rel=1e-9)
-
-
-# Heads and statistics that cannot be scored.
 
 
 @pytest.fixture

@@ -80,14 +80,14 @@ def far_heads(full):
 
 
 @pytest.mark.exhaustive
-def test_moments_quantiles_and_edges_are_the_full_samples(null, full):
+def test_moments_edges_and_distances_are_the_full_samples_and_p_values_of_its_draws_are_never_smaller(
+    null, full, random_heads
+):
     for name in ("draws", "mean", "std", "quantile", "edge_quantiles", "p_value_floor"):
         np.testing.assert_allclose(getattr(null, name), getattr(full, name), rtol=1e-13, err_msg=name)
-
-
-@pytest.mark.exhaustive
-def test_distances_are_the_full_samples(null, full, random_heads):
     np.testing.assert_allclose(null.distance(random_heads), full.distance(random_heads), rtol=1e-9, atol=1e-9)
+    assert (null.p_value(full.sample) >= full.p_value(full.sample)).all()
+    assert (null.omnibus_p_value(full.sample) >= full.omnibus_p_value(full.sample)).all()
 
 
 @pytest.mark.exhaustive
@@ -102,12 +102,6 @@ def test_p_values_are_never_smaller_and_at_most_three_per_cent_larger(test, null
     assert np.median(kept / exact) < 1.01  # far out every rank is kept
 
 
-@pytest.mark.exhaustive
-def test_p_values_of_the_draws_themselves_are_never_smaller(null, full):
-    assert (null.p_value(full.sample) >= full.p_value(full.sample)).all()
-    assert (null.omnibus_p_value(full.sample) >= full.omnibus_p_value(full.sample)).all()
-
-
 @pytest.mark.parametrize("level", [0.01, 0.05, 0.2])
 def test_null_p_values_have_the_right_size(level, null, random_heads):
     """False-failure rate: 4.5 standard errors, of heads and of null draws, for 17 tests at one level: below 2e-4."""
@@ -118,13 +112,10 @@ def test_null_p_values_have_the_right_size(level, null, random_heads):
     assert (rate >= level / RATIO - error).all()
 
 
-def test_a_head_without_a_shape_stays_without_a_score(null):
+def test_a_head_without_a_shape_has_no_score_and_an_infinite_value_the_smallest_p(null):
     nothing = np.full((2, null.mean.size), np.nan)
     assert np.isnan(null.p_value(nothing)).all()
     assert np.isnan(null.omnibus_p_value(nothing)).all()
-
-
-def test_an_infinite_value_has_the_smallest_p(null):
     extreme = np.full((1, null.mean.size), np.inf)
     np.testing.assert_allclose(null.p_value(extreme), null.p_value_floor)
     np.testing.assert_allclose(null.omnibus_p_value(extreme), null.p_value_floor / 2)
@@ -165,20 +156,20 @@ def test_the_report_and_the_file_of_such_scores_are_whole(as_shipped, nothing_is
     write_table(tree, tmp_path / "scores.nc")
 
 
-def test_an_atlas_may_be_given_as_the_baseline(arrays, atlas, as_shipped, nothing_is_simulated):
+def test_an_atlas_may_be_given_as_the_baseline_and_what_it_lacks_is_taken_from_the_shipped_one(
+    arrays, atlas, as_shipped, nothing_is_simulated, demo_table
+):
     notes = Told()
     by_file = rmtbase.score_heads(*arrays, Table(as_shipped), progress=notes)
     by_dataset = rmtbase.score_heads(*arrays, Table(atlas))
     np.testing.assert_array_equal(by_file["heads"]["p_value"], by_dataset["heads"]["p_value"])
     np.testing.assert_array_equal(by_file["heads"]["p_value"], rmtbase.score_heads(*arrays)["heads"]["p_value"])
     assert notes == [f"null of (32, 8): {DRAWS} draws from {as_shipped}"]
-
-
-def test_a_given_atlas_that_lacks_the_shape_is_said_to(arrays, demo_table, as_shipped, nothing_is_simulated):
-    notes = Told()
+    notes.clear()
     rmtbase.score_heads(*arrays, Table(compact_baseline(demo_table)), progress=notes)
     assert notes[0].startswith("the baseline dataset holds (128, 16), but not (32, 8)")
     assert notes[1] == f"null of (32, 8): from the null draws shipped with rmtbase ({DRAWS} draws)"
+    rmtbase.score_heads(*arrays, Gaussian(draws=500))
 
 
 @pytest.mark.parametrize("options", [{"seed": 1, "draws": 100}, {"draws": DRAWS + 1}])
@@ -188,20 +179,12 @@ def test_what_the_atlas_does_not_hold_is_simulated(options, arrays, as_shipped):
     assert notes[0].startswith("null of (d_model, d_head) = (32, 8), ")
 
 
-def test_fewer_draws_than_the_atlas_holds_are_not_simulated(arrays, as_shipped, nothing_is_simulated):
-    rmtbase.score_heads(*arrays, Gaussian(draws=500))
-
-
-def test_an_unknown_shape_is_simulated(as_shipped):
-    rng = np.random.default_rng(8)
+def test_an_unknown_shape_is_simulated_and_every_shape_without_an_atlas(arrays, as_shipped, tmp_path, monkeypatch):
     notes = Told()
-    rmtbase.score_heads(*rng.standard_normal((2, 1, 8, 33)), Gaussian(draws=100), progress=notes)
+    rmtbase.score_heads(*np.random.default_rng(8).standard_normal((2, 1, 8, 33)), Gaussian(draws=100), progress=notes)
     assert notes[0].startswith("null of (d_model, d_head) = (33, 8), 100 draws")
-
-
-def test_without_an_atlas_the_null_is_simulated(arrays, tmp_path, monkeypatch):
     ship(monkeypatch, tmp_path / "none.nc")
-    notes = Told()
+    notes.clear()
     rmtbase.score_heads(*arrays, Gaussian(draws=100), progress=notes)
     assert notes[0].startswith("null of (d_model, d_head) = (32, 8), 100 draws")
 

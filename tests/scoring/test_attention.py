@@ -46,16 +46,13 @@ def test_attention_of_layers_that_differ_is_a_coordinate_of_the_heads(tmp_path):
     assert attention_classes(again) == {"layer 0": "MHA", "layer 1": "GQA", "layer 2": "MQA"}
 
 
-def test_matrices_that_are_of_no_kind_that_is_scored_are_named(neox):
+def test_only_matrices_that_are_neither_scored_nor_noted_elsewhere_are_named(neox):
     (line,) = neox.part_notes("layers")
     assert line.startswith("not scored, because outside attention, MLPs and embeddings that are read: ")
     assert "2 'gpt_neox.layers.{}.mixer.{}.weight' (3, 4)" in line
     assert "'gpt_neox.pooler.kernel' (4, 3, 2, 2)" in line
     assert "mask" not in line
     assert line in json.loads(rmtbase.score(neox, "analytic").attrs["notes"])
-
-
-def test_matrices_that_are_read_or_noted_elsewhere_are_not_named():
     tensors = gpt_neox(1, 0.02, 0.02, np.random.default_rng(1))
     assert open_model(tensors, family="gpt_neox", config=NEOX_CONFIG).part_notes("layers") == ()
 

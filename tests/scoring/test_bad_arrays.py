@@ -35,17 +35,6 @@ def test_keys_that_do_not_fit_the_queries(shape, arrays, score_arrays):
     refused("w_k", [str(shape), "8, 32", "divisor of 4"], lambda: score_arrays(arrays[0], np.ones(shape)))
 
 
-@pytest.mark.parametrize("dtype", [complex, bool, object, str, "datetime64[s]"])
-def test_elements_that_are_no_real_numbers(dtype, arrays, score_arrays):
-    bad = np.ones(arrays[0].shape).astype(np.int64).astype(dtype)
-    refused("w_q", ["dtype", "real"], lambda: score_arrays(bad, arrays[1]))
-
-
-@pytest.mark.parametrize("bad", ["a name", None, {}, [[[1.0, 2.0], [3.0]]]])
-def test_what_is_no_array(bad, arrays, score_arrays):
-    refused("w_q", [repr(type(bad).__name__), "real numbers"], lambda: score_arrays(bad, arrays[1]))
-
-
 @pytest.mark.parametrize("null", [Gaussian(draws=100), "analytic", "signs", "axes"])
 def test_one_dimensional_heads_have_nothing_but_a_scale(null, arrays):
     w_q, w_k = (w[:, :1] for w in arrays)
@@ -54,11 +43,8 @@ def test_one_dimensional_heads_have_nothing_but_a_scale(null, arrays):
 
 @pytest.mark.parametrize("null", ["permutation", "Signs", ""])
 def test_null_that_is_not_offered(null, arrays, score_arrays):
-    refused(
-        "null",
-        [repr(null), "'gaussian', 'analytic', 'kurtosis', 'signs', 'axes', a baseline table"],
-        lambda: score_arrays(*arrays, null=null),
-    )
+    offered = "'gaussian', 'analytic', 'kurtosis', 'signs', 'axes', a baseline table"
+    refused("null", [repr(null), offered], lambda: score_arrays(*arrays, null=null))
 
 
 def test_the_callers_arrays_are_left_as_they_are(arrays, score_arrays):

@@ -31,22 +31,20 @@ def test_units_of_the_baseline_do_not_matter(units, arrays, score_arrays, null_t
         np.testing.assert_array_equal(here[name], there[name])
 
 
-@pytest.mark.parametrize("units", [{"normalization": "sqrt_d", "sigma": 0.02}])
-def test_null_of_a_scores_tree_is_in_raw_units_whatever_the_baselines(units, model_folder, null_table):
-    other = rmtbase.baseline(32, 8, draws=null_table.sizes["draw"], **units)
+def test_null_of_a_scores_tree_is_in_raw_units_whatever_the_baselines(model_folder, null_table):
+    other = rmtbase.baseline(32, 8, draws=null_table.sizes["draw"], normalization="sqrt_d", sigma=0.02)
     here, there = (rmtbase.score(model_folder, Table(table), matrices="none")["null"] for table in (null_table, other))
     for name in here.data_vars:
         np.testing.assert_allclose(here[name], there[name], rtol=1e-6, atol=1e-12, err_msg=name)
 
 
-def test_file_path_and_dataset_are_the_same_baseline(arrays, score_arrays, null_table, tmp_path):
+def test_file_path_and_dataset_are_the_same_baseline_and_so_is_one_among_others(
+    arrays, score_arrays, null_table, tmp_path
+):
     path = write_table(null_table, tmp_path / "null.nc")
     expected = score_arrays(*arrays)
     assert score_arrays(*arrays, baseline=path).identical(expected)
     assert score_arrays(*arrays, baseline=str(path)).identical(expected)
-
-
-def test_the_shape_is_found_among_others(arrays, score_arrays, null_table):
     several = rmtbase.baseline([64, 32, 16], [8, 8, 8], draws=null_table.sizes["draw"], normalization="none")
     np.testing.assert_array_equal(score_arrays(*arrays, baseline=several)["p_value"], score_arrays(*arrays)["p_value"])
 
@@ -84,17 +82,14 @@ def test_baseline_file_that_lacks_the_case_is_left_as_it_is(arrays, tmp_path, wa
     before.assert_untouched()
 
 
-def test_baseline_that_lacks_a_statistic_is_refused_by_its_name(arrays, null_table):
-    with pytest.raises(TableError, match="effective_rank"):
-        rmtbase.score_heads(*arrays, Table(null_table.drop_sel(statistic="effective_rank")))
-
-
-def test_coarse_baseline_is_said_to_be_coarse(arrays):
+def test_a_coarse_baseline_is_said_to_be_coarse_and_one_that_lacks_a_statistic_is_refused(arrays, null_table):
     notes = Told()
     rmtbase.score_heads(*arrays, Table(rmtbase.baseline(32, 8, draws=50)), progress=notes)
     # The smallest q of a lone head among 4 is 2 * 4 / 51.
     assert "with 50 null draws and 4 heads a lone head cannot reach q below 0.16" in notes[1]
     assert "10000 draws" in notes[1]
+    with pytest.raises(TableError, match="effective_rank"):
+        rmtbase.score_heads(*arrays, Table(null_table.drop_sel(statistic="effective_rank")))
 
 
 @pytest.mark.parametrize("n_heads", [1, 200, 201, 1024])

@@ -97,18 +97,14 @@ def test_of_a_planted_pair_it_is_that_pair_alone():
     assert pair.score > 1.5 * pair.expected_score and pair.overlap > 3 * h / d
 
 
-def test_the_bundled_model_has_learned_to_compose():
+def test_the_bundled_model_has_learned_to_compose_and_its_largest_score_is_named_beside_the_surest_pair():
     assert not summarize_composition(composition(open_model("demo", "step-0"))).surviving
-    summary = summarize_composition(composition("demo"))
+    table = composition("demo")
+    summary = summarize_composition(table)
     assert ("k", "L1H1", "L2H5") in {(pair.kind, pair.earlier, pair.later) for pair in summary.surviving}
     assert sum(one.pairs for one in summary.kinds) == 3 * 6 * 8 * 8
     p = [pair.p_value for pair in summary.surviving]
     assert p == sorted(p) and max(pair.q_value for pair in summary.surviving) < 0.05
-
-
-def test_the_largest_score_is_named_whichever_pair_is_surest():
-    table = composition("demo")
-    summary = summarize_composition(table)
     largest, surest = summary.largest[0], summary.surviving[0]
     survives = table["q_value"].values < 0.05
     assert largest.score == table["score"].values[survives].max() > surest.score
@@ -155,9 +151,7 @@ def test_pairs_are_of_one_stream_and_cross_attention_reads_two():
         }
 
     encoder = {("encoder L0H0", "encoder L1H0")}
-    decoder = {
-        ("decoder L0H0", "decoder L1H0"), ("cross L0H0", "decoder L1H0"),
-    }  # fmt: skip
+    decoder = {("decoder L0H0", "decoder L1H0"), ("cross L0H0", "decoder L1H0")}
     crossing = {
         ("decoder L0H0", "cross L0H0"), ("decoder L0H0", "cross L1H0"), ("decoder L1H0", "cross L1H0"),
         ("cross L0H0", "cross L1H0"),
@@ -176,7 +170,7 @@ def test_other_stacks_and_other_widths_make_no_pairs():
         composition(model_of(np.random.default_rng(7), layers(2), widths={0: (24, 20)}))
 
 
-def test_a_head_of_zeros_has_no_pairs():
+def test_a_head_of_zeros_has_no_pairs_and_the_scale_of_weights_changes_nothing():
     output = np.random.default_rng(8).standard_normal((24, 8))
     output[:, 4:] = 0.0
     table = composition(model_of(np.random.default_rng(8), layers(2), t0_output=output))
@@ -184,9 +178,6 @@ def test_a_head_of_zeros_has_no_pairs():
     assert missing.sel(earlier="L0H1") and not missing.sel(earlier="L0H0")
     assert np.isnan(table["q_value"].sel(earlier="L0H1")).all()
     assert np.isnan(table["overlap"].sel(earlier="L0H1")).all()
-
-
-def test_the_scale_of_weights_changes_nothing():
     rng = np.random.default_rng(9)
     output, key = rng.standard_normal((24, 8)), rng.standard_normal((8, 24))
     plain = composition(model_of(np.random.default_rng(10), layers(2), t0_output=output, t1_key=key))

@@ -24,8 +24,9 @@ def modules(demo, request):
     return learned_modules(open_table(request.config.rootpath / "tests/data/signal.nc", "signal"), demo)
 
 
-def test_each_module_has_the_numbers_of_its_matrix(demo, modules, request):
-    matrices = open_table(request.config.rootpath / "tests/data/signal.nc", "signal")["matrices"].to_dataset()
+def test_each_module_has_the_numbers_of_its_matrix_and_one_of_unknown_share_comes_last(demo, modules, request):
+    tree = open_table(request.config.rootpath / "tests/data/signal.nc", "signal")
+    matrices = tree["matrices"].to_dataset()
     found = {one.name: one for one in modules}
     assert len(found) == 28
     row = matrices.sel(layer=2, component="mlp_out")
@@ -35,27 +36,20 @@ def test_each_module_has_the_numbers_of_its_matrix(demo, modules, request):
     assert one.p_value == row["first_p_value"]
     shares = [one.share for one in modules]
     assert shares == sorted(shares, reverse=True)
-
-
-def test_modules_of_unknown_share_come_last(demo, request):
-    tree = open_table(request.config.rootpath / "tests/data/signal.nc", "signal").copy(deep=True)
-    first = learned_modules(tree, demo)[0].name
+    tree, first = tree.copy(deep=True), modules[0].name
     shares = tree["matrices"]["signal_share"].values
     shares[np.unravel_index(np.nanargmax(shares), shares.shape)] = np.nan
     modules = learned_modules(tree, demo)
     assert (modules[-1].name, np.isnan(modules[-1].share)) == (first, True)
 
 
-def test_ranks_are_numbers_of_directions(modules):
+def test_ranks_are_numbers_of_directions_and_patterns_name_the_parameters_of_the_model(modules, demo):
     settings = json.loads(decisions_text(modules, 0.05, "peft"))
     ranks = {one.name: one.n_directions for one in modules if one.q_value < 0.05}
     assert list(settings) == ["r", "target_modules", "rank_pattern"]
     assert settings["rank_pattern"] == ranks
     assert settings["target_modules"] == list(ranks)
     assert min(ranks.values()) <= settings["r"] <= max(ranks.values())
-
-
-def test_patterns_name_the_parameters_of_the_model(demo, modules):
     text = decisions_text(modules, 0.05, "yaml")
     patterns = [json.loads(line.split("  # ")[0].removeprefix("  - ")) for line in text.splitlines()[2:]]
     names = [name for layer in range(4) for one in demo.components for name in demo.tensors(layer, one)]
@@ -63,11 +57,15 @@ def test_patterns_name_the_parameters_of_the_model(demo, modules):
     assert matched == [[f"{one.name}.weight"] for one in modules if one.q_value < 0.05]
 
 
-def test_of_a_random_model_nothing_is_named():
+def test_of_a_random_model_nothing_is_named_and_what_it_cannot_be_made_of_is(demo, modules):
     model = open_model("demo", "step-0")
     modules = learned_modules(signal(open_model(model, proof=False), circuits=("qk",)), model)
     assert decisions_text(modules, 0.05, "yaml").splitlines()[1] == "unfrozen_parameters: []"
     assert json.loads(decisions_text(modules, 0.05, "peft")) == {"target_modules": [], "rank_pattern": {}}
+    with pytest.raises(ParameterError, match="no whole matrices"):
+        learned_modules(signal(open_model(demo, proof=False), circuits=("qk",), matrices="none"), demo)
+    with pytest.raises(ParameterError, match="one of peft, yaml"):
+        decisions_text(modules, 0.05, "toml")
 
 
 def test_matrices_that_are_one_tensor_are_one_module():
@@ -99,10 +97,3 @@ def test_a_module_of_an_adapter_has_the_rank_of_its_update(tmp_path):
     (one,) = learned_modules(signal(model), model)
     assert (one.name, one.n_directions) == (module, 1)
     assert one.q_value < 1e-3
-
-
-def test_what_it_cannot_be_made_of_is_named(demo, modules):
-    with pytest.raises(ParameterError, match="no whole matrices"):
-        learned_modules(signal(open_model(demo, proof=False), circuits=("qk",), matrices="none"), demo)
-    with pytest.raises(ParameterError, match="one of peft, yaml"):
-        decisions_text(modules, 0.05, "toml")

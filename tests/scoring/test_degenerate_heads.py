@@ -62,11 +62,16 @@ def test_zero_head_is_recorded_and_the_rest_is_scored(mode, weights, score_model
     assert summary.warnings == (line, *of_elements)
 
 
-def test_zero_key_head_takes_its_whole_group(weights, score_model):
+def test_zero_key_head_takes_its_whole_group_and_a_model_of_zeros_has_no_head_to_judge(weights, score_model):
     weights.keys[0, 1] = 0
     tree = score_model(weights)
     assert [line.partition(":")[0] for line in warnings_of_heads(tree)] == ["layer 0 head 2, layer 0 head 3"]
     assert np.isnan(tree["heads"]["omnibus_p_value"].values).sum() == 2
+    weights.queries[:], weights.keys[:] = 0, 0
+    summary = summarize_scores(score_model(weights))
+    assert summary.n_heads == 0
+    assert not summary.findings
+    assert summary.verdict() == "Whether heads differ from random heads cannot be told."
 
 
 @pytest.mark.parametrize("mode", ["elements", "spectra"])
@@ -77,14 +82,6 @@ def test_zero_matrix_is_recorded_and_scores_nan(mode, weights, score_model):
     found = np.isnan(matrices["p_value"].values).all(axis=-1)
     assert np.argwhere(found).tolist() == [[1, 0]]
     assert any("layer 1" in line and "attention_query" in line for line in json.loads(tree.attrs["warnings"]))
-
-
-def test_model_of_zeros_only_has_no_head_to_judge(weights, score_model):
-    weights.queries[:], weights.keys[:] = 0, 0
-    summary = summarize_scores(score_model(weights))
-    assert summary.n_heads == 0
-    assert not summary.findings
-    assert summary.verdict() == "Whether heads differ from random heads cannot be told."
 
 
 def dead_dimension(weights):
@@ -124,31 +121,12 @@ def test_rank_deficient_head_is_infinitely_far_and_no_rounding_noise_stands_in_f
     assert "nan" not in summary.findings[0].sentence()
 
 
-def test_one_dimensional_heads_are_refused(weights, make_weights, tmp_path):
-    folder = make_weights(weights.queries[:, :, :1], weights.keys[:, :, :1]).save(tmp_path / "thin")
-    with pytest.raises(ParameterError, match="d_head = 1: expected at least 2"):
-        rmtbase.score(folder, Gaussian(draws=100))
-
-
 def test_heads_wider_than_the_model_are_refused(make_weights, tmp_path):
     queries, keys = np.random.default_rng(0).standard_normal((2, 1, 2, 8, 6))
     with pytest.raises(ParameterError, match="d_head = 8: expected at most d_model = 6"):
         rmtbase.score(make_weights(queries, keys).save(tmp_path / "wide"), Gaussian(draws=100))
 
 
-def test_byte_identical_layers_are_recorded(weights, score_model):
-    weights.queries[1], weights.keys[1] = weights.queries[0], weights.keys[0]
-    (line,) = json.loads(score_model(weights).attrs["warnings"])
-    assert line.startswith("layers 0, 1 hold byte-identical")
-
-
-@pytest.mark.parametrize("mode", ["all", "", None, True])
-def test_unknown_matrices_mode(mode, weights, score_model):
-    with pytest.raises(ParameterError, match="expected 'none', 'elements' or 'spectra'"):
-        score_model(weights, matrices=mode)
-
-
 def test_revision_beside_an_opened_model_is_refused(model_folder, null_table):
-
     with pytest.raises(ParameterError, match="revision = 'step-7'"):
         rmtbase.score(open_model(open_model(model_folder), "step-7"), Table(null_table))

@@ -28,27 +28,16 @@ def matrix():
     return path(3, 48, seed=2)
 
 
-# Bad input
-
-
 @pytest.mark.parametrize(
     ("bad", "fragment"),
     [
         (np.zeros((4, 4)), "zeros"),
         (np.zeros(4), "zeros"),
         ([[1.0, np.nan], [1.0, 1.0]], "NaN or infinity"),
-        ([[1.0, np.inf], [1.0, 1.0]], "NaN or infinity"),
         ([1.0, -1.0], "a negative number"),
         (np.ones((4, 1)), "(4, 1)"),
-        (np.ones((0, 4)), "(0, 4)"),
         (np.ones((2, 3, 4)), "(2, 3, 4)"),
-        ([1.0], "(1,)"),
         (1.0, "()"),
-        (np.ones((3, 3), complex), "complex"),
-        (np.ones((3, 3), bool), "bool"),
-        ("weights", "str"),
-        ([[1.0, 2.0], [3.0]], "list"),
-        (None, "NoneType"),
     ],
 )
 def test_what_is_no_matrix_is_named(bad, fragment):
@@ -65,48 +54,31 @@ def test_the_update_has_candidates_as_far_as_its_law_goes(matrix):
         effective_depth(matrix, part="update", depths=[4, 18])
 
 
-def test_draws_must_be_enough_for_the_level(matrix):
-    with pytest.raises(ParameterError, match="at least 99"):
-        effective_depth(matrix, draws=98, level=0.01)
-
-
-# The distances
-
-
-DEPTHS = pytest.mark.parametrize(
-    ("depth", "part"),
-    mostly_exhaustive(
-        [(1, "path"), (6, "path"), (32, "path"), (1, "update"), (4, "update")], always={(6, "path"), (4, "update")}
-    ),
-)
-
-
 def nearest(values, depth, part, distance):
     """(distance, scale) of the law of one depth."""
     fit = FitSettings(1.0, [depth], part, distance, 19, 0.05, None, 0).fitter().fit(values[None])
     return fit.nearest.distance.item(), fit.nearest.scale.item()
 
 
-@DEPTHS
-def test_wasserstein_is_scipys_at_the_best_of_all_scales(depth, part, matrix):
+@pytest.mark.parametrize(
+    ("depth", "part"),
+    mostly_exhaustive(
+        [(1, "path"), (6, "path"), (32, "path"), (1, "update"), (4, "update")], always={(6, "path"), (4, "update")}
+    ),
+)
+def test_distances_are_scipys_at_the_best_of_all_scales(depth, part, matrix):
     values = np.linalg.svd(matrix, compute_uv=False)
     law = (ResidualPath if part == "path" else ResidualUpdate)(depth, 1.0)
     quantiles = np.sqrt(law.ppf((np.arange(values.size) + 0.5) / values.size))
     distance, scale = nearest(values, depth, part, "wasserstein")
 
-    def at(log_scale):
+    def wasserstein(log_scale):
         return stats.wasserstein_distance(values, np.exp(log_scale) * quantiles) / values.mean()
 
-    assert at(np.log(scale)) == pytest.approx(distance, rel=1e-12)
+    assert wasserstein(np.log(scale)) == pytest.approx(distance, rel=1e-12)
     for start in (-2.0, 0.0, 2.0):
-        best = minimize_scalar(at, bracket=(start - 0.5, start + 0.5)).fun
+        best = minimize_scalar(wasserstein, bracket=(start - 0.5, start + 0.5)).fun
         assert best >= distance * (1.0 - 1e-9)
-
-
-@DEPTHS
-def test_kolmogorov_smirnov_is_scipys_at_the_best_of_all_scales(depth, part, matrix):
-    values = np.linalg.svd(matrix, compute_uv=False)
-    law = (ResidualPath if part == "path" else ResidualUpdate)(depth, 1.0)
     distance, scale = nearest(values, depth, part, "kolmogorov_smirnov")
 
     def at(scale):
@@ -134,9 +106,6 @@ def test_a_spectrum_of_the_laws_own_quantiles_is_at_no_distance():
     assert fit.distance == pytest.approx(0.5 / 200, abs=1e-5)  # of any n quantiles from a continuous law
 
 
-# What the answer must not depend on
-
-
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("distance", ["wasserstein", "kolmogorov_smirnov"])
 @pytest.mark.parametrize("factor", [2.0**-30, 1e-3, 7.0, 1e12])
@@ -150,14 +119,11 @@ def test_rescaling_changes_nothing_but_the_scale(distance, factor, matrix):
         np.testing.assert_array_equal(factor * one.scales, other.scales)
 
 
-def test_transposition_changes_nothing(matrix):
+def test_transposition_changes_nothing_and_singular_values_in_any_order_stand_for_their_matrix(matrix):
     for one in (matrix, matrix[:24]):
         found, other = effective_depth(one, draws=19), effective_depth(one.T, draws=19)
         assert (found.depth, found.interval, found.p_value) == (other.depth, other.interval, other.p_value)
         np.testing.assert_allclose(found.distances, other.distances, rtol=1e-10)
-
-
-def test_singular_values_in_any_order_stand_for_their_matrix(matrix):
     values = np.random.default_rng(0).permutation(np.linalg.svd(matrix, compute_uv=False))
     found, other = effective_depth(matrix, draws=19), effective_depth(values, draws=19)
     assert (found.depth, found.interval, found.p_value) == (other.depth, other.interval, other.p_value)
@@ -165,21 +131,17 @@ def test_singular_values_in_any_order_stand_for_their_matrix(matrix):
     assert (found.shape, other.shape) == ((48, 48), (48,))
 
 
-def test_draws_are_made_once_for_equal_settings_and_sizes():
+def test_draws_are_made_once_change_with_the_seed_and_must_be_enough_for_the_level(matrix):
     told = Told()
     for seed in range(3):
         effective_depth(path(2, 48, seed), draws=20, seed=5, progress=told)
     assert told.steps == {"drawing residual paths": 20}
-
-
-def test_another_seed_changes_the_draws_and_not_the_fit(matrix):
     one, same, other = (effective_depth(matrix, draws=39, seed=seed) for seed in (0, 0, 1))
     assert one.p_value == same.p_value
     assert one.p_value != other.p_value
     np.testing.assert_array_equal(one.distances, other.distances)
-
-
-# What it finds
+    with pytest.raises(ParameterError, match="at least 99"):
+        effective_depth(matrix, draws=98, level=0.01)
 
 
 @pytest.mark.parametrize(("depth", "width"), mostly_exhaustive([(2, 48), (5, 48), (10, 96)], always={(5, 48)}))
@@ -220,11 +182,15 @@ def test_p_values_of_residual_paths_are_uniform(distance):
     assert stats.kstwobign.sf(np.sqrt(effective) * stats.kstest(p, "uniform").statistic) > 1e-3
 
 
-def test_a_gaussian_matrix_is_an_update_of_depth_one_and_no_path():
+def test_a_gaussian_matrix_is_an_update_of_depth_one_and_one_of_rank_one_is_nearest_to_nothing():
     gaussian = np.random.default_rng(4).standard_normal((48, 48))
     update = effective_depth(gaussian, depths=range(1, 9), part="update")
     assert (update.depth, update.interval, update.fits) == (1, (1, 1), True)
     assert not effective_depth(gaussian).fits
+    values = np.zeros(48)
+    values[0] = 2.0
+    found = effective_depth(values)
+    assert (found.scale, found.distance, found.fits) == (0.0, 1.0, False)
 
 
 @pytest.mark.exhaustive
@@ -246,13 +212,6 @@ def test_no_depth_fits_a_matrix_of_another_kind(part):
         assert 0.0 < found.distance <= 1.0
 
 
-def test_a_rank_one_matrix_is_nearest_to_nothing():
-    values = np.zeros(48)
-    values[0] = 2.0
-    found = effective_depth(values)
-    assert (found.scale, found.distance, found.fits) == (0.0, 1.0, False)
-
-
 @pytest.mark.exhaustive
 def test_several_sigmas_give_the_best_of_them():
     one = path(4, 48, seed=4, sigma=0.5)
@@ -268,14 +227,10 @@ def test_several_sigmas_give_the_best_of_them():
 
 
 @pytest.mark.exhaustive
-def test_a_larger_matrix_is_compared_with_narrower_draws(matrix):
+def test_a_larger_matrix_is_compared_with_narrower_draws_which_tell_the_distances_of_the_whole(matrix):
     found = effective_depth(path(3, 96, seed=3), width=48)
     assert (found.width, effective_depth(matrix, width=60, draws=19).width) == (48, 48)
     assert (found.depth, found.fits) == (3, True)
-
-
-@pytest.mark.exhaustive
-def test_draws_of_half_the_width_tell_the_distances_of_the_whole():
     fitter = FitSettings(1.0, range(1, 8), "path", "wasserstein", 199, 0.05, 24, 0).fitter()
     advance = SILENT.bar("", 0)
     own, brought = (fitter.refit_distance(48, width, ResidualPath(3, 1.0), advance) for width in (48, 24))
@@ -283,10 +238,7 @@ def test_draws_of_half_the_width_tell_the_distances_of_the_whole():
     assert brought.mean() == pytest.approx(own.mean(), rel=0.1)
 
 
-# What it says
-
-
-def test_the_summary_of_a_fit_and_of_none(matrix):
+def test_the_summary_of_a_fit_of_none_and_of_the_deepest_candidate(matrix):
     found = effective_depth(matrix)
     low, high = found.interval
     assert f"A residual path of depth {found.depth} fits (95 % interval {low} to {high}; σ = 1; p = " in found.summary()
@@ -294,8 +246,5 @@ def test_the_summary_of_a_fit_and_of_none(matrix):
     rectangular = effective_depth(matrix[:24])
     assert "this one is 24 × 48" in rectangular.summary()
     assert "No depth from 1 to 32 fits: the nearest residual path has depth" in rectangular.summary()
-
-
-def test_the_end_of_the_range_is_called_one(matrix):
     assert "It is the deepest candidate" in effective_depth(matrix, depths=[1, 2], draws=19).summary()
     assert "deepest" not in effective_depth(matrix, draws=19).summary()

@@ -20,7 +20,7 @@ def model(model_folder):
     return open_model(str(model_folder))
 
 
-def test_each_matrix_is_fitted_as_if_it_were_alone(model):
+def test_each_matrix_is_fitted_as_if_it_were_alone_and_the_file_is_the_table(model, tmp_path):
     told = Told()
     table = depth(model, **SETTINGS, progress=told)
     assert dict(table.sizes) == {"layer": 2, "component": 2, "depth": 4, "index": 32}
@@ -40,6 +40,14 @@ def test_each_matrix_is_fitted_as_if_it_were_alone(model):
             np.testing.assert_array_equal(row["scale_profile"], alone.scales)
             values = row["singular_value"].values
             np.testing.assert_array_equal(values[np.isfinite(values)], alone.singular_values)
+    path = write_table(table, tmp_path / "depth.nc")
+    assert open_table(path).identical(table)
+    for name, variable in EFFECTIVE_DEPTH_SCHEMA.items():
+        assert table[name].dims == variable.dims
+        assert table[name].attrs["long_name"]
+        assert table[name].attrs.get("units", "") == variable.units
+    call = json.loads(table.attrs["provenance"])["call"]
+    assert (call["part"], call["draws"], call["seed"]) == ("path", 39, 3)
 
 
 def test_an_untrained_model_is_an_update_of_depth_one(model):
@@ -61,15 +69,3 @@ def test_a_matrix_of_zeros_is_left_out_and_named(weights, tmp_path):
     (warning,) = json.loads(table.attrs["warnings"])
     assert "layer 1 attention_query" in warning
     assert warning in told
-
-
-def test_the_file_is_the_table_and_says_what_it_holds(model, tmp_path):
-    table = depth(model, **SETTINGS)
-    path = write_table(table, tmp_path / "depth.nc")
-    assert open_table(path).identical(table)
-    for name, variable in EFFECTIVE_DEPTH_SCHEMA.items():
-        assert table[name].dims == variable.dims
-        assert table[name].attrs["long_name"]
-        assert table[name].attrs.get("units", "") == variable.units
-    call = json.loads(table.attrs["provenance"])["call"]
-    assert (call["part"], call["draws"], call["seed"]) == ("path", 39, 3)

@@ -135,12 +135,7 @@ def test_few_elements_and_constants_have_no_null():
     assert np.isnan(found["observed"].sel(component="W_Q").values[0]).tolist() == [True, False]
 
 
-@pytest.mark.parametrize("initial", [0.0, -1.0, float("nan"), True])
-def test_a_deviation_that_is_none_is_refused(initial):
+@pytest.mark.parametrize("initial", [0.0, -1.0, float("nan"), True, drawn(0, layers=1)])
+def test_what_is_no_deviation_nor_a_model_of_such_heads_is_refused(initial):
     with pytest.raises(ParameterError, match="initial"):
         element_divergence("demo", initial)
-
-
-def test_a_model_with_other_heads_is_refused():
-    with pytest.raises(ParameterError, match="initial"):
-        element_divergence("demo", drawn(0, layers=1))

@@ -40,10 +40,13 @@ def test_square_products_have_the_null_of_their_table_to_the_bit():
     assert (found.dims, found.rank) == ((16, 4, 16), 4)
 
 
-def test_square_products_of_the_atlas_are_served_by_it():
+def test_square_products_are_served_by_the_atlas_and_a_chain_has_a_spectrum_like_theirs():
     found = null_of("gaussian", (128, 16, 128), draws=None)
     assert isinstance(found, AtlasNull)
     assert found.dims == (128, 16, 128)
+    of_chain, of_product = (null_of("gaussian", dims).spectrum() for dims in ((16, 4, 10), (16, 4, 16)))
+    assert {name: one.dims for name, one in of_chain.items()} == {name: one.dims for name, one in of_product.items()}
+    assert float((of_chain["density"] * np.diff(of_chain["bin_edge"])).sum()) == pytest.approx(1, abs=0.02)
 
 
 @pytest.mark.parametrize(
@@ -61,10 +64,15 @@ def test_a_chain_is_simulated_kept_and_found_again(dims, cache):
     assert drawn.sample.shape == (20, len(NAMES))
 
 
-def test_a_matrix_and_its_transpose_share_a_null(cache):
+def test_a_matrix_and_its_transpose_share_a_null_also_with_random_signs(cache):
     nulls = [null_of("gaussian", dims) for dims in ((6, 10), (10, 6))]
     np.testing.assert_array_equal(nulls[0].sample, nulls[1].sample)
     assert len(list(cache.iterdir())) == 1
+    w = np.random.default_rng(1).standard_normal((4, 11))
+    drawn = [next(iter(draw_spectra(sign_flipped_matrix(one), 50, 0))) for one in (w, w.T)]
+    np.testing.assert_array_equal(*(one.singular_values for one in drawn))
+    np.testing.assert_allclose((drawn[0].singular_values ** 2).sum(axis=1), np.sum(w**2))
+    assert sign_flipped_matrix(w).name != sign_flipped_head(w, w).name
 
 
 def test_the_estimate_of_one_factor_fixes_its_trace():
@@ -97,22 +105,13 @@ def test_shapes_of_a_given_table_are_said_and_the_chain_is_taken_separately():
     assert found.dims == (16, 4, 10)
 
 
-def test_laws_know_every_chain_and_say_what_they_do_not():
+def test_laws_know_every_chain_and_latent_attention_has_a_null_of_its_own():
     told = Told()
     found = null_of("analytic", (10, 24), told)
     assert isinstance(found, AnalyticNull)
     assert found.unknown == ["trace"]
     assert told[1] == "without a law at this shape, and not scored: trace"
     assert AnalyticNull(768, 64).mean == pytest.approx(AnalyticNull(dims=(768, 64, 768)).mean, rel=0)
-
-
-def test_a_spectrum_of_a_chain_is_described_as_that_of_a_square_product():
-    of_chain, of_product = (null_of("gaussian", dims).spectrum() for dims in ((16, 4, 10), (16, 4, 16)))
-    assert {name: one.dims for name, one in of_chain.items()} == {name: one.dims for name, one in of_product.items()}
-    assert float((of_chain["density"] * np.diff(of_chain["bin_edge"])).sum()) == pytest.approx(1, abs=0.02)
-
-
-def test_latent_attention_has_a_null_of_its_own():
     found = null_of("gaussian", LATENT)
     assert isinstance(found, LatentNull)
     assert (found.draws, found.method, found.p_value_floor) == (20, "simulated", 2 / 21)
@@ -153,14 +152,6 @@ def test_heads_of_any_widths_are_scored_against_their_own_matrices(null, widths)
     assert (scores.omnibus_p_value > 0).all()
     if len(widths) == 1:  # the elements keep their sizes
         assert (scores.p_value[..., NAMES.index("trace")] == 1).all()
-
-
-def test_a_matrix_with_signs_is_one_factor_of_a_head_with_signs_whichever_way_round_it_is():
-    w = np.random.default_rng(1).standard_normal((4, 11))
-    drawn = [next(iter(draw_spectra(sign_flipped_matrix(one), 50, 0))) for one in (w, w.T)]
-    np.testing.assert_array_equal(*(one.singular_values for one in drawn))
-    np.testing.assert_allclose((drawn[0].singular_values ** 2).sum(axis=1), np.sum(w**2))
-    assert sign_flipped_matrix(w).name != sign_flipped_head(w, w).name
 
 
 def test_a_null_that_is_not_found_ends_the_reading():

@@ -83,7 +83,7 @@ def test_latent_attention_is_told_by_its_keys(key, query, q_rank):
         assert ratio[head] == pytest.approx(shape.rope_ratio(*map(root_mean_square, (up, down, rotated))))
 
 
-def test_keys_without_a_rotated_part_are_a_chain():
+def test_keys_without_a_rotated_part_and_values_of_a_latent_are_chains():
     rows = [row for one in NOPE_ROWS for row in one]
     query = Product((take_rows(Tensor("q_b"), range(HEADS * NOPE)), Tensor("q_a")))
     at = site(d_head=NOPE, query=query, key=Product((take_rows(Tensor("kv_b"), rows), LATENT)))
@@ -92,9 +92,6 @@ def test_keys_without_a_rotated_part_are_a_chain():
     assert ratio is None
     second = [WEIGHTS["q_a"], WEIGHTS["q_b"][NOPE : 2 * NOPE], WEIGHTS["kv_b"][NOPE_ROWS[1]], WEIGHTS["kv_a"][:KV_RANK]]
     np.testing.assert_allclose([sigma[1] for sigma in sigmas], [root_mean_square(one) for one in second])
-
-
-def test_values_of_a_latent_are_a_chain_with_the_output():
     value = Product((take_rows(Tensor("kv_b"), VALUE_ROWS), LATENT))
     at = site(d_output=D, value=value, output=Tensor("o"))
     assert head_dims(at, ("output", "value"), shapes) == (D, VALUE, KV_RANK, D)
@@ -104,14 +101,11 @@ def test_values_of_a_latent_are_a_chain_with_the_output():
     np.testing.assert_allclose(of_output[1], root_mean_square(WEIGHTS["o"][:, VALUE:]))
 
 
-def test_grouped_keys_serve_several_heads():
+def test_grouped_keys_serve_several_heads_and_gains_are_of_the_factor_that_they_touch():
     at = site(n_key_heads=1, query=Tensor("q"), key=take_rows(Tensor("k"), range(HEAD)))
     assert head_dims(at, ("query", "key"), shapes) == (D, HEAD, D)
     (_, of_key), _ = sigmas_of(at, "query", "key")
     np.testing.assert_allclose(of_key, root_mean_square(WEIGHTS["k"][:HEAD]))
-
-
-def test_multiples_and_gains_are_of_the_factor_that_they_touch():
     at = site(query=Gained(Scaled(QUERY, 3.0), "gain"), key=Tensor("k"))
     assert head_dims(at, ("query", "key"), shapes) == (D, Q_RANK, HEAD, D)
     (inner, outer, _), _ = sigmas_of(at, "query", "key")

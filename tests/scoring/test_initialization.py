@@ -34,10 +34,7 @@ def test_initialisation_is_told_by_the_entries(name):
     assert all(("not calibrated" in note) == (name != "normal") for note in notes)
 
 
-def test_of_matrices_too_small_to_tell_nothing_is_said():
+def test_of_matrices_too_small_to_tell_or_trained_nothing_is_said():
     tree = rmtbase.score_heads(*RNG.normal(size=(2, 2, 4, 8)), Gaussian(draws=100), matrices="elements")
     assert initialization(tree["matrices"].to_dataset()) == ""
-
-
-def test_a_trained_model_has_none():
     assert initialization(rmtbase.score("demo", "analytic")["matrices"].to_dataset()) == ""

@@ -30,20 +30,12 @@ def test_scale_of_the_weights_changes_no_score(scale, arrays, score_arrays):
     assert_same_scores(score_arrays(w_q, scale * w_k), score_arrays(w_q, w_k))
 
 
-def test_rotating_the_residual_stream_changes_no_score(arrays, score_arrays):
-    rotation = ortho_group.rvs(32, random_state=1)
+def test_rotating_the_stream_or_the_head_and_swapping_queries_and_keys_change_no_score(arrays, score_arrays):
+    of_stream, of_head = ortho_group.rvs(32, random_state=1), ortho_group.rvs(8, random_state=2)
     w_q, w_k = arrays
-    assert_same_scores(score_arrays(w_q @ rotation, w_k @ rotation), score_arrays(w_q, w_k))
-
-
-def test_rotating_queries_and_keys_alike_changes_no_score(arrays, score_arrays):
-    rotation = ortho_group.rvs(8, random_state=2)
-    w_q, w_k = arrays
-    assert_same_scores(score_arrays(rotation @ w_q, rotation @ w_k), score_arrays(w_q, w_k))
-
-
-def test_swapping_queries_and_keys_changes_no_score(arrays, score_arrays):
-    w_q, w_k = arrays
+    plain = score_arrays(w_q, w_k)
+    assert_same_scores(score_arrays(w_q @ of_stream, w_k @ of_stream), plain)
+    assert_same_scores(score_arrays(of_head @ w_q, of_head @ w_k), plain)
     assert_same_scores(score_arrays(w_q[:2], w_k), score_arrays(w_k, w_q[:2]))
 
 
@@ -79,11 +71,18 @@ def test_observed_values_are_those_of_the_dense_products_svd(arrays, score_array
         np.testing.assert_allclose(scores["eigenvalue"].sel(head=head), eigenvalue, rtol=1e-10)
 
 
-def test_sigma_is_the_root_mean_square_of_each_factor(arrays, score_arrays):
+def test_sigma_is_the_root_mean_square_of_each_factor_and_grouped_queries_read_their_key_head(arrays, score_arrays):
     w_q, w_k = arrays
     scores = score_arrays(0.3 * w_q, 2.0 * w_k)
     np.testing.assert_allclose(scores["sigma_q"], 0.3 * np.sqrt((w_q**2).mean(axis=(1, 2))), rtol=1e-12)
     np.testing.assert_allclose(scores["sigma_k"], 2.0 * np.sqrt((w_k**2).mean(axis=(1, 2)))[[0, 0, 1, 1]], rtol=1e-12)
+    w_q, w_k = arrays
+    grouped = score_arrays(w_q, w_k)
+    assert grouped["key_head"].values.tolist() == [0, 0, 1, 1]
+    repeated = score_arrays(w_q, np.repeat(w_k, 2, axis=0))
+    assert repeated["key_head"].values.tolist() == [0, 1, 2, 3]
+    assert_same_scores(grouped, repeated)
+    assert not np.allclose(grouped["observed"], score_arrays(w_q, np.tile(w_k, (2, 1, 1)))["observed"])
 
 
 def self_normalised_null(null_table):
@@ -93,7 +92,9 @@ def self_normalised_null(null_table):
     return {name: one.rescale(row["sample"].sel(statistic=name), scale, 8) for name, one in SPECTRAL_STATISTICS.items()}
 
 
-def test_null_moments_are_those_of_the_null_brought_to_the_heads_own_sigma(arrays, score_arrays, null_table):
+def test_the_null_is_brought_to_the_heads_own_sigma_and_p_values_are_ranks_among_its_draws(
+    arrays, score_arrays, null_table
+):
     scores = score_arrays(0.02 * arrays[0], 0.1 * arrays[1])
     null = self_normalised_null(null_table)
     scale = (scores["sigma_q"].values * scores["sigma_k"].values) ** 2
@@ -106,19 +107,13 @@ def test_null_moments_are_those_of_the_null_brought_to_the_heads_own_sigma(array
         np.testing.assert_allclose(here["z_score"], z_score, rtol=1e-6, atol=1e-8)
         median = here["null_quantile"].sel(probability=0.5)
         np.testing.assert_allclose(median, one.rescale(np.median(null[name]), scale, 8), rtol=1e-9)
-
-
-def test_p_values_are_the_ranks_among_the_null_draws(arrays, score_arrays, null_table):
-    scores = score_arrays(*arrays)
-    null = self_normalised_null(null_table)
-    scale = (scores["sigma_q"].values * scores["sigma_k"].values) ** 2
     for name, one in SPECTRAL_STATISTICS.items():
         standard = one.rescale(scores["observed"].sel(statistic=name).values, 1 / scale, 8)
         expected = monte_carlo_p_value(standard, null[name])
         np.testing.assert_array_equal(scores["p_value"].sel(statistic=name), expected)
 
 
-def test_q_values_are_scipys_over_the_heads_of_each_statistic(score_arrays):
+def test_q_values_are_scipys_over_the_heads_and_integers_and_lists_are_numbers_too(score_arrays):
     rng = np.random.default_rng(13)
     scores = score_arrays(*rng.standard_normal((2, 9, 8, 32)))
     for name in SPECTRAL_STATISTICS:
@@ -126,16 +121,10 @@ def test_q_values_are_scipys_over_the_heads_of_each_statistic(score_arrays):
         np.testing.assert_allclose(scores["q_value"].sel(statistic=name), false_discovery_control(p_value), rtol=1e-12)
     expected = false_discovery_control(scores["omnibus_p_value"].values)
     np.testing.assert_allclose(scores["omnibus_q_value"], expected, rtol=1e-12)
-
-
-def test_grouped_queries_read_the_key_head_of_their_group(arrays, score_arrays):
-    w_q, w_k = arrays
-    grouped = score_arrays(w_q, w_k)
-    assert grouped["key_head"].values.tolist() == [0, 0, 1, 1]
-    repeated = score_arrays(w_q, np.repeat(w_k, 2, axis=0))
-    assert repeated["key_head"].values.tolist() == [0, 1, 2, 3]
-    assert_same_scores(grouped, repeated)
-    assert not np.allclose(grouped["observed"], score_arrays(w_q, np.tile(w_k, (2, 1, 1)))["observed"])
+    whole = np.random.default_rng(14).integers(-9, 10, (2, 2, 8, 32))
+    expected = score_arrays(*whole.astype(float))
+    assert score_arrays(*whole).identical(expected)
+    assert score_arrays(*whole.tolist()).identical(expected)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
@@ -144,20 +133,12 @@ def test_narrow_arrays_are_scored_as_their_exact_double_values(dtype, arrays, sc
     assert score_arrays(*narrow).identical(score_arrays(*(w.astype(float) for w in narrow)))
 
 
-def test_integers_and_nested_lists_are_numbers_too(score_arrays):
-    whole = np.random.default_rng(14).integers(-9, 10, (2, 2, 8, 32))
-    expected = score_arrays(*whole.astype(float))
-    assert score_arrays(*whole).identical(expected)
-    assert score_arrays(*whole.tolist()).identical(expected)
-
-
 def test_a_model_and_its_arrays_have_the_same_scores(weights, model_folder, null_table):
     tree = rmtbase.score(model_folder, Table(null_table), matrices="none")
     for layer in range(2):
         here = tree["heads"].to_dataset().sel(layer=layer, drop=True)
-        there = rmtbase.score_heads(weights.queries[layer], weights.keys[layer], Table(null_table))["heads"].isel(
-            layer=0
-        )
+        of_arrays = rmtbase.score_heads(weights.queries[layer], weights.keys[layer], Table(null_table))
+        there = of_arrays["heads"].isel(layer=0)
         for name in ("observed", "null_mean", "null_std", "z_score", "p_value", "omnibus_p_value", "eigenvalue"):
             np.testing.assert_allclose(here[name], there[name], rtol=1e-9, err_msg=name)
         np.testing.assert_array_equal(here["key_head"], there["key_head"])

@@ -45,13 +45,10 @@ def test_estimate_is_told_before_a_weight_is_read(measure, monkeypatch):
     assert re.search(rf"their {what} take about [\d.e+]+ (h|min|s), by a trial of a small one$", line)
 
 
-def test_small_matrices_are_not_tried(monkeypatch):
+def test_small_matrices_are_not_tried_and_the_estimate_grows_with_the_work(monkeypatch):
     told = Told()
     tell_of_large(open_model("demo"), None, told, 2, lambda matrix: pytest.fail("a trial"))
     assert told.notes == []
-
-
-def test_estimate_grows_with_the_work(monkeypatch):
     numbers = []
     for count in (1, 100):
         told = Told()

@@ -38,7 +38,7 @@ def factors():
     return w_q, w_k
 
 
-def test_the_product_is_factored_without_being_formed(factors):
+def test_the_product_is_factored_without_being_formed_and_near_what_was_planted(factors):
     w_q, w_k = factors
     part = learned_part(w_q, w_k)
     u, s, vt = np.linalg.svd(w_q.T @ w_k)
@@ -48,16 +48,10 @@ def test_the_product_is_factored_without_being_formed(factors):
     dense = (u[:, :2] * alone.shrunken) @ vt[:2]
     np.testing.assert_allclose((part.left * part.values) @ part.right, dense, atol=1e-8 * s[0])
     np.testing.assert_allclose(part.left.T @ part.left, np.eye(2), atol=1e-12)
-
-
-def test_the_learned_part_is_near_what_was_planted(factors):
-    w_q, w_k = factors
     planted = np.zeros((120, 120))
     planted[0], planted[1] = 60.0 * w_k[0], 40.0 * w_k[1]
-    part = learned_part(w_q, w_k)
     error = np.sum(((part.left * part.values) @ part.right - planted) ** 2)
-    raw = np.linalg.svd(w_q.T @ w_k)
-    cut = np.sum(((raw[0][:, :2] * raw[1][:2]) @ raw[2][:2] - planted) ** 2)
+    cut = np.sum(((u[:, :2] * s[:2]) @ vt[:2] - planted) ** 2)
     assert error < cut
     # Its own expectation holds within a factor of two for a single head: the error is of 240 numbers and more.
     assert 0.5 < error / part.signal.expected_error < 2.0
@@ -66,7 +60,7 @@ def test_the_learned_part_is_near_what_was_planted(factors):
     np.testing.assert_allclose(cosines, part.signal.overlap_left, atol=0.03)
 
 
-def test_of_a_model_it_is_that_of_the_row(demo):
+def test_of_a_model_it_is_that_of_the_row_and_readings_are_of_the_sides_in_the_stream(demo):
     rows = signal_rows(signal(open_model(demo, proof=False), circuits=("value",), matrices="none"))
     row = next(row for row in rows if row.what == "value" and len(row.directions) > 1)
     part = learned_part_of(demo, row.layer, "value", row.head)
@@ -74,6 +68,14 @@ def test_of_a_model_it_is_that_of_the_row(demo):
     assert part.right.shape == (len(row.directions), 128)
     matrix = demo.matrix(1, "mlp_in")
     np.testing.assert_allclose(learned_part_of(demo, 1, "mlp_in").values, learned_part(matrix).values)
+    rows = signal_rows(signal(open_model(demo, proof=False), circuits=("ov", "query"), matrices="none"))
+    chosen = [next(row for row in rows if row.what == what and row.directions) for what in ("qk", "ov", "query")]
+    readings = list(read_directions(demo, chosen, 0.05, 1, names=token_names(demo.path)))
+    sides = [(one.what, one.side, one.written) for one in readings]
+    of_ov = [("ov", "right", False), ("ov", "left", True)]
+    assert sides == [("qk", "left", False), ("qk", "right", False), *of_ov, ("query", "right", False)]
+    assert all(len(one.above) == len(one.below) == 5 for one in readings)
+    assert sides_in_stream("router") == {}
 
 
 @pytest.mark.parametrize(
@@ -92,7 +94,7 @@ def test_a_head_that_is_not_there_is_named(arguments, name, demo):
     assert caught.value.name == name
 
 
-def test_scores_of_tokens_are_standardised(demo):
+def test_scores_of_tokens_are_standardised_and_the_embedding_of_a_token_reads_as_that_token(demo):
     rng = np.random.default_rng(0)
     directions = rng.standard_normal((400, 128))
     scores = direction_tokens(demo, directions, count=256)
@@ -108,17 +110,16 @@ def test_scores_of_tokens_are_standardised(demo):
     cosine = np.abs(z).max(axis=1) / np.sqrt(128)
     one = 2 * stats.t.sf(cosine * np.sqrt(127 / (1 - cosine**2)), 127)  # of the correlation of 128 normal numbers
     np.testing.assert_allclose(scores.p_value, np.minimum(256 * one, 1.0), rtol=1e-9)
+    scores = direction_tokens(demo, -3.0 * embedding[[65, 200]], written=True)
+    assert scores.below[:, 0].tolist() == [65, 200]
+    assert (scores.p_value < 1e-100).all()
 
 
 def with_embedding(rows):
     """A model of nothing but its embedding, in two blocks."""
     name = MatrixName(Place("", -1), "embedding")
-    return SimpleNamespace(
-        name="made",
-        parts={"embeddings": (name,)},
-        shape=lambda _: rows.shape[::-1],
-        blocks=lambda _: iter((rows[:9], rows[9:])),
-    )
+    blocks = {"shape": lambda _: rows.shape[::-1], "blocks": lambda _: iter((rows[:9], rows[9:]))}
+    return SimpleNamespace(name="made", parts={"embeddings": (name,)}, **blocks)
 
 
 # 1 000 ends of random directions for each embedding: 4.5 standard errors of their mean, and an interval of the point
@@ -150,33 +151,10 @@ def test_what_is_printed_of_tokens_names_the_null_of_the_nearest_one(demo):
     assert 1.5 < nearest.mean < 2.82 < nearest.upper  # tokens of a learned embedding lie together: fewer than 256
 
 
-def test_the_embedding_of_a_token_reads_as_that_token(demo):
-    embedding = np.concatenate(list(demo.blocks(demo.parts["embeddings"][0]))).astype(float)
-    scores = direction_tokens(demo, -3.0 * embedding[[65, 200]], written=True)
-    assert scores.below[:, 0].tolist() == [65, 200]
-    assert (scores.p_value < 1e-100).all()
-
-
 @pytest.mark.parametrize("directions", [np.zeros((1, 128)), np.ones((1, 127)), np.ones(128), np.full((1, 128), np.nan)])
 def test_bad_directions_are_named(directions, demo):
     with pytest.raises(ParameterError, match="directions"):
         direction_tokens(demo, directions)
-
-
-def test_readings_are_of_the_sides_in_the_stream(demo):
-    rows = signal_rows(signal(open_model(demo, proof=False), circuits=("ov", "query"), matrices="none"))
-    chosen = [next(row for row in rows if row.what == what and row.directions) for what in ("qk", "ov", "query")]
-    readings = list(read_directions(demo, chosen, 0.05, 1, names=token_names(demo.path)))
-    sides = [(one.what, one.side, one.written) for one in readings]
-    assert sides == [
-        ("qk", "left", False),
-        ("qk", "right", False),
-        ("ov", "right", False),
-        ("ov", "left", True),
-        ("query", "right", False),
-    ]
-    assert all(len(one.above) == len(one.below) == 5 for one in readings)
-    assert sides_in_stream("router") == {}
 
 
 def test_tokens_are_named_by_the_files_of_tokenizers(tmp_path):

@@ -62,7 +62,7 @@ def test_moved_share_is_half_the_summed_difference_of_the_shares():
     assert moved_share([6.0, 2.0, np.nan], [4.0, 3.0, 2.0]) == pytest.approx(0.75 - 4 / 7)
 
 
-def test_every_head_has_one_and_the_file_says_how_it_was_made(planted, tmp_path):
+def test_every_head_has_one_in_the_file_and_in_json(planted, tmp_path):
     tree = open_table(write_table(planted, tmp_path / "scores.nc"))
     heads, null = tree["heads"].to_dataset(), tree["null"].to_dataset()
     for name in ("moved_share", "moved_share_equal_axes"):
@@ -72,6 +72,10 @@ def test_every_head_has_one_and_the_file_says_how_it_was_made(planted, tmp_path)
     np.testing.assert_allclose(heads["moved_share"], again, rtol=1e-12)
     assert (heads["moved_share"] <= heads["moved_towards_fewer"] + heads["moved_towards_more"] + 1.0).all()
     assert (heads["moved_share"] >= heads["moved_towards_fewer"] + heads["moved_towards_more"] - 1e-12).all()
+    rows = json.loads(json.dumps(as_json(planted)))["heads"]
+    assert {one["towards"] for one in rows} <= {"", "fewer", "more", "both"}
+    for name in ("moved_share", "moved_share_equal_axes", "relation", "relation_q_value"):
+        assert [one[name] for one in rows] == pytest.approx(planted["heads"][name].values.ravel().tolist())
 
 
 def test_moved_share_of_planted_heads_is_that_of_an_independent_computation(planted):
@@ -86,7 +90,7 @@ def test_moved_share_of_planted_heads_is_that_of_an_independent_computation(plan
             assert shares.mean() < float(planted["null"]["moved_share_upper"])
 
 
-def test_equal_axes_take_away_what_unequal_axes_moved_and_nothing_else(planted):
+def test_equal_axes_take_away_what_unequal_axes_moved_and_the_answer_says_so_and_which_way_strength_moved(planted):
     heads, upper = planted["heads"].to_dataset(), float(planted["null"]["moved_share_equal_axes_upper"])
     share, equal = heads["moved_share"].values, heads["moved_share_equal_axes"].values
     for layer, name in enumerate(PLANTED):
@@ -94,9 +98,6 @@ def test_equal_axes_take_away_what_unequal_axes_moved_and_nothing_else(planted):
             assert (equal[layer] < 1.5 * upper).all()
         elif name != "nothing":
             assert (equal[layer] > 0.75 * share[layer]).all(), name
-
-
-def test_answer_says_where_axes_are_unequal_and_which_way_strength_moved(planted):
     amounts = {
         name: [dict(summarize_scores(planted).moved.heads)[f"layer {layer} head {head}"] for head in range(6)]
         for layer, name in enumerate(PLANTED)
@@ -150,15 +151,12 @@ def test_rows_of_rotary_pairs_in_either_order_and_shared_keys_change_nothing(ord
     assert sum(one.mostly_axes for _, one in summarize_scores(tree).moved.heads) == 4
 
 
-def test_nothing_is_said_of_the_axes_of_outputs_and_values():
+def test_outputs_and_values_have_no_axes_and_queries_and_keys_of_other_streams_no_relation():
     model = model_of(np.random.default_rng(2), layers(1), d_model=32, d_head=8)
     tree = circuit_scores(rmtbase.score(model, "analytic", circuits=("qk", "ov"), matrices="none"), "ov")
     assert "moved_share_equal_axes" not in tree["heads"]
     assert "relation" not in tree["heads"]
     assert tree["heads"]["moved_share"].notnull().all()
-
-
-def test_queries_and_keys_of_other_streams_have_no_relation():
     model = model_of(np.random.default_rng(2), layers(1), d_model=32, d_head=8, widths={0: (40, 32)})
     heads = rmtbase.score(model, "analytic", matrices="none")["heads"]
     assert heads["relation"].isnull().all()
@@ -199,7 +197,7 @@ def test_relation_of_unrelated_heads_is_chance(law):
     assert 0.4 < np.mean(p < 0.5) < 0.6
 
 
-def test_head_that_does_not_differ_is_named_beside_those_that_do():
+def test_a_head_that_does_not_differ_is_named_and_copies_with_random_signs_keep_unequal_axes():
     rng = np.random.default_rng(1)
     w = directions(rng, 128, 16, 2, 5 * (128 * 16) ** 0.25)
     w_q, w_k = np.stack([*[w] * 7, rng.standard_normal((2, 16, 128))], axis=1)
@@ -207,17 +205,6 @@ def test_head_that_does_not_differ_is_named_beside_those_that_do():
     assert summary.verdict() == (
         "7 of 8 heads differ from random heads (false discovery rate 5%). Not told from them: layer 0 head 7."
     )
-
-
-@pytest.mark.exhaustive
-def test_small_heads_have_a_moved_share_too():
-    tree = rmtbase.score_heads(*np.random.default_rng(0).standard_normal((2, 4, 3, 32)), Gaussian(draws=500))
-    assert tree["heads"]["moved_share"].notnull().all()
-    assert float(tree["null"]["moved_share_upper"]) > 0.05
-
-
-def test_copies_with_random_signs_keep_unequal_axes():
-    """Against its own copies a head with row gains has no more than chance, and nothing is put down to the axes."""
     rng = np.random.default_rng(4)
     w = PLANTED["row gains"](rng)[:, None, :8, :64]
     tree = rmtbase.score_heads(*w, "signs")
@@ -225,8 +212,8 @@ def test_copies_with_random_signs_keep_unequal_axes():
     assert not any(one.mostly_axes for _, one in summarize_scores(tree).moved.heads)
 
 
-def test_json_has_the_amounts_of_every_head(planted):
-    heads = json.loads(json.dumps(as_json(planted)))["heads"]
-    assert {one["towards"] for one in heads} <= {"", "fewer", "more", "both"}
-    for name in ("moved_share", "moved_share_equal_axes", "relation", "relation_q_value"):
-        assert [one[name] for one in heads] == pytest.approx(planted["heads"][name].values.ravel().tolist())
+@pytest.mark.exhaustive
+def test_small_heads_have_a_moved_share_too():
+    tree = rmtbase.score_heads(*np.random.default_rng(0).standard_normal((2, 4, 3, 32)), Gaussian(draws=500))
+    assert tree["heads"]["moved_share"].notnull().all()
+    assert float(tree["null"]["moved_share_upper"]) > 0.05

@@ -5,8 +5,6 @@ runs, each of the few statistics that are looked at.
 """
 
 import json
-import sys
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -21,13 +19,10 @@ from rmtbase.errors import ParameterError
 from rmtbase.heads.factors import stored_rows
 from rmtbase.linalg import reproducible_jax
 from rmtbase.models import open_model
+from rmtbase.nulls import Gaussian, find_null
 from rmtbase.results.scores.words import compared
 from rmtbase.tables import CIRCUITS
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "statistical"))
-from harness import uniform
-
-from rmtbase.nulls import Gaussian, find_null
+from statistical.harness import uniform
 
 LEVEL = 1e-5
 LOOKED_AT = ["log_determinant", "normalized_participation_ratio", "largest_eigenvalue", "trace"]
@@ -72,7 +67,7 @@ def test_orthonormal_rows_leave_nothing_to_test(shape, dtype):
     assert any("no null of them is known" in line for line in warnings_of(tree))
 
 
-def test_a_head_of_another_spectrum_is_rejected_and_named():
+def test_a_head_of_another_spectrum_is_rejected_and_orthogonal_ones_are_told_under_another_null():
     w_q, w_k = drawn(1, 4, 16, 64, seed=3), drawn(1, 4, 16, 64, seed=4)
     w_k[0, 2, :, :] += (
         0.1 * np.outer(w_k[0, 2, 0], w_q[0, 2, 0] @ w_q[0, 2, 0].T * w_k[0, 2, 1])[:16, :64].mean() + 0.02
@@ -80,9 +75,6 @@ def test_a_head_of_another_spectrum_is_rejected_and_named():
     tree = score(w_q, w_k)
     assert (tree["heads"]["omnibus_p_value"].values[0] < 1e-10).tolist() == [False, False, True, False]
     assert any(line.startswith("layer 0 head 2: not as by orthogonal initialisation") for line in warnings_of(tree))
-
-
-def test_orthogonal_heads_are_told_under_another_null():
     w_q, w_k = drawn(1, 3, 8, 24, seed=11), drawn(1, 3, 8, 24, seed=12)
     w_q[0, 0] = np.random.default_rng(13).standard_normal((8, 24))
     notes = json.loads(rmtbase.score_heads(w_q, w_k, "analytic").attrs["notes"])
@@ -139,13 +131,9 @@ def test_stored_matrices_are_those_of_the_model():
 
     fused = open_model(GPT2Model(GPT2Config(n_layer=1, n_head=4, n_embd=32, vocab_size=50)))
     parted = LlamaConfig(
-        num_hidden_layers=1,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        hidden_size=32,
-        intermediate_size=32,
+        num_hidden_layers=1, num_attention_heads=4, num_key_value_heads=2, hidden_size=32, intermediate_size=32,
         vocab_size=50,
-    )
+    )  # fmt: skip
     apart = open_model(LlamaModel(parted))
     assert stored_rows(fused, 0, CIRCUITS["qk"]) == ((96, 96), True)
     assert stored_rows(fused, 0, CIRCUITS["ov"]) == ((32, 96), False)

@@ -31,7 +31,7 @@ def test_nouns_have_their_plurals(noun, many):
     assert plural(2, noun) == many and plural(1, noun) == noun and plural(0, noun) == many
 
 
-def test_a_headline_counts_what_was_tested_and_names_the_rest():
+def test_a_headline_counts_what_was_tested_and_names_the_rest_and_the_commonest_reasons():
     assert of_tested(2, 5, [], "head", "differ") == "2 of 5 heads differ"
     alone = of_tested(0, 0, SHORT, "spectrum", "have a direction")
     assert alone == f"3 of 3 spectra cannot be tested: {SHORTEST}"
@@ -39,9 +39,6 @@ def test_a_headline_counts_what_was_tested_and_names_the_rest():
     assert both.startswith("1 of 6 testable spectra have a direction; 4 of 10 spectra cannot be tested: ")
     assert both.endswith(f"{SHORTEST} (3); {ZEROS[0].reason.words} (1)")
     assert untested_words([], 7, "head") == ""
-
-
-def test_many_reasons_are_counted_and_the_commonest_named():
     codes = ("all_zeros", "not_recorded", "missing_values", "too_few_left", "equal_heads", "unchanged", "all_zeros")
     words = untested_words([NotTestable("a", Reason(code)) for code in codes], 9, "head")
     assert words.count("(1)") == 3 and "(2)" in words.partition(";")[0] and words.endswith("; other reasons (2)")
@@ -56,24 +53,17 @@ def random_heads(layers=1, heads=4, seed=0):
     return np.random.default_rng(seed).standard_normal((2, layers, heads, 8, 32))
 
 
-def test_with_few_draws_a_lone_head_cannot_be_found_and_the_sentence_says_how_many_could(null):
+def test_what_so_few_draws_cannot_find_is_said_with_the_number_that_could(null):
     summary = summarize_scores(rmtbase.score_heads(*random_heads(), Table(null)))
     # The smallest p-value of 60 draws is 1/61, and k of 4 heads at it have q = 4/(61 k): below 5 % from k = 2 on.
     assert (summary.n_heads, summary.fewest, summary.not_testable) == (4, 2, ())
     assert "With so few draws of the null none can be found unless 2 or more heads differ." in summary.sentences()[0]
-
-
-def test_draws_that_reach_the_level_by_no_statistic_leave_the_statistics_untested():
     few = rmtbase.baseline(32, 8, draws=30)  # 2/31 > 5 % of one statistic, 1/31 < 5 % of all together
     summary = summarize_scores(rmtbase.score_heads(*random_heads(), Table(few)))
     assert summary.n_heads == 4 and summary.flagged == {}
     (reason,) = set(summary.unscored.values())
     assert reason.words == "30 draws of the null give no p-value below 0.065 (40 needed)"
-
-
-def test_levels_are_met_by_the_number_of_draws_that_is_named():
-    few = rmtbase.baseline(32, 8, draws=19)
-    summary = summarize_scores(rmtbase.score_heads(*random_heads(), Table(few)))
+    summary = summarize_scores(rmtbase.score_heads(*random_heads(), Table(rmtbase.baseline(32, 8, draws=19))))
     assert summary.n_heads == 0 and len(summary.not_testable) == 4
     assert {head.reason.words for head in summary.not_testable} == {
         "19 draws of the null give no p-value below 0.05 (20 needed)"

@@ -106,9 +106,8 @@ def test_embeddings_are_at_layer_minus_one(mixture, scored):
     found = outside["observed"].sel(component="embedding", statistic="skewness")
     np.testing.assert_allclose(found, ((tokens - tokens.mean()) ** 3).mean() / tokens.var() ** 1.5, rtol=1e-4)
     notes = json.loads(scored.attrs["notes"])
-    assert (
-        "outside the layers embedding: 1 of 70 stored rows are exactly zero; they are scored with the others" in notes
-    )
+    of_zeros = "outside the layers embedding: 1 of 70 stored rows are exactly zero; they are scored with the others"
+    assert of_zeros in notes
     assert any("1 of 70 stored rows are copies of another row" in note for note in notes)
 
 
@@ -134,16 +133,13 @@ def test_the_difference_of_two_models_has_the_parts_that_both_have(mixture, tmp_
     assert not block.any()
 
 
-def test_a_file_keeps_them_and_a_frame_shows_them(scored, tmp_path):
+def test_a_file_keeps_them_and_every_matrix_has_a_row_of_a_frame(scored, tmp_path, mixture):
     write_table(scored, tmp_path / "scores.nc")
     opened = open_table(tmp_path / "scores.nc", "scores")
     assert opened["experts"].to_dataset().equals(scored["experts"].to_dataset())
     frame = to_pandas(opened, "experts")
     assert len(frame) == N_LAYERS * N_EXPERTS * 3 * len(ELEMENT_STATISTICS)
     assert frame.columns[:4].tolist() == ["layer", "expert", "component", "statistic"]
-
-
-def test_every_matrix_has_a_row_of_values(mixture, scored):
     matrices, experts = scored["matrices"].to_dataset(), scored["experts"].to_dataset()
     rows = rmtbase.export(scored, group="matrices", statistics=["excess_kurtosis"]).decode()
     rows = list(csv.DictReader(io.StringIO(rows)))
@@ -161,13 +157,10 @@ def test_every_matrix_has_a_row_of_values(mixture, scored):
         rmtbase.export(heads, group="matrices")
 
 
-def test_the_page_has_a_row_for_each_layer_and_component_not_for_each_expert(scored):
+def test_the_page_has_a_row_for_each_layer_and_component_and_the_picture_a_cell_for_each_expert(scored):
     page = render(scored, pictures=False)
     table = page[page.index('id="experts-table"') :]
     assert table[: table.index("</table>")].count("<tr") == 2 + N_LAYERS * 3
-
-
-def test_the_picture_of_experts_has_a_cell_for_each(scored):
     ax = expert_z_heatmap(scored, "expert_out", legend=False)
     assert ax.collections[0].get_array().shape == (N_LAYERS, N_EXPERTS)
     assert "expert out" in ax.get_title()

@@ -96,18 +96,13 @@ def test_random_heads_of_latent_attention_are_not_flagged(scores, circuit):
     assert (p < 0.05).sum() < 8
 
 
-def test_attention_is_told_to_be_latent_whatever_the_null(scores):
-    assert scores.attrs["attention"] == "latent"
-    assert rmtbase.score(latent_model(), Axes(draws=10), matrices="none").attrs["attention"] == "latent"
-
-
-def test_whole_matrices_that_are_products_have_statistics_and_no_null():
+def test_attention_is_latent_and_whole_matrices_that_are_products_have_statistics_and_no_null(scores):
     """Their elements share rows and columns of the factors: against independent ones all are far out."""
-    matrices = rmtbase.score(latent_model(), Axes(draws=10))["matrices"].to_dataset().isel(layer=0)
-    made, stored = (
-        matrices.sel(component=["attention_query", "attention_key"]),
-        matrices.sel(component="attention_output"),
-    )
+    tree = rmtbase.score(latent_model(), Axes(draws=10))
+    assert scores.attrs["attention"] == tree.attrs["attention"] == "latent"  # whatever the null
+    matrices = tree["matrices"].to_dataset().isel(layer=0)
+    made = matrices.sel(component=["attention_query", "attention_key"])
+    stored = matrices.sel(component="attention_output")
     assert np.isfinite(made["observed"]).all()
     assert np.isnan(made["p_value"]).all() and np.isnan(made["null_mean"]).all()
     assert set(made["reason"].values.tolist()) == {"product_of_matrices"}
@@ -115,11 +110,13 @@ def test_whole_matrices_that_are_products_have_statistics_and_no_null():
     assert stored["reason"].item() == ""
 
 
-def test_the_same_heads_given_as_plain_arrays_are_flagged():
+def test_heads_given_as_plain_arrays_are_flagged_and_without_rotated_keys_they_are_a_plain_chain():
     model = latent_model()
     queries, keys = (np.stack([read(site) for site in range(2)]) for read in (model.queries, model.keys))
     p = rmtbase.score_heads(queries, keys, "analytic")["heads"]["omnibus_p_value"].values
     assert (p < 0.001).all()
+    p = rmtbase.score(latent_model(d_rope=0), "analytic", matrices="none")["heads"]["omnibus_p_value"].values
+    assert (p < 0.05).sum() < 8
 
 
 def test_scales_are_those_of_the_matrices_and_the_nulls_of_its_factors(scores, tmp_path):
@@ -130,11 +127,6 @@ def test_scales_are_those_of_the_matrices_and_the_nulls_of_its_factors(scores, t
     up = np.mean(model.tensors["1.q_b"].reshape(HEADS, -1) ** 2, axis=1)
     np.testing.assert_allclose(query["null_scale"][1], up * down)
     assert open_table(write_table(scores, tmp_path / "scores.nc"), "scores").identical(scores)
-
-
-def test_without_rotated_keys_it_is_a_plain_chain_which_the_laws_know():
-    p = rmtbase.score(latent_model(d_rope=0), "analytic", matrices="none")["heads"]["omnibus_p_value"].values
-    assert (p < 0.05).sum() < 8
 
 
 @pytest.mark.parametrize("d_rope", [D_ROPE, 0])

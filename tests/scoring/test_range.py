@@ -38,10 +38,19 @@ def untrained(tmp_path):
     shutil.rmtree(tmp_path)
 
 
-def test_untrained_weights_are_told_to_be_random(untrained):
+def test_untrained_weights_are_random_and_a_few_values_too_small_for_float32_change_nothing(untrained):
     tree = rmtbase.score(untrained(1.0, np.float64), "analytic")
     assert summarize_scores(tree).findings == ()
     assert max(summarize_scores(tree).flagged.values()) == 0
+    folder = untrained(1.0, np.float64)
+    before = rmtbase.score(folder, "analytic")["heads"]
+    path = folder / "model.safetensors"
+    tensors = load_file(path)
+    name = next(name for name in tensors if "q_proj.weight" in name)
+    tensors[name][0, :2] = [1e-300, 1e-46]
+    save_file(tensors, path)
+    after = rmtbase.score(folder, "analytic")["heads"]
+    np.testing.assert_allclose(before["z_score"].values, after["z_score"].values, atol=0.2)
 
 
 @pytest.mark.parametrize("scale", [1e-25, 1e25])
@@ -135,15 +144,3 @@ def test_a_head_of_which_only_rounding_is_left_is_named_and_not_scored(dtype, sc
     np.testing.assert_array_equal(np.argwhere(unscored), [[0, 1]])
     assert "layer 0 head 1: W_Q is zeros, or rounding" in str(tree.attrs["warnings"])
     assert summarize_scores(tree).findings == ()
-
-
-def test_a_few_values_too_small_for_float32_among_weights_of_float64_change_nothing(untrained):
-    folder = untrained(1.0, np.float64)
-    before = rmtbase.score(folder, "analytic")["heads"]
-    path = folder / "model.safetensors"
-    tensors = load_file(path)
-    name = next(name for name in tensors if "q_proj.weight" in name)
-    tensors[name][0, :2] = [1e-300, 1e-46]
-    save_file(tensors, path)
-    after = rmtbase.score(folder, "analytic")["heads"]
-    np.testing.assert_allclose(before["z_score"].values, after["z_score"].values, atol=0.2)

@@ -38,23 +38,15 @@ def score(w_q, w_k, null, *, progress=SILENT, **options):
     return tree["heads"].to_dataset().isel(layer=0, drop=True)
 
 
-# What each null explains, and what it finds
-
-
-def test_planted_alignment_is_found_by_signed_permutations():
+def test_planted_alignment_is_found_by_signed_permutations_and_anti_alignment_with_the_other_sign():
     w_q, _ = heads(6, decay=0.25)
     scores = score(w_q, w_q, "axes")
     assert (scores["omnibus_q_value"] < 0.01).all()
     trace = scores.sel(statistic="trace")
     assert (trace["z_score"] > 5).all()
     np.testing.assert_allclose(trace["observed"], np.exp(-np.arange(D_HEAD)).sum(), rtol=1e-9)
-
-
-def test_planted_anti_alignment_is_found_by_signed_permutations_with_the_other_sign():
-    left, right = (
-        stats.ortho_group(D_HEAD, seed=1).rvs(),
-        np.linalg.qr(np.random.default_rng(2).normal(size=(32, 8)))[0].T,
-    )
+    left, right = stats.ortho_group(D_HEAD, seed=1).rvs(), np.random.default_rng(2).normal(size=(32, 8))
+    right = np.linalg.qr(right)[0].T
     spectrum = np.exp(-0.5 * np.arange(D_HEAD))
     w_q, w_k = left * spectrum @ right, left * spectrum[::-1] @ right
     scores = score(w_q[None], w_k[None], "axes")
@@ -74,9 +66,6 @@ def test_heavy_tails_are_explained_by_random_signs_and_not_by_the_gaussian(null_
     w_q, w_k = np.random.default_rng(3).standard_t(1.5, (2, 8, D_HEAD, D_MODEL))
     assert (score(w_q, w_k, "signs")["omnibus_q_value"] > 0.05).all()
     assert (rmtbase.score_heads(w_q, w_k, Table(null_table))["heads"]["omnibus_q_value"] < 0.05).sum() >= 7
-
-
-# Nothing else matters
 
 
 @every_null
@@ -119,9 +108,6 @@ def test_query_heads_are_scored_with_the_key_head_they_read():
     np.testing.assert_array_equal(grouped["p_value"], repeated["p_value"])
 
 
-# Heads for which a null holds statistics fixed
-
-
 def test_what_the_null_holds_fixed_is_not_ranked_among_rounding_errors():
     w_q, w_k = heads(3, decay=0.5)
     fixed = score(w_q, w_k, "axes").sel(statistic="log_determinant")
@@ -138,16 +124,12 @@ def test_what_the_null_holds_fixed_is_not_ranked_among_rounding_errors():
 
 
 @every_null
-def test_a_dead_dimension_is_the_same_in_every_draw(null):
+def test_dead_dimensions_few_weights_and_products_of_zero_have_the_scores_that_they_can_have(null):
     w_q, w_k = np.random.default_rng(8).standard_normal((2, 1, D_HEAD, D_MODEL))
     w_q[0, 3] = 0
     scores = score(w_q, w_k, null).isel(head=0).sel(statistic=["smallest_eigenvalue", "condition_number"])
     assert (scores["p_value"] == 1).all()
     assert (scores["z_score"] == 0).all()
-
-
-@every_null
-def test_weights_few_enough_that_draws_lose_their_rank_are_scored(null):
     w_q, w_k = np.zeros((2, 1, D_HEAD, D_MODEL))
     rng = np.random.default_rng(9)
     for w in (w_q, w_k):
@@ -155,10 +137,6 @@ def test_weights_few_enough_that_draws_lose_their_rank_are_scored(null):
     scores = score(w_q, w_k, null)
     assert ((scores["p_value"] > 0) & (scores["p_value"] <= 1)).all()
     assert (scores["omnibus_p_value"] > 2 / (DRAWS + 1)).all()  # nothing is there to be found
-
-
-@every_null
-def test_a_head_whose_product_is_zero_has_no_shape(null):
     w_q, w_k = np.zeros((2, 2, D_HEAD, D_MODEL))
     w_q[:, 0], w_k[:, 1] = 1.0, 1.0  # no query dimension with weights meets a key dimension with weights
     w_q[1], w_k[1] = np.random.default_rng(10).standard_normal((2, D_HEAD, D_MODEL))
@@ -166,9 +144,6 @@ def test_a_head_whose_product_is_zero_has_no_shape(null):
     assert np.isnan(scores["p_value"].values[0]).all()
     assert np.isfinite(scores["p_value"].values[1]).all()
     assert scores["farthest_statistic"].values[0] == ""
-
-
-# Draws
 
 
 @pytest.mark.parametrize(("draws", "level"), [(499, 1 / 500), (999, 1 / 1000), (1000, 1 / 1001), (2999, 3 / 3000)])
@@ -179,7 +154,7 @@ def test_edges_are_order_statistics_at_the_level_they_state(draws, level, model_
     assert tree.attrs["null_draws"] == draws
 
 
-def test_too_few_draws_are_said_to_be_too_few():
+def test_default_is_a_thousand_draws_of_each_head_and_too_few_are_said_to_be_too_few():
     w_q, w_k = np.random.default_rng(11).standard_normal((2, 30, D_HEAD, D_MODEL))
     notes = Told()
     score(w_q, w_k, "axes", draws=99, progress=notes)
@@ -189,16 +164,10 @@ def test_too_few_draws_are_said_to_be_too_few():
     notes.clear()
     score(w_q[:1], w_k[:1], "axes", draws=99, progress=notes)
     assert len(notes) == 1
-
-
-def test_default_is_a_thousand_draws_of_each_head():
     w_q, w_k = np.random.default_rng(12).standard_normal((2, 2, D_HEAD, D_MODEL))
     told = Told()
     rmtbase.score_heads(w_q, w_k, null="axes", progress=told)
     assert told.steps == {"reading layers": 1, "drawing the null": 2000}
-
-
-# Models and files
 
 
 @every_null

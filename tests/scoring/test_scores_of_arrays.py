@@ -87,7 +87,7 @@ def test_q_values_are_over_the_heads_of_all_layers(tree, layers, null_table):
     assert [(one.layer, one.head) for one in summarize_scores(tree).findings] == [(1, 2)]
 
 
-def test_layers_are_an_axis_or_a_list(tree, layers, null_table):
+def test_layers_are_an_axis_or_a_list_or_come_one_by_one(tree, layers, null_table):
     called = {"model": "my model", "revision": "step 7"}
     for given in (map(list, layers), map(tuple, layers), (w.tolist() for w in layers)):
         assert rmtbase.score_heads(*given, Table(null_table), **called).identical(tree)
@@ -96,10 +96,6 @@ def test_layers_are_an_axis_or_a_list(tree, layers, null_table):
     assert rmtbase.score_heads(*(w[None] for w in one), Table(null_table)).identical(alone)
     heads = [list(w) for w in one]  # arrays (d_head, d_model) of single heads
     assert rmtbase.score_heads(*heads, Table(null_table)).identical(alone)
-
-
-def test_layers_come_from_whatever_gives_them_one_by_one(tree, layers, null_table):
-    called = {"model": "my model", "revision": "step 7"}
     parameters = [torch.nn.ParameterList(torch.nn.Parameter(torch.from_numpy(w)) for w in side) for side in layers]
     named = ({f"layer.{place}": w for place, w in enumerate(side)}.values() for side in layers)
     generated = ((w for w in side) for side in layers)
@@ -164,7 +160,7 @@ def test_tensors_without_real_values_are_refused(tensor, fragment, layers):
     assert "tensor(" not in str(caught.value)
 
 
-def test_layers_that_do_not_fit_are_refused(layers):
+def test_layers_that_do_not_fit_are_refused_and_a_bad_head_is_named_with_its_layer(layers):
     w_q, w_k = layers
     for arguments, name, fragments in (
         ((w_q, w_k[0]), "w_k", ["(2, 8, 32)", "3 layers of shape (4, 8, 32)"]),
@@ -179,9 +175,6 @@ def test_layers_that_do_not_fit_are_refused(layers):
         assert caught.value.name == name
         for fragment in fragments:
             assert fragment in str(caught.value)
-
-
-def test_a_bad_head_is_named_with_its_layer(layers):
     w_q, w_k = layers
     w_k[2, 1, 3, 4] = np.nan
     with pytest.raises(ParameterError, match="w_k = 'NaN or infinity in layer 2 head 1'"):

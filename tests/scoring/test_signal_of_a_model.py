@@ -91,11 +91,6 @@ def test_entries_of_too_heavy_tails_have_no_numbers(weights, tmp_path):
     assert not any(reasons[:1] + reasons[2:])
 
 
-def test_a_file_of_it_is_read_as_it_was_made(tree, untrained, tmp_path):
-    for one in (tree, untrained):
-        assert open_table(write_table(one, tmp_path / "signal.nc"), "signal").identical(one)
-
-
 def test_heads_that_share_keys_are_looked_at_as_one(tree, demo):
     layer, shared, members = 2, 1, 2
     heads = range(members * shared, members * (shared + 1))
@@ -116,7 +111,7 @@ def test_heads_that_share_keys_are_looked_at_as_one(tree, demo):
     assert len(signal_groups(tree)) == 2 * 4 * 4
 
 
-def test_rows_hold_all_of_it(tree, untrained):
+def test_rows_files_and_latex_hold_all_of_it(tree, untrained, tmp_path):
     rows = signal_rows(tree)
     assert len(rows) == 2 * 32
     first = next(row for row in rows if row.directions)
@@ -127,9 +122,8 @@ def test_rows_hold_all_of_it(tree, untrained):
     for one in summarize_signal(rows):
         own = [row for row in rows if row.what == one.what]
         assert one.no_floor == sum(row.numbers["noise_floor"] == 0 for row in own)
-
-
-def test_a_latex_table_shows_what_was_learned(tree):
+    for one in (tree, untrained):
+        assert open_table(write_table(one, tmp_path / "signal.nc"), "signal").identical(one)
     table = export(tree, "latex", group="ov").decode()
     assert "layer & head & n directions & signal share & threshold & noise scale &" in table
     assert r"\pm" in table  # the scale with its error
@@ -148,7 +142,7 @@ def test_tables_for_print_and_for_other_programs_have_the_bound_and_why_there_is
     assert "learned share bound" not in qk  # of a product there is none
 
 
-def test_what_has_no_number_says_why(weights, tmp_path):
+def test_what_has_no_number_says_why_and_rows_are_of_signal_alone(weights, tmp_path):
     weights.queries[0, 1] = 0.0
     told = Told()
     found = signal(str(weights.save(tmp_path / "zeros")), matrices="none", progress=told)
@@ -160,6 +154,8 @@ def test_what_has_no_number_says_why(weights, tmp_path):
     few = ArrayModel.from_factors([np.ones((1, 4, 30)) + np.eye(4, 30)], [np.eye(4, 30)[None]], "few")
     (row, *_) = signal_rows(signal(few, matrices="none"))
     assert row.reason == Reason("too_short", {"length": 4, "needed": 8})
+    with pytest.raises(ParameterError, match=r"tree = None: expected a DataTree, as rmtbase.open_table opens it"):
+        signal_rows(None)
 
 
 @pytest.mark.parametrize(
@@ -175,8 +171,3 @@ def test_bad_arguments_are_named(options, name):
     with pytest.raises(ParameterError) as caught:
         signal("demo", **options)
     assert caught.value.name == name
-
-
-def test_rows_are_of_signal_alone():
-    with pytest.raises(ParameterError, match=r"tree = None: expected a DataTree, as rmtbase.open_table opens it"):
-        signal_rows(None)

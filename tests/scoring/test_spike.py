@@ -24,13 +24,10 @@ def planted(make_weights, tmp_path_factory):
     return rmtbase.score(folder, Gaussian(draws=4000))
 
 
-def test_only_the_planted_head_is_found(planted):
-    findings = summarize_scores(planted).findings
-    assert [(finding.layer, finding.head) for finding in findings] == [(1, 5)]
-
-
-def test_the_finding_says_by_what_and_how_far(planted):
-    (finding,) = summarize_scores(planted).findings
+def test_only_the_planted_head_is_found_and_sentences_say_by_what_and_how_far(planted):
+    summary = summarize_scores(planted)
+    assert [(finding.layer, finding.head) for finding in summary.findings] == [(1, 5)]
+    (finding,) = summary.findings
     assert finding.outliers_above == 1
     assert abs(finding.z_score) > 5
     sentence = finding.sentence()
@@ -38,10 +35,6 @@ def test_the_finding_says_by_what_and_how_far(planted):
     assert f"{abs(finding.z_score):.1f} standard deviations " in sentence
     assert finding.at_floor
     assert f"q ≤ {finding.omnibus_q_value:.2g}" in sentence
-
-
-def test_sentences_count_heads_and_name_the_one(planted):
-    summary = summarize_scores(planted)
     lines = summary.sentences()
     assert lines[0] == "1 of 32 heads differs from random heads (false discovery rate 5%)."
     assert lines[1].startswith("Moved share of ‖W_QK‖²: layer 1 head 5 (")

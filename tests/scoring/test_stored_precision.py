@@ -11,12 +11,8 @@ from rmtbase.models import open_model
 
 D_MODEL, HEADS, KEY_HEADS, D_HEAD = 48, 6, 2, 8
 ROWS = {"q": HEADS * D_HEAD, "k": KEY_HEADS * D_HEAD, "v": KEY_HEADS * D_HEAD}
-CONFIG = {
-    "num_attention_heads": HEADS,
-    "num_key_value_heads": KEY_HEADS,
-    "hidden_size": D_MODEL,
-    "num_hidden_layers": 2,
-}
+CONFIG = {"num_attention_heads": HEADS, "num_key_value_heads": KEY_HEADS, "hidden_size": D_MODEL}
+CONFIG |= {"num_hidden_layers": 2}
 NAME = "model.layers.{}.self_attn.{}_proj.{}"
 
 

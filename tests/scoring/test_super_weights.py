@@ -12,11 +12,12 @@ import rmtbase
 from exhaustive import mostly_exhaustive
 from rmtbase.laws import parents
 from rmtbase.models import MatrixName, Place, open_model
+from rmtbase.nulls import find_null
 from rmtbase.results import open_table
-from rmtbase.results.scores._element_scores import elements_of, summarized
+from rmtbase.results.scores._element_scores import LargestElements, largest_elements
 from rmtbase.results.scores._element_summary import summarize_elements
-from rmtbase.results.scores._largest_elements import LargestElements, largest_elements
-from rmtbase.results.scores._super_weights import SearchedTails, Tail
+from rmtbase.results.scores._matrices import MatrixScorer
+from rmtbase.results.scores._super_weights import SearchedTails
 from rmtbase.results.scores.schema import SUPER_WEIGHTS_SCHEMA
 from rmtbase.tables import write_table
 
@@ -103,10 +104,10 @@ def test_an_element_that_is_improbable_under_its_body_is_listed(far):
 
 
 def tails_of(tensors):
+    scorer = MatrixScorer([], False, find_null("analytic"))
     for number, matrix in enumerate(tensors.values()):
-        summary = summarized(matrix.astype(np.float32))
-        name = MatrixName(Place("", number), "attention_output", None)
-        yield Tail.from_summary(name, matrix.shape, False, summary, elements_of(summary.sketch))
+        scorer.add(MatrixName(Place("", number), "attention_output", None), [matrix.astype(np.float32)], matrix.shape)
+    return scorer.tails
 
 
 BODIES = {
@@ -157,16 +158,13 @@ def test_a_tail_of_its_own_is_not_isolated(tail):
     assert np.mean(np.array(p_value) < 0.05) < 0.1
 
 
-def test_a_group_that_stands_apart_is_found_whole():
+def test_a_group_that_stands_apart_is_found_whole_and_the_largest_elements_do_not_depend_on_the_cut():
     numbers = np.random.default_rng(5).normal(size=20_000)
     numbers[[10, 20, 30]] = 60.0, -50.0, 40.0
     largest = largest_elements(numbers)
     assert largest.place[:3].tolist() == [10, 20, 30]
     p_value = largest.isolation()
     assert np.flatnonzero(p_value < 1e-6).max() == 2
-
-
-def test_the_largest_elements_do_not_depend_on_the_cut():
     numbers = np.random.default_rng(6).normal(size=30_000).astype(np.float32)
     numbers[::100] = 3.0  # ties, of which the first count
     whole = largest_elements(numbers)

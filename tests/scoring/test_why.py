@@ -6,8 +6,6 @@ The rates over many heads are those of studies/causes.
 """
 
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,9 +18,7 @@ from rmtbase.nulls import Analytic, find_null
 from rmtbase.progress import SILENT
 from rmtbase.results.scores._cause_families import NAMING, decide
 from rmtbase.results.scores._why import QUESTIONS, TESTS, summarize_why, verdict
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "statistical"))
-from harness import uniform
+from statistical.harness import uniform
 
 D_MODEL, D_HEAD, HEADS, DRAWS = 64, 12, 24, 499
 
@@ -68,8 +64,13 @@ def test_p_values_of_random_heads_are_uniform(null, test):
 
 
 @pytest.mark.exhaustive
-def test_random_heads_have_no_cause():
+def test_random_heads_have_no_cause_and_one_giant_weight_is_no_direction():
     assert others(verdicts(*random_heads(42)), "no difference found") <= 2
+    w_q, w_k = random_heads(45)
+    w_q[:, 3, 5] = 30.0
+    group = group_of(w_q, w_k)
+    assert heads_with(group, "rejected", "query_entries") >= HEADS - 2
+    assert group["named"].drop_sel(test="query_entries").any("test").sum() <= 2
 
 
 @pytest.mark.exhaustive
@@ -124,15 +125,6 @@ def test_elements_are_named_where_a_direction_would_be_found(change):
     heads = np.random.default_rng(57).standard_normal((2, HEADS, 16, 128))
     group = group_of(*(change(w, seed) for seed, w in enumerate(heads, 5)))
     assert heads_with(group, "named", "query_entries") + heads_with(group, "named", "key_entries") >= 36
-
-
-@pytest.mark.exhaustive
-def test_one_giant_weight_is_no_direction():
-    w_q, w_k = random_heads(45)
-    w_q[:, 3, 5] = 30.0
-    group = group_of(w_q, w_k)
-    assert heads_with(group, "rejected", "query_entries") >= HEADS - 2
-    assert group["named"].drop_sel(test="query_entries").any("test").sum() <= 2
 
 
 def test_a_direction_under_unequal_rows_and_columns_is_found():
@@ -216,16 +208,19 @@ def test_p_values_keep_their_level_where_draws_go_on(monkeypatch):
 
 
 @pytest.mark.exhaustive
-def test_orthogonal_rows_are_neither_directions_nor_a_relation():
+def test_orthogonal_rows_are_neither_directions_nor_a_relation_and_two_axes_cannot_tell():
     w_q, w_k = (np.swapaxes(np.linalg.qr(np.swapaxes(w, -1, -2))[0], -1, -2) for w in random_heads(46))
     tree = why(w_q, w_k)
     assert heads_with(tree["why"].to_dataset(), "named", "query_entries", "key_entries") >= HEADS - 2
     assert np.isnan(tree["why"]["p_value"].sel(test="axes")).all()  # permutations change nothing: not testable
     assert summarize_why(tree).testable["axes"] == 0
+    rng = np.random.default_rng(52)
+    tree = why(*rng.standard_normal((2, 3, 2, 16)), "relation", "gaussian", draws=99)
+    assert tree["why"]["p_value_floor"].sel(test="axes").values.min() == 0.25
 
 
 @pytest.mark.exhaustive
-def test_axes_in_common_are_a_relation_and_equal_gains_are_one():
+def test_axes_in_common_equal_gains_and_what_both_read_in_common_are_a_relation():
     rng = np.random.default_rng(47)
     w_q, w_k = random_heads(48)
     turned = np.linalg.qr(rng.standard_normal((HEADS, D_HEAD, D_HEAD)))[0]
@@ -234,10 +229,6 @@ def test_axes_in_common_are_a_relation_and_equal_gains_are_one():
     assert heads_with(group_of(*aligned), "named", "axes") == HEADS
     both = gains(9)
     assert heads_with(group_of(w_q * both, w_k * both), "named", "axes") >= HEADS - 2
-
-
-@pytest.mark.exhaustive
-def test_what_both_read_in_common_is_a_relation():
     w_q, w_k = random_heads(49)
     assert all("in what they read" in each for each in verdicts(w_q, w_q + 0.5 * w_k))
 
@@ -268,9 +259,12 @@ def test_verdicts(rejected, named, words):
     assert verdict({name: float(value) for name, value in rejected.items()}, named, rejected) == words
 
 
-def test_verdicts_without_a_test_that_is_possible():
+def test_verdicts_without_a_test_that_is_possible_and_unknown_questions_are_named():
     assert verdict({"gaussian": np.nan}, (), ()) == "not testable"
     assert verdict({"query": 0.0, "axes": np.nan}, (), ("query",)) == "no difference found, not all tests can tell"
+    with pytest.raises(ParameterError, match="why = 'alignment'"):
+        why(*random_heads(56, 2), "alignment")
+    assert {test.question for test in TESTS.values()} == set(QUESTIONS)
 
 
 @pytest.mark.exhaustive
@@ -308,7 +302,7 @@ def test_a_head_that_so_few_draws_cannot_tell_is_not_denied():
     assert summary.testable["axes"] < HEADS
 
 
-def test_a_factor_that_signs_leave_as_it_is_is_not_testable_and_the_others_are():
+def test_factors_that_signs_leave_as_they_are_are_not_testable_and_the_others_are():
     w_q, w_k = random_heads(51)
     w_q[2, 1:] = 0.0  # one row: every sign pattern has the same singular value
     tree = why(w_q, w_k, "directions", draws=99)
@@ -316,21 +310,10 @@ def test_a_factor_that_signs_leave_as_it_is_is_not_testable_and_the_others_are()
     assert np.isfinite(tree["why"]["p_value"].sel(test="query_signs")).sum() == HEADS - 1
     assert summarize_why(tree).testable["query_signs"] < HEADS
     assert "not all tests can tell" in tree["why"]["verdict"].values[0, 2]
-
-
-def test_a_test_that_can_decide_on_no_head_is_said_to_cannot():
-    w_q, w_k = random_heads(51)
     w_q[:, 1:] = 0.0  # one row in every head
     summary = summarize_why(why(w_q, w_k, "directions", draws=99))
     assert not any("0 of 0" in line for line in summary.sentences())
     assert any(line.startswith("Cannot decide on any head: query_signs") for line in summary.sentences())
-
-
-@pytest.mark.exhaustive
-def test_two_axes_have_too_few_permutations_to_tell():
-    rng = np.random.default_rng(52)
-    tree = why(*rng.standard_normal((2, 3, 2, 16)), "relation", "gaussian", draws=99)
-    assert tree["why"]["p_value_floor"].sel(test="axes").values.min() == 0.25
 
 
 def test_grouped_queries_share_the_tests_of_their_key_head():
@@ -366,9 +349,3 @@ def test_draws_do_not_depend_on_the_progress_nor_on_other_heads():
     first = why(w_q, w_k, progress=Told())["why"]["p_value"].values
     alone = why(w_q[2:], w_k[2:], progress=Told())["why"]["p_value"].values
     assert (first[:, 2:] == alone).all()
-
-
-def test_unknown_questions_are_refused_by_name():
-    with pytest.raises(ParameterError, match="why = 'alignment'"):
-        why(*random_heads(56, 2), "alignment")
-    assert {test.question for test in TESTS.values()} == set(QUESTIONS)

@@ -13,8 +13,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.linalg import matrix_singular_values
 from rmtbase.parameters import require_real_array
 from rmtbase.progress import SILENT, Progress
-from rmtbase.results.depth._depth_fitter import Advance, DepthFitter, FitSettings
-from rmtbase.results.depth._path_distance import PARTS
+from rmtbase.results.depth._depth_fitter import PARTS, Advance, DepthFitter, FitSettings
 from rmtbase.shown import in_one_line
 
 DRAWING = "drawing residual paths"
@@ -138,9 +137,20 @@ def effective_depth(
         histograms by eye. Parametric bootstrap: A. C. Davison and D. V. Hinkley, Bootstrap Methods and their
         Application (1997), chapters 2, 4 and 5.
     """
-    values, shape = _require_spectrum(matrix_or_singular_values)
+    name = "matrix_or_singular_values"
+    array = require_real_array(name, matrix_or_singular_values)
+    if array.ndim not in (1, 2) or min(array.shape, default=0) < 2:
+        raise ParameterError(name, array.shape, "a matrix, or a vector of singular values, at least 2 of them")
+    array = array.astype(np.float64)
+    if not np.isfinite(array).all():
+        raise ParameterError(name, "NaN or infinity", "finite numbers")
+    if not array.any():
+        raise ParameterError(name, "zeros", "one with a shape to compare: some number in it is not zero")
+    if array.ndim == 1 and (array < 0.0).any():
+        raise ParameterError(name, "a negative number", "singular values, or a matrix (two dimensions)")
+    values = matrix_singular_values(array) if array.ndim == 2 else np.sort(array)[::-1]
     fitter = FitSettings(sigma, depths, part, distance, draws, level, width, seed).fitter()
-    return depth_of_spectrum(fitter, values, shape, progress.bar(DRAWING, fitter.draws_for(values.size)))
+    return depth_of_spectrum(fitter, values, array.shape, progress.bar(DRAWING, fitter.draws_for(values.size)))
 
 
 def depth_of_spectrum(
@@ -173,20 +183,3 @@ def depth_of_spectrum(
         draws=fitter.draws,
         width=width,
     )
-
-
-def _require_spectrum(numbers: ArrayLike) -> tuple[Float[np.ndarray, " n"], tuple[int, ...]]:
-    name = "matrix_or_singular_values"
-    array = require_real_array(name, numbers)
-    if array.ndim not in (1, 2) or min(array.shape, default=0) < 2:
-        raise ParameterError(name, array.shape, "a matrix, or a vector of singular values, at least 2 of them")
-    array = array.astype(np.float64)
-    if not np.isfinite(array).all():
-        raise ParameterError(name, "NaN or infinity", "finite numbers")
-    if not array.any():
-        raise ParameterError(name, "zeros", "one with a shape to compare: some number in it is not zero")
-    if array.ndim == 2:
-        return matrix_singular_values(array), array.shape
-    if (array < 0.0).any():
-        raise ParameterError(name, "a negative number", "singular values, or a matrix (two dimensions)")
-    return np.sort(array)[::-1], array.shape

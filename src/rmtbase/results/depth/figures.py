@@ -31,10 +31,7 @@ _STYLES = ("--", ":", "-.", (0, (6, 2, 1, 2, 1, 2)), (0, (1, 1)))
 
 @panel
 def depth_profile(ax: Axes, theme: Theme, table: xr.Dataset, component: str) -> Around:
-    """Draw the distance between a matrix's singular values and the law of each candidate depth; the nearest is marked.
-
-    The mark is filled if the depth fits. A matrix that cannot be tested has a grey cross and its reason in the title.
-    """
+    """Draw the distance between a matrix's singular values and the law of each candidate depth."""
     matrix = _matrix(table, component)
     nearest = float(matrix["effective_depth"])
     if not np.isfinite(nearest):
@@ -60,10 +57,7 @@ def depth_profile(ax: Axes, theme: Theme, table: xr.Dataset, component: str) -> 
 
 @panel
 def depth_spectrum(ax: Axes, theme: Theme, table: xr.Dataset, component: str) -> Around:
-    """Draw the density of a matrix's singular values with the laws of several depths, each at its nearest scale.
-
-    The axes are the same for all matrices of a table, so that figures can be compared.
-    """
+    """Draw the density of a matrix's singular values with the laws of several depths, each at its nearest scale."""
     matrix = _matrix(table, component)
     units, widest, rank = _units(table)
     unit = float(units.sel(layer=matrix["layer"], component=matrix["component"]))

@@ -19,6 +19,7 @@ from rmtbase.results.attributes import file_attributes
 from rmtbase.results.depth._depth_fitter import Advance, DepthFitter, FitSettings
 from rmtbase.results.depth._effective_depth import DRAWING, depth_of_spectrum
 from rmtbase.results.depth.schema import EFFECTIVE_DEPTH_SCHEMA
+from rmtbase.results.filled import Entries, filled
 from rmtbase.results.large_matrices import tell_of_large
 from rmtbase.results.scores import layer_coordinates
 from rmtbase.tables import describe
@@ -75,7 +76,12 @@ def depth(
     """
     fitter = FitSettings(sigma, depths, part, distance, draws, level, width, seed).fitter()
     model = open_model(model)
-    names = _require_components(model, components)
+    names = model.components if components is None else tuple(components)
+    if components is not None and (isinstance(components, str) or not names or len(set(names)) < len(names)):
+        raise ParameterError("components", components, f"distinct ones of {', '.join(model.components)}")
+    for name in names:
+        if name not in model.components:
+            raise ParameterError("components", name, f"one of {', '.join(model.components)}")
     tell_of_large(model, names, progress, 1, np.square)
     model.require_finite(names)
     for line in model.notes:
@@ -135,36 +141,21 @@ def _share(advance: Advance, steps: int) -> Iterator[Advance]:
     advance(left)
 
 
-def _require_components(model: Model, components: Sequence[str] | None) -> tuple[str, ...]:
-    if components is None:
-        return model.components
-    if isinstance(components, str) or not components or len(set(components)) < len(components):
-        raise ParameterError("components", components, f"distinct ones of {', '.join(model.components)}")
-    for name in components:
-        if name not in model.components:
-            raise ParameterError("components", name, f"one of {', '.join(model.components)}")
-    return tuple(components)
-
-
 def _table(layers: Sequence[Place], names: Sequence[str], depths: Sequence[int], fits: Fits) -> xr.Dataset:
     """Return the fits of matrices, by layer and component, as a table."""
-    spectra = (fit["singular_value"].size for fit in fits.values() if "singular_value" in fit)
-    index = np.arange(max(spectra, default=0))
-    coords = layer_coordinates(layers) | {"component": list(names), "depth": list(depths), "index": index}
-    table = xr.Dataset(coords=coords)
-    for name, variable in EFFECTIVE_DEPTH_SCHEMA.items():
-        is_text = variable.domain.reason
-        shape = [table.sizes[dim] for dim in variable.dims]
-        values = np.full(shape, "" if is_text else np.nan, dtype=object if is_text else float)
-        for (layer, component), fit in fits.items():
-            if name == "singular_value" and name in fit:
-                values[layer, names.index(component), : fit[name].size] = fit[name]
-            elif name in fit:
-                values[layer, names.index(component)] = str(fit[name]) if is_text else fit[name]
-        if name in ("n_rows", "n_columns") and not np.isnan(values).any():  # NaN marks matrices that a layer lacks
-            values = values.astype(np.int64)
-        table[name] = variable.dims, values.astype(str) if is_text else values
-    return describe(table, EFFECTIVE_DEPTH_SCHEMA)
+    longest = max((fit["singular_value"].size for fit in fits.values() if "singular_value" in fit), default=0)
+    coords = layer_coordinates(layers) | {"component": list(names), "depth": list(depths), "index": np.arange(longest)}
+    entries: Entries = {}
+    for (layer, component), fit in fits.items():
+        values = fit.get("singular_value", np.zeros(0))
+        padded = {"singular_value": np.pad(values, (0, longest - values.size), constant_values=np.nan)}
+        entries[layer, names.index(component)] = fit | padded | {"reason": str(fit.get("reason", ""))}
+    table = filled(EFFECTIVE_DEPTH_SCHEMA, coords, entries, EFFECTIVE_DEPTH_SCHEMA)
+    whole = [name for name in ("n_rows", "n_columns") if table[name].notnull().all()]  # every layer has the matrix
+    types = dict.fromkeys(whole, np.int64) | {"reason": str}
+    return describe(
+        table.assign({name: table[name].astype(dtype) for name, dtype in types.items()}), EFFECTIVE_DEPTH_SCHEMA
+    )
 
 
 def _attributes(model: Model, fitter: DepthFitter, warnings: list[str]) -> dict[str, object]:

@@ -51,13 +51,18 @@ def report(table: xr.Dataset, components: Sequence[str] = ()) -> Iterator[Item]:
         depths = sorted(row["effective_depth"] for row in fitted)
         yield f"Nearest depths: from {depths[0]} to {depths[-1]}, median {depths[len(depths) // 2]}."
     yield DETAILS
+
+    def interval(row: dict[str, Any]) -> str:
+        ends = f"{row['effective_depth_low']}–{row['effective_depth_high']}"
+        return _of_fit(row, ends if row["fits"] else f"({ends})")
+
     yield Rows.of(
         rows,
         Column("layer", cell=lambda row: f"{row.get('stack', '')} {row['layer']}".lstrip()),
         Column("matrix", "left", cell=lambda row: row["component"]),
         Column("shape", cell=lambda row: f"{row['n_rows']} × {row['n_columns']}"),
         Column("nearest depth", cell=lambda row: _of_fit(row, str(row["effective_depth"]))),
-        Column("interval", cell=_interval),
+        Column("interval", cell=interval),
         Column("sigma", cell=lambda row: _of_fit(row, f"{row['sigma']:g}")),
         Column("scale", cell=lambda row: _of_fit(row, f"{row['scale']:.3g}")),
         Column("distance", cell=lambda row: _of_fit(row, f"{row['distance']:.4f}")),
@@ -79,11 +84,6 @@ def _of_fit(row: dict[str, Any], text: str) -> str:
 def _p_value(row: dict[str, Any], floor: float) -> str:
     at_floor = row["p_value"] <= floor * (1 + 1e-9)  # then it is only a bound
     return _of_fit(row, f"{'≤ ' * bool(at_floor)}{row['p_value']:.2g}")
-
-
-def _interval(row: dict[str, Any]) -> str:
-    interval = f"{row['effective_depth_low']}–{row['effective_depth_high']}"
-    return _of_fit(row, interval if row["fits"] else f"({interval})")
 
 
 def _headline(table: xr.Dataset, rows: Sequence[dict[str, Any]]) -> str:

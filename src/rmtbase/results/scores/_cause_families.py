@@ -57,10 +57,14 @@ def decide(
     smallest = np.stack([floor[name] for name in tests], axis=-1).reshape(p.shape)
     naming = np.tile([name in NAMING for name in tests], (len(p), 1))
     for name in ENTRY_TESTS.keys() & set(tests):
-        naming[:, tests.index(name)] = _may_name(name, p_value, gate).ravel()
-    causes = _Family.of(p, naming)
-    with_cause = np.any(causes.q_value < LEVEL, axis=1, keepdims=True)
-    unnamed, every = _Family.of(np.where(with_cause, np.nan, p), ~naming), _Family.of(p, ~naming)
+        may_name = np.full(shape, True)
+        for directions in ENTRY_TESTS.values():  # NaN: signs change nothing, so there is no direction
+            least = gate[name] if directions == ENTRY_TESTS[name] else LEVEL
+            may_name &= ~(p_value[directions] <= least) if directions in p_value else False
+        naming[:, tests.index(name)] = may_name.ravel()
+    causes = _adjusted(p, naming)
+    with_cause = np.any(causes[0] < LEVEL, axis=1, keepdims=True)
+    unnamed, every = _adjusted(np.where(with_cause, np.nan, p), ~naming), _adjusted(p, ~naming)
 
     q_value, yekutieli, of_all = (
         np.where(naming, of_causes, np.where(with_cause, of_every, of_unnamed)).reshape(*shape, -1)
@@ -88,46 +92,27 @@ def draws_to_decide(
     return undecided, math.ceil(int(naming.sum()) * int(testable.sum()) / (LEVEL * max(1, int(heads.sum()))))
 
 
-def _may_name(
-    name: str, p_value: Mapping[str, Float[np.ndarray, "layer head"]], gate: Mapping[str, float]
-) -> Bool[np.ndarray, "layer head"]:
-    """Find where a test of elements can name a cause; NaN means that signs change nothing, so there is no direction."""
-    may_name = np.full(p_value[name].shape, True)
-    for directions in ENTRY_TESTS.values():
-        least = gate[name] if directions == ENTRY_TESTS[name] else LEVEL
-        may_name &= ~(p_value[directions] <= least) if directions in p_value else False
-    return may_name
+def _adjusted(p: Float[np.ndarray, "head test"], belongs: Bool[np.ndarray, "head test"]) -> tuple[np.ndarray, ...]:
+    """Return the q-values of the tests that belong to a family, those for heads of any dependence, and Holm's p-values.
 
-
-class _Family(NamedTuple):
-    """Adjusted p-values of one family; NaN for tests that are not of it."""
-
-    q_value: Float[np.ndarray, "head test"]
-    yekutieli_q_value: Float[np.ndarray, "head test"]
-    holm_p_value: Float[np.ndarray, "head test"]
-
-    @classmethod
-    def of(cls, p: Float[np.ndarray, "head test"], belongs: Bool[np.ndarray, "head test"]) -> _Family:
-        """Adjust the p-values that belong to the family.
-
-        The level at which a claim with Holm p-value x is made is min over k of max(Q_k, x m/k): Q_k is the level from
-        which on k heads are selected, and m is the number of heads.
-        """
-        # A test that may or may not belong, by the p-value of another, counts among the head's tests in either case.
-        columns = belongs.any(axis=0)
-        claims = np.where(belongs, p, np.where(np.isnan(p), math.nan, 1.0))
-        claims[:, ~columns] = math.nan
-        within = holm(claims, axis=1)
-        least = np.array([row.min(initial=math.inf, where=~np.isnan(row)) for row in within])
-        testable = np.isfinite(least)
-        m = int(testable.sum())
-        if m == 0:
-            empty = np.full(p.shape, math.nan)
-            return cls(empty, empty, empty)
-        selected_from = np.sort(benjamini_hochberg(least[testable]))
-        levels = np.minimum(within, 1.0) * m
-        for size, level in enumerate(selected_from, 1):
-            np.minimum(levels, np.maximum(level, within * (m / size)), out=levels)
-        q_value = np.where(belongs, np.minimum(levels, 1.0), math.nan)
-        of_all = np.where(belongs, holm(claims), math.nan)
-        return cls(q_value, np.minimum(1.0, (1.0 / np.arange(1, m + 1)).sum() * q_value), of_all)
+    The level at which a claim with Holm p-value x is made is min over k of max(Q_k, x m/k): Q_k is the level from
+    which on k heads are selected, and m is the number of heads.
+    """
+    # A test that may or may not belong, by the p-value of another, counts among the head's tests in either case.
+    columns = belongs.any(axis=0)
+    claims = np.where(belongs, p, np.where(np.isnan(p), math.nan, 1.0))
+    claims[:, ~columns] = math.nan
+    within = holm(claims, axis=1)
+    least = np.array([row.min(initial=math.inf, where=~np.isnan(row)) for row in within])
+    testable = np.isfinite(least)
+    m = int(testable.sum())
+    if m == 0:
+        empty = np.full(p.shape, math.nan)
+        return empty, empty, empty
+    selected_from = np.sort(benjamini_hochberg(least[testable]))
+    levels = np.minimum(within, 1.0) * m
+    for size, level in enumerate(selected_from, 1):
+        np.minimum(levels, np.maximum(level, within * (m / size)), out=levels)
+    q_value = np.where(belongs, np.minimum(levels, 1.0), math.nan)
+    of_all = np.where(belongs, holm(claims), math.nan)
+    return q_value, np.minimum(1.0, (1.0 / np.arange(1, m + 1)).sum() * q_value), of_all

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import xarray as xr
 from jaxtyping import Bool, Float
@@ -38,30 +35,25 @@ def farthest_distance(heads: xr.Dataset) -> Float[np.ndarray, "layer head"]:
     return np.take_along_axis(signed_distance(ordered), farthest[..., None], axis=-1)[..., 0]
 
 
-def p_value_floors(attributes: Mapping[Any, Any]) -> tuple[float, float]:
-    """Return the smallest p-value that a file's null can give, for one statistic and for the omnibus test.
+def layer_p_value_floors(tree: xr.DataTree) -> tuple[Float[np.ndarray, " layer"], Float[np.ndarray, " layer"]]:
+    """Return the smallest p-values that each layer's null can give, for one statistic and for the omnibus test.
 
     These are 2 / (n + 1) and 1 / (n + 1) for n draws, the smallest p-value of an analytic null, or 0 if the file does
     not record them.
     """
-    if attributes.get("null_method") == "analytic":
-        floor = float(attributes.get("p_value_floor", 0.0))
-        return floor, floor
-    draws = attributes.get("null_draws")
-    return (0.0, 0.0) if draws is None else (2 / (int(draws) + 1), 1 / (int(draws) + 1))
-
-
-def layer_p_value_floors(tree: xr.DataTree) -> tuple[Float[np.ndarray, " layer"], Float[np.ndarray, " layer"]]:
-    """Return the :func:`p_value_floors` of each layer's heads; each shape of heads has its own null."""
     null = tree["null"].to_dataset()
-    if "layer_shape" not in null:
-        single, joint = p_value_floors(tree.attrs)
-        n_layers = tree["heads"].sizes.get("layer", 1)
-        return np.full(n_layers, single), np.full(n_layers, joint)
-    columns = {name: null[name].values.tolist() for name in ("null_draws", "p_value_floor")}
-    shapes = (dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True))
-    floors = [p_value_floors({"null_method": tree.attrs["null_method"], **shape}) for shape in shapes]
-    single, joint = np.array(floors)[null["layer_shape"].values].T
+    shapes, places = [dict(tree.attrs)], np.zeros(tree["heads"].sizes.get("layer", 1), dtype=int)
+    if "layer_shape" in null:
+        columns = null["null_draws"].values.tolist(), null["p_value_floor"].values.tolist()
+        shapes = [{"null_draws": draws, "p_value_floor": floor} for draws, floor in zip(*columns, strict=True)]
+        places = null["layer_shape"].values
+    floors = []
+    for shape in shapes:
+        draws = shape.get("null_draws")
+        of_draws = (0.0, 0.0) if draws is None else (2 / (int(draws) + 1), 1 / (int(draws) + 1))
+        smallest = float(shape.get("p_value_floor", 0.0))
+        floors.append((smallest, smallest) if tree.attrs.get("null_method") == "analytic" else of_draws)
+    single, joint = np.array(floors)[places].T
     return single, joint
 
 

@@ -3,44 +3,129 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Shaped
+import xarray as xr
+from jaxtyping import Float, Int, Shaped
 
 from rmtbase.laws import element_null
 from rmtbase.nulls import SMALLEST_P_VALUE
 from rmtbase.reasons import Reason
-from rmtbase.results.scores._largest_elements import LargestElements, largest_elements
+from rmtbase.results.filled import Entries, filled
 from rmtbase.statistics import (
     ELEMENT_STATISTICS,
     FEWEST_ELEMENTS,
     MOMENT_STATISTICS,
     ElementSketch,
+    benjamini_hochberg,
     element_sketch,
     element_statistics,
     normal_score,
     reason_against,
 )
+from rmtbase.tables import Schema, describe
 from rmtbase.words import listing
 
+_TAIL = 64  # spacings of the upper tail that are used
+_SHARE = 64  # at most one element in so many belongs to the tail
+_FEWEST = 8  # spacings needed to describe a tail
+_STRIDE, _RANK = 256, 16  # stride of the sample, and the rank in it that bounds the tail
+_BITS = {2: np.uint16, 4: np.uint32, 8: np.uint64}
 FIELDS = ("observed", "null_mean", "null_std", "z_score", "p_value")
 STATISTICS = tuple(ELEMENT_STATISTICS)
-
 BINS = np.linspace(-8.0, 8.0, 161)
 """Edges of the histogram of (w - w̄)/s."""
+
 MAGNITUDE_BINS = np.linspace(-12.0, 4.0, 161)
 """Edges of the histogram of log₁₀ |w|."""
 
 _SPAN = 1 << 21  # elements summarized at a time
 _NAMED = 3  # missing statistics that are named; the file lists all
 _FEWEST_OF_MOMENTS = 20  # elements from which on the null of the moments is known
-
 Law = Any
 """Law of a statistic: ``mean()``, ``std()``, ``p_value(observed)``."""
+
+
+@dataclass(frozen=True)
+class LargestElements:
+    """The 65 elements of largest magnitude, descending; the first come first among equal ones."""
+
+    count: int  # number of all elements
+    place: Int[np.ndarray, " element"]  # place of each among all elements, from 0
+    value: Float[np.ndarray, " element"]  # value of each
+
+    def merged(self, other: LargestElements) -> LargestElements:
+        place = np.concatenate([self.place, other.place + self.count])
+        value = np.concatenate([self.value, other.value])
+        first = np.argsort(-np.abs(value), kind="stable")[: _TAIL + 1]
+        return LargestElements(self.count + other.count, place[first], value[first])
+
+    def isolation(self) -> Float[np.ndarray, " rank"]:
+        """Return p-values of the gaps below the largest element, the second, …, to find how many stand apart.
+
+        In a tail that falls off as a power or faster, the spacings of x₍₁₎ ≥ x₍₂₎ ≥ … ,
+
+            D_k = k (ln x₍ₖ₎ - ln x₍ₖ₊₁₎),   k = 1, …, m,
+
+        are independent and exponential, with one mean or with a mean that grows with k (Rényi). This includes heavy
+        tails, whose largest elements belong to the tail. Under this null, a gap above m - k spacings has
+
+            P(D_k / Σ_{j > k} D_j ≥ r) ≤ (1 + r)^-(m - k),
+
+        where m is 64, or 1/64 of the number of elements if that is less. The gaps k ≤ m/2 are tested, and the p-values
+        are multiplied by their number. Stored numbers are rounded, so the smallest step between numbers in the tail is
+        subtracted from each gap; a step of the number format then is not a gap. The result is empty if fewer than 8
+        spacings are free of ties.
+
+        Source: A. Rényi, Acta Math. Acad. Sci. Hung. 4, 191 (1953); V. F. Pisarenko and D. Sornette, Eur. Phys. J.
+            Spec. Top. 205, 95 (2012).
+        """
+        m, magnitude = self._tail()
+        if self.without_tail():
+            return np.empty(0)
+        rank, gap = np.arange(1, m + 1), -np.diff(np.log(magnitude))
+        below = np.cumsum((rank * gap)[::-1])[::-1] - rank * gap
+        tested = slice(m // 2)
+        wide = rank[tested] * np.maximum(gap[tested] - gap[gap > 0].min(), 0.0)
+        below, left = below[tested], m - rank[tested]
+        with np.errstate(divide="ignore"):
+            log_p = np.where(wide > 0, -left * (np.log(below + wide) - np.log(below)), 0.0)
+        return np.minimum(1.0, len(left) * np.exp(log_p))
+
+    def without_tail(self) -> Reason:
+        """Give the reason why the largest elements have no tail to stand apart from."""
+        _, magnitude = self._tail()
+        if self.count < _FEWEST * _SHARE:
+            return Reason("few_elements", {"count": int(self.count), "needed": _FEWEST * _SHARE})
+        if len(np.unique(magnitude[magnitude > 0])) <= _FEWEST or not magnitude[-1] > 0:
+            return Reason("no_spacings")
+        return Reason()
+
+    def _tail(self) -> tuple[int, Float[np.ndarray, " element"]]:
+        """Return the number of spacings in the tail, and the magnitudes between which they lie."""
+        m = min(_TAIL, self.count // _SHARE, len(self.value) - 1)
+        return m, np.abs(self.value[: m + 1])
+
+
+def largest_elements(numbers: Shaped[np.ndarray, " number"]) -> LargestElements:
+    """Find the largest of a flat array of floats, whose bits without the sign sort as their magnitudes do."""
+    kind = _BITS[numbers.dtype.itemsize]
+    bits = numbers.view(kind) & kind(np.iinfo(kind).max >> 1)
+    count = min(_TAIL + 1, numbers.size)
+    sample = bits[::_STRIDE]
+    rank = min(sample.size, _RANK)
+    places = np.flatnonzero(bits >= np.partition(sample, sample.size - rank)[sample.size - rank])
+    if places.size < count:
+        places = np.arange(numbers.size)
+    if places.size > 8 * count:
+        least = np.partition(bits[places], places.size - count)[places.size - count]
+        places = places[bits[places] >= least]
+    first = places[np.argsort(~bits[places], kind="stable")[:count]]
+    return LargestElements(numbers.size, first, numbers[first].astype(np.float64))
 
 
 @dataclass(frozen=True)
@@ -51,7 +136,6 @@ class ElementSummary:
     largest: LargestElements
 
     def merged(self, other: ElementSummary) -> ElementSummary:
-        """Merge with the summary of the elements that follow these."""
         return ElementSummary(self.sketch.merged(other.sketch), self.largest.merged(other.largest))
 
 
@@ -61,11 +145,11 @@ def summarized(
     """Summarize a block of a matrix; ``map_spans`` can spread its spans of 2^21 elements over threads."""
     flat = np.ascontiguousarray(block).reshape(-1)
     spans = [flat[start : start + _SPAN] for start in range(0, flat.size, _SPAN)]
-    return reduce(ElementSummary.merged, map_spans(_summarized_span, spans))
 
+    def summary(numbers: Shaped[np.ndarray, " number"]) -> ElementSummary:
+        return ElementSummary(element_sketch([numbers]), largest_elements(numbers))
 
-def _summarized_span(numbers: Shaped[np.ndarray, " number"]) -> ElementSummary:
-    return ElementSummary(element_sketch([numbers]), largest_elements(numbers))
+    return reduce(ElementSummary.merged, map_spans(summary, spans))
 
 
 @dataclass(frozen=True)
@@ -79,6 +163,20 @@ class Elements:
     histogram: Float[np.ndarray, " bin"]  # density of (w - w̄)/s in :data:`BINS`; NaN for a constant matrix
     log_magnitude_histogram: Float[np.ndarray, " magnitude_bin"]  # density of log₁₀ |w| in :data:`MAGNITUDE_BINS`
     reason: Reason  # why statistics are missing
+
+    def entry(
+        self, shape: tuple[int, int], scores: Float[np.ndarray, "statistic field"], reasons: Iterable[Reason]
+    ) -> dict[str, Any]:
+        """Return the values of the matrix by the names of their variables; ``reasons`` are further ones."""
+        return {
+            **dict(zip(FIELDS, scores.T, strict=True)),
+            "sigma": self.sigma,
+            "n_rows": shape[0],
+            "n_columns": shape[1],
+            "histogram": self.histogram,
+            "log_magnitude_histogram": self.log_magnitude_histogram,
+            "reason": str(Reason.join(self.reason, *reasons)),
+        }
 
 
 def elements_of(sketch: ElementSketch) -> Elements:
@@ -155,7 +253,17 @@ def against_null(
     return scores
 
 
-def bin_coordinates() -> dict[str, Float[np.ndarray, " bin"]]:
-    """Return the centres of the bins of both histograms."""
+def element_table(
+    schema: Schema, coordinates: Mapping[str, Any], entries: Entries, families: Iterable[Any]
+) -> xr.Dataset:
+    """Make the group of these entries, with q-values of each statistic over each family of components."""
     bins = {"bin": BINS, "magnitude_bin": MAGNITUDE_BINS}
-    return {name: 0.5 * (edges[1:] + edges[:-1]) for name, edges in bins.items()}
+    coordinates = {**coordinates, **{name: 0.5 * (edges[1:] + edges[:-1]) for name, edges in bins.items()}}
+    table = filled(schema, coordinates, entries, [name for name in schema if name not in coordinates])
+    p_value, q_value = table["p_value"].values, table["q_value"].values
+    for family in families:
+        members = p_value[..., family, :]
+        by_statistic = members.reshape(-1, members.shape[-1])
+        q_value[..., family, :] = benjamini_hochberg(by_statistic, axis=0).reshape(members.shape)
+    texts = {name: table[name].astype(str) for name in ("reason", "tail_reason") if name in table}
+    return describe(table.assign(texts), schema)

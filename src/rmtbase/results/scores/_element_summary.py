@@ -53,12 +53,10 @@ class ElementsSummary:
 
     @property
     def total(self) -> int:
-        """Number of matrices."""
         return self.n_matrices + len(self.not_testable)
 
     @property
     def searched(self) -> int:
-        """Number of matrices whose largest elements were compared with a tail."""
         return self.total - len(self.without_tail)
 
     def answer(self) -> str:
@@ -74,7 +72,6 @@ class ElementsSummary:
         return f"Elements: {line}; {apart}."
 
     def _verdict(self) -> str:
-        """Say in how many matrices the elements differ from independent draws, and what could not be tested."""
         untested = untested_words(self.not_testable, self.total, self.noun)
         if not self.n_matrices:
             return untested
@@ -121,13 +118,9 @@ def _in_words(element: dict[str, Any]) -> str:
 
 
 def summarize_elements(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> ElementsSummary | None:
-    """Count the matrices whose elements differ from the null, and list the super-weights.
+    """Count the matrices whose elements differ from the null, and list the super-weights; None if none was scored.
 
-    The result is None if no matrix was scored.
-
-    A matrix differs if the test of all statistics of its elements, :func:`joint_p_value`, has a Benjamini–Hochberg
-    q-value under ``level``. A model whose matrices all have independent elements of the null's law then has a matrix
-    that differs with at most that probability.
+    A matrix differs if its :func:`joint_p_value` has a Benjamini–Hochberg q-value under ``level``.
     """
     require_scores(tree)
     groups = [tree[name].to_dataset() for name in ("matrices", "experts") if name in tree.children]
@@ -151,12 +144,20 @@ def summarize_elements(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -
             q_value = matrices["q_value"].sel(statistic=name).values
             if not np.isnan(q_value).all():
                 flagged[name] = flagged.get(name, 0) + int((q_value < level).sum())
+    extremes = []
+    table = tree["super_weights"].to_dataset() if "super_weights" in tree.children else xr.Dataset()
+    columns = {str(name): table[name].values.tolist() for name in table.data_vars}
+    for values in zip(*columns.values(), strict=True):
+        element = dict(zip(columns, values, strict=True))
+        expert = None if element["expert"] < 0 else element["expert"]
+        name = MatrixName(Place(element["stack"], element["layer"]), element["component"], expert)
+        extremes.append({"place": str(name), **element})
     joint = np.concatenate(joint_of_groups)
     return ElementsSummary(
         n_matrices=joint.size,
         n_differing=int((benjamini_hochberg(joint) < level).sum()),
         flagged=flagged,
-        super_weights=tuple(_super_weights(tree)),
+        super_weights=tuple(extremes),
         initialization=str(tree.attrs.get("initialization", "normal")),
         level=level,
         not_testable=tuple(not_testable),
@@ -167,7 +168,6 @@ def summarize_elements(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -
 
 
 def _names(group: xr.Dataset) -> Iterator[str]:
-    """Yield the names of the matrices that are present, in their order."""
     axes = [str(dim) for dim in group["n_rows"].dims]
     stacks, numbers = layer_stacks(group), layer_numbers(group)
     for place in np.argwhere(matrices_present(group)).tolist():
@@ -181,16 +181,3 @@ def _names(group: xr.Dataset) -> Iterator[str]:
 def joint_p_value(p_value: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "..."]:
     """Combine the p-values of all element statistics of a matrix: 1.15 times their Cauchy combination, at most 1."""
     return np.minimum(1.0, _EXCESS * cauchy_combination(p_value))
-
-
-def _super_weights(tree: xr.DataTree) -> Iterator[dict[str, Any]]:
-    """Return each super-weight by the names of its variables; empty for scores without matrices."""
-    group = tree["super_weights"].to_dataset() if "super_weights" in tree.children else xr.Dataset()
-    columns = {str(name): group[name].values.tolist() for name in group.data_vars}
-    for values in zip(*columns.values(), strict=True):
-        element = dict(zip(columns, values, strict=True))
-        expert = None if element["expert"] < 0 else element["expert"]
-        yield {
-            "place": str(MatrixName(Place(element["stack"], element["layer"]), element["component"], expert)),
-            **element,
-        }

@@ -15,25 +15,23 @@ from rmtbase.errors import ParameterError
 from rmtbase.heads.factors import holds_product
 from rmtbase.laws import product_element_null
 from rmtbase.models import Site
-from rmtbase.parameters import require_independent_entries
 from rmtbase.reasons import Reason
+from rmtbase.results.filled import Entries
 from rmtbase.results.scores._element_scores import (
-    FIELDS,
     STATISTICS,
     Elements,
     ElementSummary,
     Law,
     against_null,
-    bin_coordinates,
     element_law,
+    element_table,
     elements_of,
     missing_lines,
     summarized,
 )
 from rmtbase.results.scores._heads import layer_coordinates
 from rmtbase.results.scores.schema import head_elements_schema
-from rmtbase.statistics import benjamini_hochberg
-from rmtbase.tables import CIRCUITS, Circuit, Factor, describe
+from rmtbase.tables import CIRCUITS, Circuit, Factor
 
 ElementMode = Literal["matrices", "factors", "heads"]
 ELEMENT_MODES = ("matrices", "factors", "heads")
@@ -42,27 +40,8 @@ _BLOCK = 1 << 20  # elements of W_QK computed at a time
 _CIRCUITS = (*(CIRCUITS[name] for name in ("query", "key", "value", "output")), CIRCUITS["qk"])
 
 
-def require_element_mode(elements: object, initialization: str) -> ElementMode:
-    """Return ``elements``, or raise :class:`ParameterError` if it is not a mode, or needs another initialization."""
-    if elements not in ELEMENT_MODES:
-        raise ParameterError("elements", elements, f"one of {', '.join(ELEMENT_MODES)}")
-    if elements != "matrices":
-        require_independent_entries(initialization, f"elements={elements!r}")
-    return elements
-
-
-def head_elements(elements: ElementMode, initialization: str, sites: Sequence[Site]) -> HeadElements | None:
-    """Return the scorer of the elements of heads, if they are requested."""
-    return None if elements == "matrices" else HeadElements(sites, elements == "heads", initialization)
-
-
 class HeadElements:
-    """Scorer of the elements of each head's W_Q, W_K, W_V and W_O, if a site has them, and of its W_QK.
-
-    The null of the first four has independent elements of one law. The null of W_QK is the product of two such
-    matrices, whose elements are dependent if they share a row or a column. Each null has the matrix's own standard
-    deviation.
-    """
+    """Scorer of the elements of each head's W_Q, W_K, W_V and W_O, if a site has them, and of its W_QK."""
 
     def __init__(self, sites: Sequence[Site], products: bool, initialization: str) -> None:
         self._sites, self._initialization = sites, initialization
@@ -73,6 +52,10 @@ class HeadElements:
         self, site: int, factors: Mapping[Factor, Shaped[np.ndarray, "factor_head rank width"]], pool: Executor
     ) -> dict[Circuit, list[Future[Elements]]]:
         """Begin with a site, one head at a time; W_QK is computed in blocks of its rows."""
+
+        def summary(*matrices: Shaped[np.ndarray, "rank width"]) -> Elements:
+            return elements_of(reduce(ElementSummary.merged, map(summarized, element_blocks(*matrices))).sketch)
+
         submitted: dict[Circuit, list[Future[Elements]]] = {}
         for circuit in self._circuits:
             if not set(circuit.factors) <= set(factors):
@@ -80,69 +63,45 @@ class HeadElements:
             matrices = [factors[factor] for factor in circuit.factors]
             n_heads = len(matrices[0])
             submitted[circuit] = [
-                pool.submit(_elements_of, *(heads[head * len(heads) // n_heads] for heads in matrices))
+                pool.submit(summary, *(heads[head * len(heads) // n_heads] for heads in matrices))
                 for head in range(n_heads)
             ]
         return submitted
 
     def keep(self, site: int, submitted: Mapping[Circuit, Sequence[Future[Elements]]]) -> None:
-        """Wait for a site, and keep its results."""
         for circuit, heads in submitted.items():
             self._elements[site, circuit] = [head.result() for head in heads]
 
     def missing(self) -> list[str]:
         """List the heads that lack statistics or their nulls, with the reasons."""
         return missing_lines(
-            (f"{self._sites[site].place} {circuit.noun} {head}, {circuit.symbol}", reason)
-            for site, circuit in self._elements
-            for head, reason in enumerate(self._reasons(site, circuit))
+            (
+                f"{self._sites[site].place} {circuit.noun} {head}, {circuit.symbol}",
+                Reason.join(elements.reason, _law(self._sites[site], circuit, self._initialization)[1]),
+            )
+            for (site, circuit), heads in self._elements.items()
+            for head, elements in enumerate(heads)
         )
-
-    def _reasons(self, site: int, circuit: Circuit) -> list[Reason]:
-        """Give the reason why statistics, or their nulls, are missing, for each head."""
-        _, why = _law(self._sites[site], circuit, self._initialization)
-        return [Reason.join(elements.reason, why) for elements in self._elements[site, circuit]]
 
     def dataset(self) -> xr.Dataset:
         """Return the group ``/heads/elements``; NaN where a layer lacks a head, a key head or a matrix."""
         circuits = [circuit for circuit in self._circuits if any(key[1] == circuit for key in self._elements)]
-        n_heads, bins = max(site.n_heads for site in self._sites), bin_coordinates()
-        shape = len(self._sites), n_heads, len(circuits)
-        scores = np.full((*shape, len(STATISTICS), len(FIELDS)), np.nan)
-        values: dict[str, Any] = {name: np.full(shape, np.nan) for name in ("sigma", "n_rows", "n_columns")}
-        values |= {
-            "histogram": np.full((*shape, bins["bin"].size), np.nan),
-            "log_magnitude_histogram": np.full((*shape, bins["magnitude_bin"].size), np.nan),
-            "reason": np.full(shape, "", dtype=object),
-        }
-        for (index, circuit), elements in self._elements.items():
-            site, at = self._sites[index], (index, slice(len(elements)), circuits.index(circuit))
-            for name in ("sigma", "histogram", "log_magnitude_histogram"):
-                values[name][at] = [getattr(head, name) for head in elements]
-            values["n_rows"][at], values["n_columns"][at] = _shape(site, circuit)
-            values["reason"][at] = list(map(str, self._reasons(index, circuit)))
-            law_of, _ = _law(site, circuit, self._initialization)
-            scores[at] = against_null(np.array([head.statistics for head in elements]), law_of)
-        values["reason"] = values["reason"].astype(str)
-        values |= {name: scores[..., k] for k, name in enumerate(FIELDS)}
-        p_value = values["p_value"]
-        q_value = benjamini_hochberg(p_value.reshape(-1, *p_value.shape[2:]), axis=0)
-        values["q_value"] = q_value.reshape(p_value.shape)
-        schema = head_elements_schema()
+        entries: Entries = {}
+        for (index, circuit), heads in self._elements.items():
+            site = self._sites[index]
+            law_of, without_null = _law(site, circuit, self._initialization)
+            scores = against_null(np.array([elements.statistics for elements in heads]), law_of)
+            for head, elements in enumerate(heads):
+                entry = elements.entry(_shape(site, circuit), scores[head], [without_null])
+                entries[index, head, circuits.index(circuit)] = entry
         coordinates = {
             **layer_coordinates([site.place for site in self._sites]),
-            "head": np.arange(n_heads),
+            "head": np.arange(max(site.n_heads for site in self._sites)),
             "component": [circuit.symbol for circuit in circuits],
             "element_statistic": list(STATISTICS),
-            **bins,
         }
-        variables = {name: (schema[name].dims, array) for name, array in values.items()}
-        return describe(xr.Dataset(variables, coords=coordinates), schema)
-
-
-def _elements_of(*factors: Shaped[np.ndarray, "rank width"]) -> Elements:
-    """Summarize the elements of one matrix, or of the product AᵀB of two."""
-    return elements_of(reduce(ElementSummary.merged, map(summarized, element_blocks(*factors))).sketch)
+        families = [[component] for component in range(len(circuits))]
+        return element_table(head_elements_schema(), coordinates, entries, families)
 
 
 def element_blocks(*factors: Shaped[np.ndarray, "rank width"]) -> Iterator[Shaped[np.ndarray, "row column"]]:
@@ -160,25 +119,24 @@ def element_blocks(*factors: Shaped[np.ndarray, "rank width"]) -> Iterator[Shape
 
 
 def _shape(site: Site, circuit: Circuit) -> tuple[int, int]:
-    """Return the shape of one head's matrix."""
     sizes = [getattr(site, name) for name in circuit.dims]
     return sizes[0], sizes[-1]
 
 
 def _law(site: Site, circuit: Circuit, initialization: str) -> tuple[Callable[[str], Law | None], Reason]:
     """Return the law of each statistic of a head's matrix, and the reason if there is no law."""
+
+    def unknown(name: str) -> None:
+        return None
+
     if any(holds_product(getattr(site, factor.name)) for factor in circuit.factors):
-        return _unknown, Reason("product_of_matrices")
+        return unknown, Reason("product_of_matrices")
     rows, columns = _shape(site, circuit)
     if len(circuit.factors) == 1:
         return element_law(initialization, rows * columns), Reason()
     dims: Any = tuple(getattr(site, name) for name in circuit.dims)
     try:
         product_element_null(STATISTICS[0], *dims, distribution=initialization)
-    except ParameterError as unknown:
-        return _unknown, Reason("unknown_null", {"error": str(unknown)})
+    except ParameterError as error:
+        return unknown, Reason("unknown_null", {"error": str(error)})
     return lambda name: product_element_null(name, *dims, distribution=initialization), Reason()
-
-
-def _unknown(name: str) -> None:
-    return None

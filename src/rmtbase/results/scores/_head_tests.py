@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -86,7 +86,9 @@ def of_resampled_heads(
             raise ParameterError("heads", "W_Q and W_K that are products", "matrices that are stored as they are")
     size = len(sites), max(site.n_heads for site in sites.values())
     p_value, detectable, floor = ({name: np.full(size, np.nan) for name in tests} for _ in range(3))
-    least = {name: _least_p_value(name, max(site.d_head for site in sites.values())) for name in tests}
+    least, d_head = dict.fromkeys(tests, 0.0), max(site.d_head for site in sites.values())
+    if "axes" in tests and d_head < 12:  # 1 over the signed permutations of few axes; the common sign changes nothing
+        least["axes"] = 1.0 / (math.factorial(d_head) * 2.0 ** (d_head - 1))
     for name in tests:
         floor[name][:] = max(1.0 / (draws.number + 1), least[name])
     tests_of = {
@@ -127,7 +129,6 @@ class _Draws:
 def _resampled(
     model: WeightMatrices, tests_of: Mapping[tuple[int, int], tuple[str, ...]], draws: _Draws
 ) -> Iterator[tuple[tuple[int, int], dict[str, tuple[float, float]]]]:
-    """Yield the results of the tests of each (layer, head)."""
     from rmtbase.montecarlo import in_order
 
     with single_threaded_blas():
@@ -157,7 +158,6 @@ def direction_gates(model: WeightMatrices) -> dict[str, float]:
 def _of_head(
     factors: tuple[np.ndarray, np.ndarray], tests_of: Mapping[int, tuple[str, ...]], draws: _Draws, head: int
 ) -> dict[str, tuple[float, float]]:
-    """Return the p-value of each test of a head and its smallest detectable effect."""
     from rmtbase.montecarlo import entry_statistics, flip_statistics, permutation_statistics
 
     tests, group = tests_of[head], len(factors[0]) // len(factors[1])
@@ -165,8 +165,8 @@ def _of_head(
     results: dict[str, tuple[float, float]] = {}
     for name, w in (("query_entries", w_q), ("key_entries", w_k)):
         if name in tests and w.any():
-            null = _entry_null(*w.shape, draws)
-            results[name] = null.p_value(entry_statistics(w[None])[0]), null.detectable
+            drawn, effect = _entry_null(*w.shape, draws)
+            results[name] = _rank(np.concatenate([entry_statistics(w[None]), drawn]), _SIDES)[0], effect
     if not (w_q.any() and w_k.any()):
         return results
     (h, d), e = w_q.shape, w_k.shape[1]
@@ -194,8 +194,7 @@ def _rank(values: Float[np.ndarray, "n k"], side: Float[np.ndarray, " k"]) -> tu
     """Rank the first of n rows by its largest distance, p = (b + 1)/n, and return the distance that 5 % exceed.
 
     Distances are in standard deviations over all rows, including the first, so that the rows stay exchangeable.
-    ``side`` is 1 for statistics that reject if they are large, -1 if small, and 0 if either. The result is NaN if no
-    statistic varies.
+    ``side`` is 1 for statistics that reject if they are large, -1 if small, and 0 if either.
     """
     known = np.isfinite(values).all(axis=0)
     center, spread = values.mean(axis=0), values.std(axis=0)
@@ -211,30 +210,15 @@ def _rank(values: Float[np.ndarray, "n k"], side: Float[np.ndarray, " k"]) -> tu
 _SIDES = np.array([0.0, 0.0, 0.0, 0.0, -1.0])  # for montecarlo.ENTRIES: a larger participation indicates a direction
 
 
-@dataclass(frozen=True)
-class _EntryNull:
-    """Statistics of the elements of random matrices with one shape."""
-
-    drawn: Float[np.ndarray, "draw statistic"]
-
-    def p_value(self, observed: Float[np.ndarray, " statistic"]) -> float:
-        return _rank(np.concatenate([observed[None], self.drawn]), _SIDES)[0]
-
-    @cached_property
-    def detectable(self) -> float:
-        """Excess kurtosis that shifts ln ⟨w⁴⟩ by the critical distance plus 1.645 standard deviations."""
-        critical = _rank(self.drawn, _SIDES)[1]
-        log = self.drawn[:, 0]
-        return float(math.exp(log.mean()) * math.expm1((critical + _ONE_SIDED) * log.std()))
-
-
 @lru_cache(maxsize=16)
-def _entry_null(rows: int, columns: int, draws: _Draws) -> _EntryNull:
+def _entry_null(rows: int, columns: int, draws: _Draws) -> tuple[Float[np.ndarray, "draw statistic"], float]:
+    """Draw statistics of the elements of random matrices of one shape, and find the smallest detectable kurtosis."""
     from rmtbase.ensembles import independent_chain
     from rmtbase.montecarlo import simulated_entry_statistics
 
-    chain = independent_chain((rows, columns), draws.entries)
-    return _EntryNull(simulated_entry_statistics(chain, draws.number, draws.seed))
+    drawn = simulated_entry_statistics(independent_chain((rows, columns), draws.entries), draws.number, draws.seed)
+    critical, log = _rank(drawn, _SIDES)[1], drawn[:, 0]
+    return drawn, float(math.exp(log.mean()) * math.expm1((critical + _ONE_SIDED) * log.std()))
 
 
 @lru_cache(maxsize=64)
@@ -260,10 +244,9 @@ def _share(dims: tuple[int, ...]) -> float:
 
 @lru_cache(maxsize=64)
 def _direction_gate(d_head: int, d_model: int) -> float:
-    """Return the smallest p-value, in steps of 0.05, above which a direction at twice the threshold seldom lies.
+    """Return the p-value, in steps of 0.05, above which a direction at twice the threshold lies with probability 0.005.
 
-    Seldom means with probability 0.005 by the law of λ_max, for normal elements. Under row gains e^(z/2) such a
-    direction has less power at small shapes: studies/causes has what is measured there.
+    This is by the law of λ_max for normal elements; studies/causes measures what row gains change at small shapes.
     """
     if min(d_head, d_model) < 2:
         return 1.0
@@ -272,11 +255,6 @@ def _direction_gate(d_head: int, d_model: int) -> float:
     largest = float(spike.eigenvalue_quantile(_GATE_MISSES, theta)) / (1.0 + theta**2 / (d_head * d_model))
     levels = np.arange(0.05, 1.0, 0.05).tolist()
     return next((level for level in levels if spike.eigenvalue_quantile(1.0 - level, 0.0) <= largest), 1.0)
-
-
-def _least_p_value(test: str, d_head: int) -> float:
-    """Return 1 over the number of distinct signed permutations of a few axes; the common sign changes nothing."""
-    return 1.0 / (math.factorial(d_head) * 2.0 ** (d_head - 1)) if test == "axes" and d_head < 12 else 0.0
 
 
 def _sites(model: WeightMatrices) -> dict[int, Site]:
@@ -324,7 +302,6 @@ class _JointDraws:
 
 @lru_cache(maxsize=8)
 def _joint_null(draws: _JointDraws) -> JointNull:
-    """Draw the joint null of normal heads with one shape."""
     from rmtbase.ensembles import random_subspaces
     from rmtbase.montecarlo import draw_spectra, simulate_heads_with_factors
 

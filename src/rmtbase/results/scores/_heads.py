@@ -51,7 +51,6 @@ class Block:
 
     @property
     def eigenvalues(self) -> Float[np.ndarray, "layer head rank"]:
-        """Eigenvalues of the raw products."""
         return self.heads.singular_values**2
 
 
@@ -62,11 +61,7 @@ def heads_dataset(
     null: xr.Dataset,
     reasons: Mapping[tuple[int, int], Reason],
 ) -> xr.Dataset:
-    """Return the scores of the heads at all sites as the ``heads`` group of a scores file.
-
-    The q-values are over all heads that could be tested; ``reasons`` explains, by site and head, why others could not.
-    ``null`` is the group of the same file with the null of these heads.
-    """
+    """Return the scores of the heads at all sites as the ``heads`` group of a scores file."""
     rows, names = _rows(blocks), list(SPECTRAL_STATISTICS)
     scored_sites = [sites[site] for site in rows]
 
@@ -102,15 +97,22 @@ def heads_dataset(
         )
         values["moved_share_equal_axes"] = moved_share(equal, _null_means(null, "eigenvalue_mean_equal_axes"))
     if circuit == QK:
-        relations = [_relation(block) for block in blocks]
-        for name, arrays in zip(
-            ("relation", "relation_p_value", "relation_upper"), zip(*relations, strict=True), strict=True
-        ):
-            values[name] = joined(arrays)
+        relations = []  # NaN where queries and keys read different streams
+        for block in blocks:
+            d_query, d_head, _ = block.dims
+            unknown = np.full(block.eigenvalues.shape[:-1], np.nan)
+            shares = block.key_shares or KeyShares(unknown, unknown, unknown)
+            relations.append(relation(shares, block.eigenvalues, d_head, d_query))
+        for name in ("value", "p_value", "upper"):
+            arrays = joined(getattr(of_block, name) for of_block in relations)
+            values["relation" if name == "value" else f"relation_{name}"] = arrays
         values["relation_q_value"] = benjamini_hochberg(values["relation_p_value"])
     if len(circuit.factors) > 1:
-        key_heads = (_key_heads([sites[site] for site in block.sites]) for block in blocks)
-        values["key_head"] = joined(key_heads)
+        of_blocks = [[sites[site] for site in block.sites] for block in blocks]
+        values["key_head"] = joined(
+            np.stack([np.arange(site.n_heads) // (site.n_heads // site.n_key_heads) for site in of_block])
+            for of_block in of_blocks
+        )
     scale = {}
     if any(block.heads.sigmas is not block.sigmas for block in blocks):  # matrices are products themselves
         scale = {"null_scale": (("layer", "head"), joined(chain_scale(block.heads.sigmas) for block in blocks))}
@@ -136,17 +138,18 @@ def _null_means(null: xr.Dataset, name: str) -> Float[np.ndarray, "... index"]:
     return mean[null["layer_shape"].values][:, None] if "layer_shape" in null else mean
 
 
-def _relation(block: Block) -> tuple[Float[np.ndarray, "layer head"], ...]:
-    """Return R, its p-value and its upper point; NaN where queries and keys read different streams."""
-    d_query, d_head, _ = block.dims
-    unknown = np.full(block.eigenvalues.shape[:-1], np.nan)
-    return relation(block.key_shares or KeyShares(unknown, unknown, unknown), block.eigenvalues, d_head, d_query)
-
-
 def null_dataset(circuit: Circuit, sites: Sequence[Site], blocks: Sequence[Block]) -> xr.Dataset:
-    """Return the nulls of all heads as the ``null`` group of a scores file."""
+    """Return the nulls of all heads as the ``null`` group of a scores file; a head's own is padded as its scores."""
     if blocks[0].null.per_head:
-        return _own_nulls(circuit, sites, blocks)
+        rows, schema = _rows(blocks), own_null_schema(circuit)
+        parts = [([rows[site] for site in block.sites], _null_group(circuit, block)) for block in blocks]
+        variables = {
+            name: (variable.dims, _padded([(at, group[name].transpose(*variable.dims).values) for at, group in parts]))
+            for name, variable in schema.items()
+        }
+        own = xr.Dataset(variables, {"probability": parts[0][1]["probability"].values})
+        numbers = {name: np.arange(own.sizes[name]) for name in ("head", "index")}
+        return describe(own.assign_coords(numbers | layer_coordinates([sites[site].place for site in rows])), schema)
     nulls = list(dict.fromkeys(id(block.null) for block in blocks))
     first_of = {id(block.null): block for block in reversed(blocks)}
     shapes = [first_of[null] for null in nulls]  # one block for each null
@@ -193,19 +196,6 @@ def _null_group(circuit: Circuit, block: Block) -> xr.Dataset:
     return group
 
 
-def _own_nulls(circuit: Circuit, sites: Sequence[Site], blocks: Sequence[Block]) -> xr.Dataset:
-    """Return the ``null`` group of heads that each have their own null, padded in the same way as their scores."""
-    rows, schema = _rows(blocks), own_null_schema(circuit)
-    groups = [([rows[site] for site in block.sites], _null_group(circuit, block)) for block in blocks]
-    variables = {
-        name: (variable.dims, _padded([(at, group[name].transpose(*variable.dims).values) for at, group in groups]))
-        for name, variable in schema.items()
-    }
-    joined = xr.Dataset(variables, {"probability": groups[0][1]["probability"].values})
-    places = {name: np.arange(joined.sizes[name]) for name in ("head", "index")}
-    return describe(joined.assign_coords(places | layer_coordinates([sites[site].place for site in rows])), schema)
-
-
 def circuit_attributes(circuit: Circuit, sites: Sequence[Site], blocks: Sequence[Block]) -> dict[str, object]:
     """Return the facts that all heads of a circuit share: their sizes and their null."""
     nulls = [block.null for block in blocks]
@@ -217,14 +207,10 @@ def circuit_attributes(circuit: Circuit, sites: Sequence[Site], blocks: Sequence
         "null_entries": nulls[0].entries,
         "table": "; ".join(dict.fromkeys(null.source for null in nulls)),
     }
-    for attribute, field in {
-        "null_draws": "draws",
-        "p_value_floor": "p_value_floor",
-        "edge_level": "edge_level",
-    }.items():
-        numbers = {getattr(null, field) for null in nulls}
+    for name in ("draws", "p_value_floor", "edge_level"):
+        numbers = {getattr(null, name) for null in nulls}
         if len(numbers) == 1:
-            facts[attribute] = numbers.pop()
+            facts["null_draws" if name == "draws" else name] = numbers.pop()
     return facts
 
 
@@ -269,10 +255,6 @@ def circuits_of(scores: xr.DataTree) -> list[str]:
 
 def _rows(blocks: Sequence[Block]) -> dict[int, int]:
     return {site: row for row, site in enumerate(sorted(site for block in blocks for site in block.sites))}
-
-
-def _key_heads(sites: Sequence[Site]) -> Shaped[np.ndarray, "layer head"]:
-    return np.stack([np.arange(site.n_heads) // (site.n_heads // site.n_key_heads) for site in sites])
 
 
 def _padded(parts: Sequence[tuple[Sequence[int], Shaped[np.ndarray, "layer ..."]]]) -> Shaped[np.ndarray, "layer ..."]:

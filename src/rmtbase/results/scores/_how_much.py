@@ -21,10 +21,9 @@ _FIRST = 3  # heads named as those that differ most
 
 
 class Towards(StrEnum):
-    """Direction in which a head's strength moved, compared with random heads.
+    """Direction in which the strength of a head moved whose moved share is above the 95 % point of random heads.
 
-    A head has one only if its moved share is above the 95 % point of random heads: that of the larger part of the moved
-    share, or both if both parts are above that point.
+    It is that of the larger part of the moved share, or both if both parts are above that point.
     """
 
     FEWER = "fewer"
@@ -48,10 +47,7 @@ class HowMuch(NamedTuple):
 
 
 def upper_points(tree: xr.DataTree, name: str = "moved_share_upper") -> Float[np.ndarray, "layer head"]:
-    """Return the 95 % point of the moved share of random heads, for each head of a scores tree; NaN if not known.
-
-    ``name`` is the variable of ``/null``: the point, or its standard error.
-    """
+    """Return the 95 % point of the moved share of random heads for each head, or its error; NaN if not known."""
     heads, null = tree["heads"].to_dataset(), tree["null"].to_dataset()
     point = null[name].values
     if "layer_shape" in null:
@@ -65,16 +61,11 @@ def upper_range(tree: xr.DataTree, places: Bool[np.ndarray, "layer head"]) -> tu
     columns = (upper_points(tree, name)[places].tolist() for name in names)
     points = [UpperPoint(*pair) for pair in zip(*columns, strict=True)]
     known = [point for point in points if math.isfinite(point.value)]
-    return (min(known, key=_value), max(known, key=_value)) if known else ()
+    return (min(known, key=lambda point: point.value), max(known, key=lambda point: point.value)) if known else ()
 
 
 def places_of(mask: Bool[np.ndarray, "layer head"]) -> list[tuple[int, int]]:
-    """List the places at which a mask is true."""
     return [(layer, head) for layer, head in np.argwhere(mask).tolist()]
-
-
-def _value(point: UpperPoint) -> float:
-    return point.value
 
 
 def how_much(tree: xr.DataTree) -> dict[tuple[int, int], HowMuch]:
@@ -87,22 +78,17 @@ def how_much(tree: xr.DataTree) -> dict[tuple[int, int], HowMuch]:
     upper = upper_points(tree)
     free = tree.attrs["null_method"] == "resampled" or "updates" in tree.attrs
     unknown = np.full(upper.shape, np.nan)
-    share, fewer, more, equal, related = (
-        heads[name].values if name in heads else unknown
-        for name in ("moved_share", "moved_towards_fewer", "moved_towards_more", "moved_share_equal_axes", "relation")
-    )
+    names = ("moved_share", "moved_towards_fewer", "moved_towards_more", "moved_share_equal_axes", "relation")
+    values = {name: heads[name].values if name in heads else unknown for name in names}
+    share, fewer, more, equal, _ = values.values()
     above = share > upper
     mostly_axes = above & (equal < 0.5 * share) & (not free)
     both = np.minimum(fewer, more) > upper
     towards = np.select([~above, both, fewer >= more], [Towards.NOT_TOLD, Towards.BOTH, Towards.FEWER], Towards.MORE)
     return {
         place: HowMuch(
-            moved_share=float(share[place]),
-            moved_towards_fewer=float(fewer[place]),
-            moved_towards_more=float(more[place]),
-            moved_share_equal_axes=float(equal[place]),
+            **{name: float(array[place]) for name, array in values.items()},
             towards=Towards(str(towards[place])),
-            relation=float(related[place]),
             mostly_axes=bool(mostly_axes[place]),
         )
         for place in places_of(heads_present(heads))
@@ -122,7 +108,6 @@ class Moved:
     against: str = "random heads"  # what the heads were compared with
 
     def sentences(self) -> Iterator[str]:
-        """Name the heads with the largest moved shares, the median, and what random heads have."""
         if not self.heads:
             return
         line = f"Moved share of ‖{self.symbol}‖²: {_shares(self.heads[:_FIRST])}"
@@ -140,7 +125,6 @@ class Moved:
             yield f"Mostly because axes are unequal: {named}; with equal axes {median} is {middle}."
 
     def count(self, towards: Towards) -> int:
-        """Count the heads with a direction."""
         return sum(amount.towards is towards for _, amount in self.heads)
 
 
@@ -155,7 +139,6 @@ class Related:
     level: float = 0.05  # false discovery rate
 
     def sentences(self) -> Iterator[str]:
-        """Say in how many heads keys are related to queries, and how much."""
         if not self.heads:
             return
         named = ", ".join(f"{name} ({percent(value)})" for name, value in self.heads[:_FIRST])

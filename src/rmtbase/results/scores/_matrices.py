@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
-from jaxtyping import Bool, Float, Shaped
+from jaxtyping import Float, Shaped
 
 from rmtbase.laws import marchenko_pastur
 from rmtbase.linalg import appended_rows, matrix_singular_values
 from rmtbase.models import FUSED_COMPONENTS, MatrixName
 from rmtbase.nulls import DRAWS_PER_TEST, EDGE_LEVEL, KURTOSIS, SMALLEST_P_VALUE, Null, without_kurtosis
 from rmtbase.reasons import Reason
+from rmtbase.results.filled import Entries
 from rmtbase.results.scores._element_scores import (
     FIELDS,
     STATISTICS,
     Elements,
     ElementSummary,
     against_null,
-    bin_coordinates,
     element_law,
+    element_table,
     elements_of,
     missing_lines,
     summarized,
@@ -32,7 +33,6 @@ from rmtbase.results.scores._super_weights import Tail
 from rmtbase.results.scores.schema import matrices_schema
 from rmtbase.statistics import (
     ExtremeMoments,
-    benjamini_hochberg,
     drawn_moments,
     get_statistic,
     inverse_moment_order,
@@ -41,7 +41,7 @@ from rmtbase.statistics import (
     p_value_among_sorted,
     spectral_statistics,
 )
-from rmtbase.tables import describe, matrices_present
+from rmtbase.tables import matrices_present
 
 MATRIX_MODES = ("none", "elements", "spectra")
 
@@ -57,27 +57,22 @@ MATRIX_SPECTRAL_STATISTICS = (
 """Statistics of a whole matrix's spectrum, at σ̂ = 1 and on λ / max(m, n). All of them follow from the extremes and the
 traces, so that the null costs O(min(m, n)) per draw."""
 
-_SPECTRAL_FACTS = ("outliers_above", "outliers_below", "marchenko_pastur_distance")
 _NULL_DRAWS = 5_000
 
 
 class _Scored(NamedTuple):
-    """Results for one matrix."""
-
     elements: Elements
     shape: tuple[int, int]
     spectrum: list[tuple[float, ...]]  # :data:`FIELDS` of each spectral statistic; empty if spectra are not scored
-    facts: tuple[float, ...]  # :data:`_SPECTRAL_FACTS`
+    facts: dict[str, float]  # other facts of the spectrum by the names of their variables
     without_tail: Reason  # why it has no tail
 
 
 class MatrixScorer:
     """Scorer of matrices, one at a time, which then returns the dataset ``/matrices`` or ``/experts``.
 
-    Under the null, elements are independent draws of the null's ``initialization`` with the matrix's own standard
-    deviation. The null of element statistics is analytic. The null of the spectrum is that of normal elements,
-    simulated once per shape from its exact bidiagonal form, and corrected to first order for the kurtosis of other
-    laws. No null is known for ``products``, the matrices that are products of stored matrices.
+    The null of the spectrum is that of normal elements, simulated once per shape from its exact bidiagonal form, and
+    corrected to first order for the kurtosis of other laws. ``products``, products of stored matrices, have no null.
     """
 
     def __init__(
@@ -99,10 +94,7 @@ class MatrixScorer:
         map_spans: Callable[..., Iterable[ElementSummary]] = map,
         transposed: bool = False,
     ) -> None:
-        """Score one matrix, given in blocks of its rows or of its transpose's rows; a constant matrix scores NaN.
-
-        Memory holds one block, about four times its width squared, and as much again for the spectrum's solver.
-        """
+        """Score one matrix, given in blocks of its rows or of its transpose's rows; a constant matrix scores NaN."""
         summary: ElementSummary | None = None
         triangle: Float[np.ndarray, "row column"] | None = None
         for block in blocks:
@@ -112,18 +104,22 @@ class MatrixScorer:
                 triangle = appended_rows(triangle, block)
         assert summary is not None
         elements = elements_of(summary.sketch)
-        spectrum = ([], ()) if triangle is None else self._spectrum(matrix_singular_values(triangle), shape)
+        spectrum = ([], {}) if triangle is None else self._spectrum(matrix_singular_values(triangle), shape)
         fused = is_fused(name.component)  # its elements belong to its parts
         self._scored[name] = _Scored(elements, shape, *spectrum, Reason() if fused else summary.largest.without_tail())
         if not fused:
-            self.tails.append(Tail.from_summary(name, shape, transposed, summary, elements))
+            law = dict(zip(STATISTICS, elements.statistics.tolist(), strict=True))
+            scale = law["weibull_scale"] * summary.sketch.sums.root_mean_square
+            core = law["core_sigma"] * elements.sigma
+            self.tails.append(Tail(name, shape, transposed, summary.largest, core, law["weibull_shape"], scale))
 
     def _spectrum(
         self, values: Float[np.ndarray, " rank"], shape: tuple[int, int]
-    ) -> tuple[list[tuple[float, ...]], tuple[float, ...]]:
+    ) -> tuple[list[tuple[float, ...]], dict[str, float]]:
         rank, long = min(shape), max(shape)
         if values[0] == 0:
-            return [(np.nan,) * len(FIELDS)] * len(MATRIX_SPECTRAL_STATISTICS), (0.0, 0.0, np.nan)
+            facts = {"outliers_above": 0.0, "outliers_below": 0.0, "marchenko_pastur_distance": np.nan}
+            return [(np.nan,) * len(FIELDS)] * len(MATRIX_SPECTRAL_STATISTICS), facts
         # Scaled to σ̂ = 1 (Σλ = m n) and divided by the long dimension, so that the bulk lies between (1 ± √(r/N))².
         standard = values / np.sqrt((values**2).sum() / rank)
         observed = spectral_statistics(standard, MATRIX_SPECTRAL_STATISTICS)
@@ -149,77 +145,45 @@ class MatrixScorer:
         level = law.cdf(eigenvalues[::-1])
         step = np.arange(rank) / rank
         distance = np.maximum(np.abs(level - step), np.abs(level - step - 1.0 / rank)).max()
-        return rows, (float((eigenvalues > upper).sum()), float((eigenvalues < lower).sum()), float(distance))
+        return rows, {
+            "outliers_above": float((eigenvalues > upper).sum()),
+            "outliers_below": float((eigenvalues < lower).sum()),
+            "marchenko_pastur_distance": float(distance),
+        }
 
     @property
     def missing(self) -> list[str]:
-        """Lines that name the matrices with missing statistics, and the reasons."""
-        return missing_lines((str(name), self._reason(name)) for name in self._scored)
-
-    def _reason(self, name: MatrixName) -> Reason:
-        """Give the reasons why a matrix lacks statistics or their null."""
-        return Reason.join(
-            self._scored[name].elements.reason,
-            Reason("product_of_matrices") if name in self._products else Reason(),
-            Reason("orthonormal") if self._orthogonal else Reason(),
+        return missing_lines(
+            (str(name), Reason.join(matrix.elements.reason, *self._without_null(name)))
+            for name, matrix in self._scored.items()
         )
+
+    def _without_null(self, name: MatrixName) -> list[Reason]:
+        reasons = [Reason("product_of_matrices")] if name in self._products else []
+        return reasons + ([Reason("orthonormal")] if self._orthogonal else [])
 
     def dataset(self, heavy: Collection[MatrixName] = ()) -> xr.Dataset:
-        """Return the scores of all matrices added, with q-values over all of them for each statistic by itself.
-
-        ``heavy`` are the matrices whose tails are too heavy for probability to identify super-weights. Scores are NaN
-        if a layer lacks a component or an expert.
-        """
-        names, matrices = list(self._scored), list(self._scored.values())
+        """Return the scores of all matrices added; NaN if a layer lacks a component or an expert."""
+        # places outside the layers come first
+        places = sorted(dict.fromkeys(name.place for name in self._names), key=lambda place: place.layer >= 0)
         experts = sorted({name.expert for name in self._names if name.expert is not None})
-        axes: dict[str, list[Any]] = {
-            # places outside the layers come first
-            "layer": sorted(dict.fromkeys(name.place for name in self._names), key=lambda place: place.layer >= 0),
-            **({"expert": experts} if experts else {}),
-            "component": list(dict.fromkeys(name.component for name in self._names)),
-        }
-        fields = {"layer": "place", "expert": "expert", "component": "component"}
-        places = tuple(
-            np.array([entries.index(getattr(name, fields[axis])) for name in names], dtype=int)
-            for axis, entries in axes.items()
-        )
-
-        def spread(values: Iterable[Any], dtype: Any = float) -> np.ndarray:
-            rows = np.array(list(values), dtype=dtype)
-            shape = (*map(len, axes.values()), *rows.shape[1:])
-            table = np.full(shape, "" if dtype is object else np.nan, dtype=dtype)
-            table[places] = rows
-            return table.astype(str) if dtype is object else table
-
-        scores = spread(self._scores())
-        of_matrix = tuple(axes)
-        dims = (*of_matrix, "statistic")
-        fused = np.array([is_fused(component) for component in axes["component"]])
-        is_heavy = (np.nan if self._without_tail(name) else float(name in heavy) for name in names)
-        variables: dict[str, tuple] = {name: (dims, scores[..., k]) for k, name in enumerate(FIELDS)} | {
-            "q_value": (dims, q_values(scores[..., FIELDS.index("p_value")], fused)),
-            "sigma": (of_matrix, spread(matrix.elements.sigma for matrix in matrices)),
-            "n_rows": (of_matrix, spread(matrix.shape[0] for matrix in matrices)),
-            "n_columns": (of_matrix, spread(matrix.shape[1] for matrix in matrices)),
-            "histogram": ((*axes, "bin"), spread(matrix.elements.histogram for matrix in matrices)),
-            "log_magnitude_histogram": (
-                (*axes, "magnitude_bin"),
-                spread(matrix.elements.log_magnitude_histogram for matrix in matrices),
-            ),
-            "reason": (of_matrix, spread((str(self._reason(name)) for name in names), object)),
-            "tail_reason": (of_matrix, spread((str(matrix.without_tail) for matrix in matrices), object)),
-            "heavy_tail": (of_matrix, spread(is_heavy)),
-        }
-        if self._spectra:
-            facts = spread(matrix.facts for matrix in matrices)
-            variables |= {name: (of_matrix, facts[..., k]) for k, name in enumerate(_SPECTRAL_FACTS)}
+        components = list(dict.fromkeys(name.component for name in self._names))
+        entries: Entries = {}
+        for (name, matrix), scores in zip(self._scored.items(), self._scores(), strict=True):
+            expert = [] if name.expert is None else [experts.index(name.expert)]
+            has_tail = not (is_fused(name.component) or matrix.without_tail)
+            entries[(places.index(name.place), *expert, components.index(name.component))] = {
+                **matrix.elements.entry(matrix.shape, scores, self._without_null(name)),
+                "tail_reason": str(matrix.without_tail),
+                "heavy_tail": float(name in heavy) if has_tail else np.nan,
+                **matrix.facts,
+            }
         statistics = [*STATISTICS, *(MATRIX_SPECTRAL_STATISTICS if self._spectra else ())]
-        coordinates = {axis: axes[axis] for axis in of_matrix[1:]} | {"statistic": statistics} | bin_coordinates()
-        dataset = xr.Dataset(variables, coords=layer_coordinates(axes["layer"]) | coordinates)
-        return describe(dataset, matrices_schema(self._spectra, bool(experts)))
-
-    def _without_tail(self, name: MatrixName) -> bool:
-        return is_fused(name.component) or bool(self._scored[name].without_tail)
+        coordinates = layer_coordinates(places) | ({"expert": experts} if experts else {})
+        coordinates |= {"component": components, "statistic": statistics}
+        fused = np.array([is_fused(component) for component in components])
+        families = np.flatnonzero(fused), np.flatnonzero(~fused)  # fused matrices are a family of their own
+        return element_table(matrices_schema(self._spectra, bool(experts)), coordinates, entries, families)
 
     def _scores(self) -> Float[np.ndarray, "matrix statistic field"]:
         """Return the scores of matrices in their order; matrices of one size share one null."""
@@ -240,18 +204,6 @@ class MatrixScorer:
 def is_fused(component: str) -> bool:
     """Test whether a component is a stored tensor that also contains the rows of other components."""
     return component in FUSED_COMPONENTS
-
-
-def q_values(
-    p_value: Float[np.ndarray, "... component statistic"], fused: Bool[np.ndarray, " component"]
-) -> Float[np.ndarray, "... component statistic"]:
-    """Correct over all matrices, each statistic by itself; fused matrices are a family of their own."""
-    q_value = np.full(p_value.shape, np.nan)
-    for family in (fused, ~fused):
-        members = p_value[..., family, :]
-        by_statistic = members.reshape(-1, members.shape[-1])
-        q_value[..., family, :] = benjamini_hochberg(by_statistic, axis=0).reshape(members.shape)
-    return q_value
 
 
 @cache
@@ -284,5 +236,4 @@ def matrix_p_value_floors(matrices: xr.Dataset) -> dict[str, float]:
 
 
 def _null_draws(n_matrices: int) -> int:
-    """Return the number of null draws for the spectra of ``n_matrices`` matrices."""
     return max(_NULL_DRAWS, DRAWS_PER_TEST * n_matrices)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -20,13 +21,11 @@ from rmtbase.results.scores.words import heavy_tails
 LAYERS, FUSED, EMBEDDINGS, EXPERTS = "layers", "fused", "embeddings", "experts"
 COMPONENTS = (LAYERS, EMBEDDINGS, EXPERTS)
 ALL = "all"
+_ROWS = {"zero": "are exactly zero", "copies": "are copies of another row, and were not trained apart"}
 
 
 def require_components(model: WeightMatrices, components: Sequence[str] | str, scored: bool = True) -> tuple[str, ...]:
-    """Return the named parts in the order of :data:`COMPONENTS`; ``"all"`` means all that the model has.
-
-    The result is empty if no matrix is ``scored``.
-    """
+    """Return the named parts in the order of :data:`COMPONENTS`; ``"all"`` means all that the model has."""
     names = [components] if isinstance(components, str) else list(components)
     if not scored:
         if names != [LAYERS]:
@@ -46,15 +45,15 @@ def require_components(model: WeightMatrices, components: Sequence[str] | str, s
 
 
 class MatrixScores:
-    """Scores of a model's matrices, made part by part and returned as groups of a scores file.
-
-    Attributes:
-        layers: scorer of the layers' matrices, or None if they are not requested.
-        notes: notes on the other parts.
-    """
+    """Scores of a model's matrices, made part by part: those of ``layers`` as they are read, others by :meth:`read`."""
 
     def __init__(self, model: WeightMatrices, parts: Sequence[str], spectra: bool, null: Null) -> None:
-        of_layers = list(_of_layers(model)) if LAYERS in parts else []
+        of_layers = [
+            MatrixName(place, component)
+            for layer, place in enumerate(model.layers)
+            for component in model.components
+            if LAYERS in parts and model.has(layer, component)
+        ]
         outside, self.notes = _distinct(model, model.parts[EMBEDDINGS]) if EMBEDDINGS in parts else ((), [])
         fused = model.parts.get(FUSED, ()) if LAYERS in parts else ()
         experts = model.parts[EXPERTS] if EXPERTS in parts else ()
@@ -80,17 +79,19 @@ class MatrixScores:
         for label, group, names in self._reads:
             advance = progress.bar(label, len(names)) if names else None
             for name in names:
-                rows, blocks = _Rows(), self._model.blocks(name)
-                counted = rows.counted(blocks) if name in self._outside else blocks
+                counts, blocks = Counter[str](), self._model.blocks(name)
+                counted = _counted(blocks, counts) if name in self._outside else blocks
                 shape, transposed = self._model.shape(name), self._model.is_transposed(name)
                 self._scorers[group].add(name, counted, shape, transposed=transposed)
-                self.notes += rows.notes(name)
+                for kind, words in _ROWS.items():
+                    if counts[kind]:
+                        of_rows = f"{counts[kind]} of {counts['rows']} stored rows {words}"
+                        self.notes.append(f"{name}: {of_rows}; they are scored with the others")
                 assert advance is not None
                 advance(1)
 
     @property
     def missing(self) -> list[str]:
-        """Matrices with missing statistics, and the reasons."""
         return [line for scorer in self._scorers.values() for line in scorer.missing]
 
     def datasets(self) -> dict[str, xr.Dataset]:
@@ -102,13 +103,6 @@ class MatrixScores:
             self.notes.append(f"super-weights: {words}")
         groups = {group: scorer.dataset(tails.heavy) for group, scorer in self._scorers.items()}
         return groups | {"/super_weights": tails.super_weights()}
-
-
-def _of_layers(model: WeightMatrices) -> Iterator[MatrixName]:
-    for layer, place in enumerate(model.layers):
-        for component in model.components:
-            if model.has(layer, component):
-                yield MatrixName(place, component)
 
 
 def products_of(model: WeightMatrices) -> frozenset[MatrixName]:
@@ -132,30 +126,17 @@ def _distinct(model: WeightMatrices, names: Iterable[MatrixName]) -> tuple[tuple
     return tuple(first.values()), notes
 
 
-class _Rows:
-    """Counter of the stored rows of a matrix that are zero, and of those that are copies of an earlier row."""
-
-    def __init__(self) -> None:
-        self._seen: set[int] = set()
-        self._rows = self._zero = self._copies = 0
-
-    def counted(self, blocks: Iterable[Shaped[np.ndarray, "row column"]]) -> Iterator[Shaped[np.ndarray, "row column"]]:
-        """Pass the blocks through, counting their rows."""
-        for block in blocks:
-            nonzero = block[block.any(axis=1)]
-            self._rows += len(block)
-            self._zero += len(block) - len(nonzero)
-            for row in np.ascontiguousarray(nonzero):
-                key = hash(row.tobytes())
-                self._copies += key in self._seen
-                self._seen.add(key)
-            yield block
-
-    def notes(self, name: MatrixName) -> list[str]:
-        """Put the counts into words."""
-        counts = {"are exactly zero": self._zero, "are copies of another row, and were not trained apart": self._copies}
-        return [
-            f"{name}: {count} of {self._rows} stored rows {what}; they are scored with the others"
-            for what, count in counts.items()
-            if count
-        ]
+def _counted(
+    blocks: Iterable[Shaped[np.ndarray, "row column"]], counts: Counter[str]
+) -> Iterator[Shaped[np.ndarray, "row column"]]:
+    """Pass the blocks through, counting their rows, those that are zero, and those that copy an earlier row."""
+    seen: set[int] = set()
+    for block in blocks:
+        nonzero = block[block.any(axis=1)]
+        counts["rows"] += len(block)
+        counts["zero"] += len(block) - len(nonzero)
+        for row in np.ascontiguousarray(nonzero):
+            key = hash(row.tobytes())
+            counts["copies"] += key in seen
+            seen.add(key)
+        yield block

@@ -15,30 +15,42 @@ from rmtbase.heads.key_shares import KeyShares
 from rmtbase.heads.read_sites import HeadWork, SiteSpectra, Takers, read_factors, read_sites, require_circuits, sites_of
 from rmtbase.linalg import single_threaded_blas
 from rmtbase.models import FUSED_COMPONENTS, MatrixName, WeightMatrices
-from rmtbase.nulls import Heads, HeadShape, Null, NullModel, initialization_note, random_heads
-from rmtbase.parameters import require_positive_integer
+from rmtbase.nulls import (
+    FLAT,
+    FixedSpectrum,
+    Heads,
+    HeadShape,
+    Null,
+    NullModel,
+    OrthogonalNull,
+    chain_scale,
+    initialization_note,
+    random_heads,
+)
+from rmtbase.parameters import require_independent_entries, require_positive_integer
 from rmtbase.progress import Progress
+from rmtbase.reasons import Reason
 from rmtbase.results.attributes import file_attributes
 from rmtbase.results.large_matrices import tell_of_large
 from rmtbase.results.scores._element_scores import summarized
-from rmtbase.results.scores._head_elements import ElementMode, head_elements, require_element_mode
+from rmtbase.results.scores._head_elements import ELEMENT_MODES, ElementMode, HeadElements
 from rmtbase.results.scores._heads import Block, circuit_attributes, heads_dataset, null_dataset
 from rmtbase.results.scores._matrices import MATRIX_MODES
 from rmtbase.results.scores._read_matrices import LAYERS, MatrixScores, require_components
-from rmtbase.results.scores._unscored_heads import equal_values_note, fixed_spectra, unscored_heads, unscored_lines
 from rmtbase.results.scores.schema import circuit_group, heads_schema
 from rmtbase.shown import shown
 from rmtbase.statistics import LatentShape
 from rmtbase.tables import CIRCUITS, QK, Circuit, describe
+from rmtbase.words import listing
+
+_NAMED = 8  # heads named in one line; the file lists all
+Reasons = Mapping[tuple[int, int], Reason]
+"""Reasons why heads of a circuit cannot be tested, by site and head."""
 
 
 @dataclass(frozen=True)
 class Scope:
-    """Parts of a model to score, as :func:`rmtbase.score` takes them, and the null to score its heads against.
-
-    Raises:
-        ParameterError: no such mode of matrices or elements.
-    """
+    """Parts of a model to score, as :func:`rmtbase.score` takes them, and the null to score its heads against."""
 
     null: Null
     matrices: str = "none"
@@ -47,12 +59,14 @@ class Scope:
     elements: ElementMode = "matrices"
 
     def __post_init__(self) -> None:
-        require_element_mode(self.elements, self.null.initialization)
+        if self.elements not in ELEMENT_MODES:
+            raise ParameterError("elements", self.elements, f"one of {', '.join(ELEMENT_MODES)}")
+        if self.elements != "matrices":
+            require_independent_entries(self.null.initialization, f"elements={self.elements!r}")
         if self.matrices not in MATRIX_MODES:
             raise ParameterError("matrices", self.matrices, f"one of {', '.join(MATRIX_MODES)}")
 
     def parts(self, model: WeightMatrices) -> tuple[str, ...]:
-        """Return the parts of a model whose whole matrices are scored."""
         return require_components(model, self.components, self.matrices != "none")
 
     def reads(self, progress: Progress) -> Callable[[WeightMatrices], tuple[Sequence[str] | None, Sequence[str]]]:
@@ -80,7 +94,9 @@ def scores_tree(model: WeightMatrices, function: str, scope: Scope, progress: Pr
     blocks_of = {circuit: _blocks(model, circuit, null) for circuit in circuits}
     n_heads = max(sum(len(block.sites) * block.n_heads for block in blocks) for blocks in blocks_of.values())
     matrices = MatrixScores(model, scope.parts(model), scope.matrices == "spectra", null)
-    of_heads = head_elements(scope.elements, null.initialization, model.sites)
+    of_heads = None
+    if scope.elements != "matrices":
+        of_heads = HeadElements(model.sites, scope.elements == "heads", null.initialization)
     with single_threaded_blas():  # else the last bits depend on the number of cores
         takers, work = Takers(matrices.layers, of_heads), HeadWork(null, how_much=True)
         with read_sites(model, circuits, takers, work, progress) as reading:
@@ -142,7 +158,6 @@ class _Sites(NamedTuple):
 
     @property
     def key(self) -> tuple[tuple[int, ...] | LatentShape, StoredRows | None]:
-        """Facts that determine the null of these heads."""
         return self.shape, self.stored
 
 
@@ -168,7 +183,6 @@ def _scored(
     seed: int,
     progress: Progress,
 ) -> Block:
-    """Score the heads of a block of sites."""
     sites, of_sites = block.sites, [spectra[site] for site in block.sites]
     sigmas = tuple(np.stack(sigma) for sigma in zip(*(site.sigmas for site in of_sites), strict=True))
     heads = Heads(
@@ -179,7 +193,17 @@ def _scored(
     )
     dims = tuple(getattr(model.sites[sites[0]], name) for name in circuit.dims)
     if block.shape != dims and not null.per_head:
-        heads = _at_scales(heads, model, sites, circuit)
+        # the heads have σ̂ of every factor that their null is drawn from; 0 where a matrix is zero
+        names = [factor.name for factor in circuit.factors]
+        of_null = [head_sigmas(model.sites[site], names, model.stored_shape, model.stored) for site in sites]
+        stacked = (np.stack(sigma) for sigma in zip(*(sigmas for sigmas, _ in of_null), strict=True))
+        ratios = [ratio for _, ratio in of_null if ratio is not None]
+        scored = np.all([sigma > 0 for sigma in sigmas], axis=0)
+        heads = replace(
+            heads,
+            sigmas=tuple(np.where(scored, sigma, 0.0) for sigma in stacked),
+            rope_ratio=np.stack(ratios) if ratios else None,
+        )
     random = None
     if isinstance(block.shape, tuple) and block.stored is None:
         random = random_heads(block.shape, head_axis(model, sites[0], circuit), seed)
@@ -197,20 +221,6 @@ def _scored(
         random,
         np.stack(equal_axes) ** 2 if equal_axes else None,
         KeyShares(*map(np.stack, zip(*key_shares, strict=True))) if key_shares else None,
-    )
-
-
-def _at_scales(heads: Heads, model: WeightMatrices, sites: Sequence[int], circuit: Circuit) -> Heads:
-    """Give the heads σ̂ of every factor that their null is drawn from; 0 where a matrix is zero."""
-    names = [factor.name for factor in circuit.factors]
-    of_sites = [head_sigmas(model.sites[site], names, model.stored_shape, model.stored) for site in sites]
-    scored = np.all([sigma > 0 for sigma in heads.sigmas], axis=0)
-    sigmas = (np.stack(sigma) for sigma in zip(*(sigmas for sigmas, _ in of_sites), strict=True))
-    ratios = [ratio for _, ratio in of_sites if ratio is not None]
-    return replace(
-        heads,
-        sigmas=tuple(np.where(scored, sigma, 0.0) for sigma in sigmas),
-        rope_ratio=np.stack(ratios) if ratios else None,
     )
 
 
@@ -272,10 +282,7 @@ def attention_class(n_heads: int, n_key_heads: int, fused: bool = False, latent:
 
 
 def with_attention(heads: xr.Dataset, model: WeightMatrices) -> tuple[xr.Dataset, dict[str, str]]:
-    """Add ``attention``, the :func:`attention_class` of the stored matrices, to the scores of a model's heads.
-
-    It is an attribute if it is the same in all layers, and otherwise a coordinate of the heads.
-    """
+    """Add ``attention``, the :func:`attention_class` of the stored matrices, to the scores of a model's heads."""
     fused = model.parts.get("fused", ())
     classes = [
         attention_class(
@@ -289,3 +296,86 @@ def with_attention(heads: xr.Dataset, model: WeightMatrices) -> tuple[xr.Dataset
     if len(set(classes)) == 1:
         return heads, {"attention": classes[0]}
     return describe(heads.assign_coords(attention=("layer", classes)), heads_schema(QK)), {}
+
+
+def unscored_heads(
+    model: WeightMatrices, spectra: Mapping[Circuit, Mapping[int, SiteSpectra]], null: Null
+) -> dict[Circuit, Reasons]:
+    """Give the reason for each head that cannot be scored: a factor of zeros, or a reason from the null."""
+    unscored: dict[Circuit, Reasons] = {}
+    for circuit, by_site in spectra.items():
+        reasons: dict[tuple[int, int], Reason] = {}
+        for site, of_site in by_site.items():
+            dims = tuple(getattr(model.sites[site], name) for name in circuit.dims)
+            of_null = null.unscored(dims, of_site.prepared)
+            for head in range(len(of_site.singular_values)):
+                sigmas = zip(circuit.factors, of_site.sigmas, strict=True)
+                zero = [factor.symbol for factor, sigma in sigmas if sigma[head] == 0]
+                reason = Reason("zero_factors", {"factors": " and ".join(zero)}) if zero else Reason()
+                if len(zero) == 1:
+                    reason = Reason("zero_factor", {"factor": zero[0]})
+                if reason := Reason.join(reason, of_null.get(head, Reason())):
+                    reasons[site, head] = reason
+        unscored[circuit] = reasons
+    return unscored
+
+
+def unscored_lines(model: WeightMatrices, unscored: Mapping[Circuit, Reasons]) -> list[str]:
+    """Write the warnings of a file: one for each circuit and code of a reason, in the words of the first head's."""
+    lines = []
+    for circuit, reasons in unscored.items():
+        groups: dict[tuple[str, ...], list[tuple[str, Reason]]] = {}
+        for (site, head), reason in reasons.items():
+            name = f"{model.sites[site].place} {circuit.noun} {head}"
+            groups.setdefault(reason.codes, []).append((name, reason))
+        for heads in groups.values():
+            names = _listed([name for name, _ in heads])
+            lines.append(f"{names}: {heads[0][1].words}; not tested by {circuit.symbol}")
+    return list(dict.fromkeys(lines))
+
+
+def fixed_spectra(
+    model: WeightMatrices, scored: Mapping[Circuit, Sequence[Block]]
+) -> tuple[dict[Circuit, Reasons], list[str]]:
+    """Give the reasons why heads with a spectrum fixed by orthogonal initialization cannot be tested, and warnings."""
+    fixed: dict[Circuit, Reasons] = {}
+    lines = []
+    for circuit, blocks in scored.items():
+        agreeing, differing = {}, []
+        for block in blocks:
+            if isinstance(block.null, OrthogonalNull) and block.null.fixed:
+                names = ", ".join(block.null.fixed)
+                heads = f"{circuit.noun}s of {block.dims}"
+                lines.append(f"{heads}: not tested by {names}, the same in all draws of the null")
+            if not isinstance(block.null, FixedSpectrum):
+                continue
+            scale = chain_scale(block.heads.sigmas)
+            agrees = block.null.agrees(block.eigenvalues / scale[..., None])
+            for row, head in np.argwhere(~np.isnan(scale)).tolist():
+                if agrees[row, head]:
+                    agreeing[block.sites[row], head] = Reason("fixed_spectrum")
+                else:
+                    differing.append(f"{model.sites[block.sites[row]].place} {circuit.noun} {head}")
+        fixed[circuit] = agreeing
+        if differing:
+            lines.append(
+                f"{_listed(differing)}: not as by orthogonal initialisation, which makes all singular values of "
+                f"{circuit.symbol} equal: rejected with certainty, whatever changed them"
+            )
+    return fixed, lines
+
+
+def equal_values_note(spectra: Mapping[int, SiteSpectra]) -> str | None:
+    """Write a note on heads whose singular values of W_QK agree to 1 %, as after orthogonal initialization."""
+    heads = [values for site in spectra.values() for values in site.singular_values if values[-1] > 0.0]
+    flat = sum(values[0] <= (1.0 + 0.5 * FLAT) * values[-1] for values in heads)
+    if not flat:
+        return None
+    return (
+        f"{flat} of {len(heads)} heads have equal singular values of W_QK, as orthogonal initialisation makes them: "
+        "a null of independent entries rejects them for that; --initialization orthogonal has the null for them"
+    )
+
+
+def _listed(heads: list[str]) -> str:
+    return listing(heads, _NAMED) + (f" ({len(heads)} in all)" if len(heads) > _NAMED else "")

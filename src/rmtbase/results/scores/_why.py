@@ -29,6 +29,7 @@ from rmtbase.results.scores._head_tests import PValues, direction_gates, of_resa
 from rmtbase.results.scores._heads import layer_coordinates
 from rmtbase.results.scores._scores_tree import Scope, scores_tree
 from rmtbase.results.scores.schema import WHY_SCHEMA
+from rmtbase.results.scores.words import templates
 from rmtbase.tables import QK, describe, layer_names
 from rmtbase.words import counted
 
@@ -36,57 +37,13 @@ _FACTORS = {"query": "W_Q", "key": "W_K"}
 
 
 class CauseTest(NamedTuple):
-    """Test of a cause."""
-
     question: str  # question that ``why`` can ask
     hypothesis: str  # null hypothesis
     effect: str = ""  # effect whose smallest detectable size is reported
 
 
 TESTS: Mapping[str, CauseTest] = MappingProxyType(
-    {
-        "gaussian": CauseTest("spectrum", "the spectrum of W_QK is that of independent entries of the initial law"),
-        **{
-            name: CauseTest("spectrum", f"the spectrum of {factor} is that of independent normal entries")
-            for name, factor in _FACTORS.items()
-        },
-        "joint": CauseTest(
-            "spectrum",
-            "the spectra of W_QK, W_Q and W_K and the angles between what they read, all at once, are those of "
-            "independent normal entries",
-        ),
-        **{
-            f"{name}_entries": CauseTest(
-                "entries",
-                f"the elements of {factor} are independent, of one variance and of the initial law",
-                f"excess kurtosis of the elements of {factor}",
-            )
-            for name, factor in _FACTORS.items()
-        },
-        **{
-            f"{name}_signs": CauseTest(
-                "directions",
-                f"{factor} has no direction beyond the sizes of its weights: random signs make as large an eigenvalue",
-                f"share of ‖{factor}‖²_F in one direction",
-            )
-            for name, factor in _FACTORS.items()
-        },
-        "signs": CauseTest(
-            "directions",
-            "W_QK has no direction beyond the sizes of the weights of W_Q and W_K",
-            "share of ‖W_QK‖²_F in one direction",
-        ),
-        "axes": CauseTest(
-            "relation",
-            "W_Q and W_K are unrelated along the head axes: signed permutations of the axes change nothing",
-            "relative excess of ‖W_QK‖²_F over permuted axes",
-        ),
-        "subspaces": CauseTest(
-            "relation",
-            "W_Q and W_K read unrelated subspaces: random signs of W_K change no angles",
-            "excess of the mean cos² of the angles between what W_Q and W_K read",
-        ),
-    }
+    {name: CauseTest(**test) for name, test in templates()["tests"].items()}
 )
 """Tests of causes, in the order of reports."""
 
@@ -169,19 +126,16 @@ def _group(model: WeightMatrices, results: Mapping[str, PValues]) -> xr.Dataset:
             rejected = dict(zip(order, decisions.rejected[at].tolist(), strict=True))
             named = {name for name, names in zip(order, decisions.named[at].tolist(), strict=True) if names}
             verdicts[at] = verdict(rejected, named, [name for name in order if not math.isnan(p_value[name][at])])
-    dims = ("layer", "head", "test")
+    variables = {
+        "p_value": np.stack([*p_value.values()], axis=-1),
+        **decisions._asdict(),
+        "named": decisions.named.astype(np.int8),
+        "detectable": np.stack(detectable, axis=-1),
+        "p_value_floor": np.stack([*floor.values()], axis=-1),
+        "verdict": verdicts.astype(str),
+    }
     dataset = xr.Dataset(
-        {
-            "p_value": (dims, np.stack([*p_value.values()], axis=-1)),
-            "q_value": (dims, decisions.q_value),
-            "yekutieli_q_value": (dims, decisions.yekutieli_q_value),
-            "holm_p_value": (dims, decisions.holm_p_value),
-            "rejected": (dims, decisions.rejected),
-            "named": (dims, decisions.named.astype(np.int8)),
-            "detectable": (dims, np.stack(detectable, axis=-1)),
-            "p_value_floor": (dims, np.stack([*floor.values()], axis=-1)),
-            "verdict": (dims[:2], verdicts.astype(str)),
-        },
+        {name: (WHY_SCHEMA[name].dims, values) for name, values in variables.items()},
         {
             **layer_coordinates([site.place for site in sites]),
             "head": np.arange(shape[1]),
@@ -194,11 +148,7 @@ def _group(model: WeightMatrices, results: Mapping[str, PValues]) -> xr.Dataset:
 
 
 def verdict(rejected: Mapping[str, float], named: Collection[str], testable: Collection[str]) -> str:
-    """State the decisions of one head in words.
-
-    Where no cause is named, a factor whose elements are of another law differs by them or by directions, and a spectrum
-    that differs for no known cause is unresolved.
-    """
+    """State the decisions of one head in words: its named causes, or by what it differs for an unresolved cause."""
     if not testable:
         return NOT_TESTABLE
     directions = [factor for name, factor in _FACTORS.items() if f"{name}_signs" in named]
@@ -241,8 +191,6 @@ class Outcome(StrEnum):
 
 
 class HeadDecisions(NamedTuple):
-    """Decisions of the tests of one head."""
-
     name: str
     outcomes: tuple[Outcome, ...]  # one for each test
     verdict: str
@@ -264,7 +212,6 @@ class WhySummary:
 
     @property
     def n_heads(self) -> int:
-        """Number of heads."""
         return len(self.rows)
 
     def answer(self) -> str:
@@ -277,7 +224,6 @@ class WhySummary:
         return line + control if self.n_named else line
 
     def control(self) -> str:
-        """State which share of the named causes may be wrong."""
         naming = any(name in NAMING for name in self.tests)
         wrong = "of the heads with a named cause, at most 5 % are expected to have a wrong one; " if naming else ""
         return (
@@ -285,7 +231,6 @@ class WhySummary:
         )
 
     def sentences(self) -> list[str]:
-        """Report how many heads have each verdict, what each test found, and which effects it could miss."""
         heads = counted(self.n_heads, "head")
         lines = [f"{len(names)} of {heads}: {words}." for words, names in self.verdicts.items()]
         lines.append(self.control())

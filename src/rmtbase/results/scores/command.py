@@ -2,7 +2,7 @@
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -24,11 +24,6 @@ from rmtbase.terminal.options import (
     Output,
     Seed,
 )
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from rmtbase.models import WeightMatrices
 
 
 def score(
@@ -98,6 +93,7 @@ def score(
     files.gate("score", fail_if, places_of(opened))
     opened.hash_ahead()  # during the imports below, which take about as long
 
+    from rmtbase.results.scores import render
     from rmtbase.results.scores.measure import score
     from rmtbase.results.scores.report import as_json, report
 
@@ -112,13 +108,7 @@ def score(
             why=words(why or ""),
             progress=progress,
         )
-    files.finish(tree, partial(as_json, tree), partial(report, tree), partial(_page, tree, opened))
-
-
-def _page(tree: "xr.DataTree", model: "WeightMatrices") -> str:
-    from rmtbase.results.scores import render
-
-    return render(tree, model=model)
+    files.finish(tree, partial(as_json, tree), partial(report, tree), lambda: render(tree, model=opened))
 
 
 COMMAND = score

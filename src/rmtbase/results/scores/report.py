@@ -12,9 +12,9 @@ from rmtbase.reasons import not_testable_json
 from rmtbase.report import DETAILS, UNTESTED, Column, Heading, Item, Rows
 from rmtbase.results.attributes import command_about
 from rmtbase.results.scores._cause_families import LEVEL
-from rmtbase.results.scores._element_summary import ElementsSummary, summarize_elements
+from rmtbase.results.scores._element_summary import summarize_elements
 from rmtbase.results.scores._heads import circuit_scores, circuits_of
-from rmtbase.results.scores._why import Outcome, WhySummary, summarize_why
+from rmtbase.results.scores._why import Outcome, summarize_why
 from rmtbase.results.scores.summary import HeadFinding, Summary, head_records, summarize_scores
 from rmtbase.results.scores.words import compared
 from rmtbase.statistics import SPECTRAL_STATISTICS
@@ -49,7 +49,13 @@ def report(tree: xr.DataTree) -> Iterator[Item]:
     for name, summary in summaries.items():
         yield from [*headings[name], *summary.details(), *_farthest(summary)]
         if name == "qk" and why is not None:
-            yield from _why_items(why)
+            yield from why.sentences()
+            if any(why.rejected.values()):
+                columns = [Column("head", "left"), *(Column(test.replace("_", " ")) for test in why.tests)]
+                yield Rows(
+                    columns, [(row.name, *map(_OUTCOMES.__getitem__, row.outcomes)) for row in why.rows[:_LISTED]]
+                )
+                yield from _more(len(why.rows), "head")
     yield from () if elements is None else elements.sentences()
     yield f"Null: {tree.attrs['null']}; {tree.attrs['null_method']}; from {tree.attrs['table']}."
 
@@ -58,46 +64,25 @@ def _farthest(summary: Summary) -> Iterator[Item]:
     """Yield the farthest heads as a table, with z of the logarithm if the name says so."""
     if not summary.findings:
         return
-    columns = [
-        Column("layer"),
-        Column(summary.noun),
-        Column("farthest statistic", "left"),
-        Column("observed", form=".4g"),
-        Column("null mean", form=".4g"),
-        Column("null sd", form=".2g"),
-        Column("z", form="+.1f"),
-        Column("q"),
-        Column("moved share", form=".1%"),
-        Column("equal axes", form=".1%"),
-    ]
-    rows = [
-        (
-            f"{finding.stack} {finding.layer}".lstrip(),
-            finding.head,
-            f"{'ln ' if SPECTRAL_STATISTICS[finding.statistic].on_log_scale else ''}{finding.statistic}",
-            finding.observed,
-            finding.null_mean,
-            finding.null_std,
-            math.copysign(finding.distance, finding.z_score),
-            f"{'≤ ' if finding.at_floor else ''}{finding.omnibus_q_value:.2g}",
-            finding.how_much.moved_share,
-            finding.how_much.moved_share_equal_axes,
-        )
-        for finding in summary.findings[:_LISTED]
-    ]
-    yield Rows(columns, rows, named=3)
+
+    def statistic(finding: HeadFinding) -> str:
+        return ("ln " if SPECTRAL_STATISTICS[finding.statistic].on_log_scale else "") + finding.statistic
+
+    yield Rows.of(
+        summary.findings[:_LISTED],
+        Column("layer", cell=lambda finding: f"{finding.stack} {finding.layer}".lstrip()),
+        Column(summary.noun, cell=lambda finding: finding.head),
+        Column("farthest statistic", "left", cell=statistic),
+        Column("observed", form=".4g", cell=lambda finding: finding.observed),
+        Column("null mean", form=".4g", cell=lambda finding: finding.null_mean),
+        Column("null sd", form=".2g", cell=lambda finding: finding.null_std),
+        Column("z", form="+.1f", cell=lambda finding: math.copysign(finding.distance, finding.z_score)),
+        Column("q", cell=lambda finding: f"{'≤ ' if finding.at_floor else ''}{finding.omnibus_q_value:.2g}"),
+        Column("moved share", form=".1%", cell=lambda finding: finding.how_much.moved_share),
+        Column("equal axes", form=".1%", cell=lambda finding: finding.how_much.moved_share_equal_axes),
+        named=3,
+    )
     yield from _more(len(summary.findings), summary.noun)
-
-
-def _why_items(summary: WhySummary) -> Iterator[Item]:
-    """Yield what each test of the causes found."""
-    yield from summary.sentences()
-    if not any(summary.rejected.values()):
-        return
-    columns = [Column("head", "left"), *(Column(name.replace("_", " ")) for name in summary.tests)]
-    rows = [(row.name, *map(_OUTCOMES.__getitem__, row.outcomes)) for row in summary.rows[:_LISTED]]
-    yield Rows(columns, rows, named=1)
-    yield from _more(len(summary.rows), "head")
 
 
 def _more(count: int, noun: str) -> Iterator[str]:
@@ -106,16 +91,28 @@ def _more(count: int, noun: str) -> Iterator[str]:
 
 
 def as_json(tree: xr.DataTree) -> dict[str, Any]:
-    """Return the summaries of W_QK, of further circuits (``circuits``) and of ``elements`` as plain data.
-
-    The key ``why`` holds the summary of the group ``/why``: the number of heads with a named cause and the expected
-    share of wrong ones among them, the numbers of heads that each test rejects and can decide, the heads with each
-    verdict, and the smallest effects that the tests find.
-    """
+    """Return the summaries of W_QK, of further circuits (``circuits``) and of ``elements`` as plain data."""
     summaries = {name: _summary_json(circuit_scores(tree, name)) for name in circuits_of(tree)}
     plain = summaries.pop("qk") | ({"circuits": summaries} if summaries else {})
     if (elements := summarize_elements(tree)) is not None:
-        plain["elements"] = _elements_json(elements)
+        # numbers of an element whose matrix has no fit are null if not finite
+        extremes = [
+            {
+                key: None if isinstance(value, float) and not math.isfinite(value) else value
+                for key, value in row.items()
+            }
+            for row in elements.super_weights
+        ]
+        plain["elements"] = {
+            "n_matrices": elements.n_matrices,
+            "n_differing": elements.n_differing if elements.n_matrices else None,
+            "not_testable": not_testable_json(elements.not_testable),
+            "initialization": elements.initialization,
+            "flagged": elements.flagged,
+            "super_weights": extremes,
+            "without_tail": not_testable_json(elements.without_tail),
+            "sentences": elements.sentences(),
+        }
     if (why := summarize_why(tree)) is not None:
         plain["why"] = {
             "with_named_cause": why.n_named,
@@ -128,26 +125,12 @@ def as_json(tree: xr.DataTree) -> dict[str, Any]:
     return plain
 
 
-def _elements_json(summary: ElementsSummary) -> dict[str, Any]:
-    """Return a summary as plain data; numbers of an element whose matrix has no fit are null if not finite."""
-    extremes = [
-        {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in row.items()}
-        for row in summary.super_weights
-    ]
-    return {
-        "n_matrices": summary.n_matrices,
-        "n_differing": summary.n_differing if summary.n_matrices else None,
-        "not_testable": not_testable_json(summary.not_testable),
-        "initialization": summary.initialization,
-        "flagged": summary.flagged,
-        "super_weights": extremes,
-        "without_tail": not_testable_json(summary.without_tail),
-        "sentences": summary.sentences(),
-    }
-
-
 def _summary_json(tree: xr.DataTree) -> dict[str, Any]:
-    summary = summarize_scores(tree)
+    summary, findings = summarize_scores(tree), []
+    for finding in summary.findings:
+        plain = finding._asdict() | finding.how_much._asdict()
+        usual = {name for name, value in (("stack", ""), ("noun", "head")) if plain[name] == value}
+        findings.append({name: value for name, value in plain.items() if name not in {"how_much", "distance", *usual}})
     return {
         "n_heads": summary.n_heads,
         "false_discovery_rate": summary.level,
@@ -155,14 +138,7 @@ def _summary_json(tree: xr.DataTree) -> dict[str, Any]:
         "not_tested_by": {name: reason.words for name, reason in summary.unscored.items()},
         "not_testable": not_testable_json(summary.not_testable),
         "heads": head_records(tree),
-        "findings": [_finding_json(finding) for finding in summary.findings],
+        "findings": findings,
         "warnings": list(summary.warnings),
         "sentences": summary.sentences(),
     }
-
-
-def _finding_json(finding: HeadFinding) -> dict[str, Any]:
-    """Return a finding as plain data; with its stack if the model has several, and its noun if not ``head``."""
-    plain = finding._asdict() | finding.how_much._asdict()
-    usual = {name for name, value in (("stack", ""), ("noun", "head")) if plain[name] == value}
-    return {name: value for name, value in plain.items() if name not in {"how_much", "distance", *usual}}

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import Any
+
+import xarray as xr
 
 from rmtbase.parameters import INITIALIZATIONS
-from rmtbase.results.scores._scores_relations import circuit_group, circuits_whole, shapes_fit, sizes_known
-from rmtbase.tables import CIRCUITS, EVERY_FILE, NORMALIZATION, QK, Circuit, Kind, Outline, Schema, Variable, register
+from rmtbase.shown import quoted
+from rmtbase.tables import (
+    CIRCUITS,
+    EVERY_FILE,
+    NORMALIZATION,
+    QK,
+    Circuit,
+    Fault,
+    Kind,
+    Outline,
+    Schema,
+    Variable,
+    register,
+)
 from rmtbase.tables.domain import (
     AT_MOST_ONE_OR_NAN,
     COUNT,
@@ -30,8 +45,7 @@ from rmtbase.tables.domain import (
     Domain,
 )
 
-_HEAD = ("layer", "head")
-_MATRIX = ("layer", "component")
+_HEAD, _MATRIX = ("layer", "head"), ("layer", "component")
 _head, _matrix = partial(Variable, _HEAD), partial(Variable, _MATRIX)
 _head_statistic = partial(Variable, (*_HEAD, "statistic"))
 _matrix_statistic = partial(Variable, (*_MATRIX, "statistic"))
@@ -51,6 +65,7 @@ _EQUAL_AXES = _head(
     "are not known",
     PROBABILITY,
 )
+_KEY_HEAD = _head("index of the key head that the query head reads", COUNT)
 _RELATION = {
     "relation": _head(
         "(S - h/d) / (1 - h/d), S the share of |W_QK|_F^2 whose key side lies in the row space of W_Q; NaN where W_Q "
@@ -81,7 +96,10 @@ def heads_schema(circuit: Circuit) -> dict[str, Variable]:
 
     A layer with fewer heads or a smaller rank than another is padded: with NaN, key_head with 0, names with "".
     """
-    own = "of the null at the head's own sigma estimates"
+    own, sigmas = "of the null at the head's own sigma estimates", {}
+    for factor in circuit.factors:
+        words = f"estimate of sigma_{factor.letter}, sqrt(|{factor.symbol}|_F^2 / (d h))"
+        sigmas[factor.sigma] = _head(words, NON_NEGATIVE_OR_NAN)
     return {
         "observed": _head_statistic(f"observed value, {_raw(circuit)} {circuit.formula}"),
         "null_mean": _head_statistic(f"mean {own}; NaN where it is infinite, or no null of the statistic is known"),
@@ -112,19 +130,10 @@ def heads_schema(circuit: Circuit) -> dict[str, Variable]:
         ),
         **({"moved_share_equal_axes": _EQUAL_AXES} if circuit.head_axes else {}),
         **(_RELATION if circuit == QK else {}),
-        **{
-            factor.sigma: _head(
-                f"estimate of sigma_{factor.letter}, sqrt(|{factor.symbol}|_F^2 / (d h))", NON_NEGATIVE_OR_NAN
-            )
-            for factor in circuit.factors
-        },
+        **sigmas,
         **{f"outliers_{side}": _head(words, COUNT_OR_NAN) for side, words in _OUTLIERS.items()},
         "reason": _head("why the head cannot be tested; empty where it was tested", REASON),
-        **(
-            {"key_head": _head("index of the key head that the query head reads", COUNT)}
-            if len(circuit.factors) > 1
-            else {}
-        ),
+        **({"key_head": _KEY_HEAD} if len(circuit.factors) > 1 else {}),
         "eigenvalue": Variable(
             (*_HEAD, "index"),
             f"eigenvalues of {circuit.symbol}^T {circuit.symbol}, descending, {_raw(circuit)}",
@@ -314,6 +323,59 @@ further circuits (``tables.CIRCUITS``) have groups of the same kind, such as ``/
 scored, and has the variables of :func:`matrices_schema`. ``own_null`` replaces ``null`` if each head has its own null
 (``null_method`` is ``"resampled"``). ``head_elements`` is ``/heads/elements``, present if requested.
 ``/super_weights`` is present if matrices were scored, and ``/why`` if requested. All others are always present."""
+
+
+def circuit_group(circuit: Circuit) -> str:
+    """Return the group that holds ``heads`` and ``null`` of a circuit; for W_QK the root, ""."""
+    return "" if circuit == QK else f"/circuits/{circuit.name}"
+
+
+def circuits_whole(groups: Mapping[str, xr.Dataset]) -> Fault:
+    """Check that each further circuit has heads, a null, and an attribute that names it."""
+    for circuit in CIRCUITS.values():
+        place = circuit_group(circuit)
+        needed = [place, f"{place}/heads", f"{place}/null"]
+        if not place or not set(needed) & set(groups):
+            continue
+        lacking = [quoted(name) for name in needed if name not in groups]
+        if lacking:
+            return f"no group {', '.join(lacking)}", f"all of {', '.join(needed)}"
+        if groups[place].attrs.get("circuit") != circuit.name:
+            return f"no attribute circuit = {circuit.name} of {quoted(place)}", "the name of its group"
+    return None
+
+
+def sizes_known(groups: Mapping[str, xr.Dataset]) -> Fault:
+    """Check that each size of a circuit's matrices is an attribute, or a coordinate of its heads if layers differ."""
+    for circuit, heads, _, attributes in _scored_circuits(groups):
+        for name in circuit.dims:
+            one_of = {name, "d_model"} if circuit == QK and name != "d_head" else {name}
+            if not (one_of & set(attributes) or name in heads.coords):
+                return f"no attribute {' nor '.join(sorted(one_of))}", f"{name} of {circuit.symbol}, or a coordinate"
+    return None
+
+
+def shapes_fit(groups: Mapping[str, xr.Dataset]) -> Fault:
+    """Check that each layer has a shape with a null, if heads have several shapes."""
+    for _, heads, null, _ in _scored_circuits(groups):
+        if "layer_shape" not in null:
+            continue
+        shapes, layers = null["layer_shape"].values, heads.sizes["layer"]
+        if shapes.size != layers:
+            return f"layer_shape of {shapes.size} layers", f"{layers}, as /heads has"
+        if (shapes >= null.sizes["shape"]).any():
+            return f"layer_shape {shapes.max()} of {null.sizes['shape']} shapes", "the place of a shape"
+    return None
+
+
+def _scored_circuits(
+    groups: Mapping[str, xr.Dataset],
+) -> Iterator[tuple[Circuit, xr.Dataset, xr.Dataset, Mapping[Any, Any]]]:
+    for circuit in CIRCUITS.values():
+        place = circuit_group(circuit)
+        if f"{place}/heads" in groups:
+            yield circuit, groups[f"{place}/heads"], groups[f"{place}/null"], groups[place].attrs
+
 
 _CIRCUIT_OF = {circuit_group(circuit): circuit for circuit in CIRCUITS.values()}
 _HEADS = {

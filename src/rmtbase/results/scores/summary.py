@@ -191,10 +191,6 @@ class Summary:
         """Number of heads with the smallest p-value that the null can show."""
         return sum(finding.at_floor for finding in self.findings)
 
-    def leading(self) -> list[HeadFinding]:
-        """Return the heads that differ, by decreasing moved share."""
-        return sorted(self.findings, key=lambda finding: -finding.how_much.moved_share)
-
     def kind(self) -> list[str]:
         """Say in which respects the heads differ, and how many heads."""
         if not self.findings:
@@ -334,14 +330,10 @@ def _findings(heads: xr.Dataset, differing: list[_Head], floors: np.ndarray, nou
                 layer=row.layer,
                 head=row.head,
                 statistic=farthest,
-                observed=float(heads["observed"].values[at]),
-                null_mean=float(heads["null_mean"].values[at]),
-                null_std=float(heads["null_std"].values[at]),
-                z_score=float(heads["z_score"].values[at]),
+                **{name: float(heads[name].values[at]) for name in ("observed", "null_mean", "null_std", "z_score")},
                 distance=float(distance[row.place]),
                 omnibus_q_value=row.q_value,
-                outliers_above=int(heads["outliers_above"].values[row.place]),
-                outliers_below=int(heads["outliers_below"].values[row.place]),
+                **{name: int(heads[name].values[row.place]) for name in ("outliers_above", "outliers_below")},
                 at_floor=bool(at_floor[row.place]),
                 null_median=float(median[at]),
                 stack=row.stack,
@@ -353,12 +345,7 @@ def _findings(heads: xr.Dataset, differing: list[_Head], floors: np.ndarray, nou
 
 
 def head_records(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> list[dict[str, Any]]:
-    """List every head of a scores tree as plain data, in the order of the model.
-
-    Each has ``layer`` and ``head`` (and ``stack``, if there are several), ``p_value`` and ``q_value`` of all statistics
-    together, ``differs`` (null if the head is not ``testable``), ``moved_share``, ``moved_share_equal_axes``, its
-    direction ``towards``, ``relation`` with its q-value, and the ``reason`` of a missing test.
-    """
+    """List every head of a scores tree as plain data, in the order of the model."""
     heads = tree["heads"].to_dataset().transpose("layer", "head", ...)
     related = (
         heads["relation_q_value"].values if "relation" in heads else np.full(heads["omnibus_p_value"].shape, np.nan)

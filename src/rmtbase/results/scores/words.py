@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from functools import cache
+from importlib.resources import files
+from typing import Any
 
 import xarray as xr
 
@@ -12,55 +15,17 @@ from rmtbase.tables import circuit_of, heads_present, shapes_of
 from rmtbase.words import counted, listing
 
 
-class _Words(NamedTuple):
-    """Templates for one null: a noun, one for a heading, and one for readers without statistics."""
-
-    noun: str
-    heading: str
-    plain: str
+@cache
+def templates() -> dict[str, dict[str, dict[str, str]]]:
+    """Return the words of nulls, of laws of their entries, and of tests of causes, by name."""
+    return tomllib.loads(files("rmtbase.results.scores").joinpath("words.toml").read_text(encoding="utf-8"))
 
 
-_WORDS = {
-    "analytic": _Words(
-        "random {noun}s",
-        "the law of random {noun}s with {entries} entries",
-        "what is known by theory of random {noun}s {shape}, whose weights are {weights}: of {noun}s that have learned "
-        "nothing",
-    ),
-    "simulated": _Words(
-        "random {noun}s",
-        "{draws} random {noun}s with {entries} entries",
-        "{draws} random {noun}s {shape}, whose weights are {weights}: {noun}s that have learned nothing",
-    ),
-    "signs": _Words(
-        "copies of themselves with random signs",
-        "{draws} copies of each {noun} with random signs",
-        "{draws} copies of itself whose weights were given random signs: each as large as it was, without any "
-        "direction that training gave them",
-    ),
-    "axes": _Words(
-        "copies of themselves with axes in random order",
-        "{draws} copies of each {noun} whose query axes meet its key axes at random",
-        "{draws} copies of itself whose query axes meet the key axes in random order and sign: the same two matrices, "
-        "without any relation that training gave them",
-    ),
-}
-
-_ENTRIES = {
-    "normal": ("normal", "independent, normally distributed numbers as large as its own"),
-    "uniform": ("uniform", "independent, uniformly distributed numbers as large as its own"),
-    "truncated_normal": (
-        "truncated normal",
-        "independent, normally distributed numbers as large as its own, none beyond two standard deviations",
-    ),
-    "kurtosis": ("the kurtosis of each {noun}'s own", "independent numbers as large as its own, with tails as heavy"),
-    "orthogonal": ("orthogonal", "rows of a matrix of random orthonormal rows or columns, as large as its own"),
-}
-"""Law of a null's entries, in a heading and for readers without statistics."""
-
-
-def _words(attrs: Mapping[Any, Any]) -> _Words:
-    return _WORDS.get(attrs["null_entries"]) or _WORDS[attrs["null_method"]]
+def _words_of(attrs: Mapping[Any, Any], form: str, **values: str) -> str:
+    """Describe the null of a file's heads in a form, with the law of its entries."""
+    nulls, entries = templates()["nulls"], templates()["entries"].get(attrs["null_entries"], {})
+    null = nulls.get(attrs["null_entries"]) or nulls[attrs["null_method"]]
+    return null[form].format(entries=entries.get(form, "").format(**values), **values)
 
 
 def draws_in_words(tree: xr.DataTree, thousands: str = "") -> str:
@@ -72,7 +37,8 @@ def draws_in_words(tree: xr.DataTree, thousands: str = "") -> str:
 
 def null_noun(entries: str, noun: str = "head") -> str:
     """Name what heads are compared with under a null of these entries: random heads, or copies of themselves."""
-    return _WORDS.get(entries, _WORDS["simulated"]).noun.format(noun=noun)
+    nulls = templates()["nulls"]
+    return nulls.get(entries, nulls["simulated"])["noun"].format(noun=noun)
 
 
 def compared(tree: xr.DataTree) -> str:
@@ -80,10 +46,9 @@ def compared(tree: xr.DataTree) -> str:
     attrs, shapes, updates = tree.attrs, shapes_of(tree), updates_of(tree.attrs)
     factors, noun = ("s Bᵀ and A", circuit_of(attrs).noun) if updates else ("W_Q and W_K", "head")
     sizes = "of several shapes" if len(shapes) > 1 else f"{factors} {factor_shapes(shapes[0])}"
-    entries, _ = _ENTRIES.get(attrs["null_entries"], ("", ""))
-    words = {"draws": draws_in_words(tree, ","), "entries": entries.format(noun=noun), "noun": noun}
+    against = _words_of(attrs, "heading", draws=draws_in_words(tree, ","), noun=noun)
     update = f"the update ΔW = s B A, without its base, of {updates}: " if updates else ""
-    return f"{update}{counted(_n_heads(tree), noun)} ({sizes}) against {_words(attrs).heading.format(**words)}"
+    return f"{update}{counted(_n_heads(tree), noun)} ({sizes}) against {against}"
 
 
 def updates_of(attrs: Mapping[Any, Any]) -> str:
@@ -101,10 +66,9 @@ def compared_plainly(tree: xr.DataTree, name: str) -> str:
     if updates:
         heads = f"The update ΔW = s B A of each {'module' if noun == 'update' else 'head'} by {name}, without its base,"
         widths = f"{dims[0]} × {dims[2]}, of rank {dims[1]}"
-    _, weights = _ENTRIES.get(attrs["null_entries"], ("", ""))
     shape = "of its own shape" if others else f"of the same shape ({widths})"
-    words = {"draws": draws_in_words(tree, " "), "shape": shape, "weights": weights, "noun": noun}
-    return f"{heads} was compared with {_words(attrs).plain.format(**words)}."
+    against = _words_of(attrs, "plain", draws=draws_in_words(tree, " "), shape=shape, noun=noun)
+    return f"{heads} was compared with {against}."
 
 
 def factor_shapes(dims: tuple[int, ...]) -> str:

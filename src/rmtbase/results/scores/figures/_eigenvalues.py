@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Collection, Sequence
+from typing import Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -26,6 +26,11 @@ BANDS = ((0.01, 0.99, 0.22), (0.16, 0.84, 0.4))
 """Lower and upper probability of each null band, with its opacity."""
 
 _RANK = "rank $k$ of the eigenvalue, largest first"
+_BAND = (0.01, 0.99)
+EIGENVALUE_SCALES = {"null": RATIO, "mean": SHARE}
+"""Colour scales of the map, by the denominator of the eigenvalues."""
+
+_LEAST = 1e-9  # lower limit of an axis, relative to the largest eigenvalue of a layer
 
 
 @panel
@@ -36,17 +41,21 @@ def ordered_eigenvalues(
     case: int = 0,
     heads: Sequence[tuple[int, int]] | None = None,
 ) -> Around:
-    """Draw the null's ordered eigenvalues with quantile bands (1-99 % and 16-84 %), and heads of a model on top.
-
-    Each eigenvalue is divided by the null's median at its rank. The null has the scale of the head's own σ̂_Q² σ̂_K².
-    Heads with their own nulls are drawn over their own bands (1-99 %).
-    """
+    """Draw the null's ordered eigenvalues with quantile bands (1-99 % and 16-84 %), and heads of a model on top."""
     lines: dict[str, Float[np.ndarray, " index"]] = {}
     own_nulls = False
     if isinstance(table, xr.DataTree):
         null, table_heads = null_of(table), heads_of(table)
         rank, probability = table_heads.sizes["index"], null["probability"].values
-        picked = _picked(table_heads, heads, noun_of(table))
+        names, numbers = layer_names(table_heads), table_heads["head"].values.tolist()
+        chosen = farthest_middle_nearest(table_heads)
+        if heads is not None:
+            layers = table_heads["layer"].values.tolist()
+            chosen = {(layers.index(layer), numbers.index(head)): "" for layer, head in heads}
+        picked = {
+            (i, j): f"{literal(names[i])} {noun_of(table)} {literal(numbers[j])}{words}"
+            for (i, j), words in chosen.items()
+        }
         shapes, title = shapes_of(table), "Ordered eigenvalues"
         title = chain_title(title, circuit_of(table.attrs), shapes[0]) if len(shapes) == 1 else title
         scale, own_nulls = null_scales(table, table_heads), null["eigenvalue_quantile"].ndim > 2
@@ -85,7 +94,6 @@ def ordered_eigenvalues(
 
 
 def _over(values: Float[np.ndarray, "index ..."], median: Float[np.ndarray, "index ..."]) -> np.ndarray:
-    """Divide values by the null's median; NaN where the median is zero."""
     return values / np.where(median > 0, median, np.nan)
 
 
@@ -93,16 +101,6 @@ def _at(
     band: Float[np.ndarray, "index probability"], probability: Float[np.ndarray, " probability"], level: float
 ) -> Float[np.ndarray, " index"]:
     return band[:, int(np.argmin(np.abs(probability - level)))]
-
-
-def _picked(heads: xr.Dataset, chosen: Sequence[tuple[int, int]] | None, noun: str) -> dict[tuple[int, int], str]:
-    """Return the places and labels of the heads to draw."""
-    names, places = layer_names(heads), heads["head"].values.tolist()
-    named = farthest_middle_nearest(heads)
-    if chosen is not None:
-        layers = heads["layer"].values.tolist()
-        named = {(layers.index(layer), places.index(head)): "" for layer, head in chosen}
-    return {(i, j): f"{literal(names[i])} {noun} {literal(places[j])}{words}" for (i, j), words in named.items()}
 
 
 def farthest_middle_nearest(heads: xr.Dataset) -> dict[tuple[int, int], str]:
@@ -114,11 +112,6 @@ def farthest_middle_nearest(heads: xr.Dataset) -> dict[tuple[int, int], str]:
     picks = {order[-1]: " (nearest the null)", order[len(order) // 2]: " (middle)", order[0]: " (farthest)"}
     pairs = {k: np.unravel_index(k, distance.shape) for k in picks}
     return {(int(pairs[k][0]), int(pairs[k][1])): picks[k] for k in reversed(picks)}
-
-
-_BAND = (0.01, 0.99)
-EIGENVALUE_SCALES = {"null": RATIO, "mean": SHARE}
-"""Colour scales of the map, by the denominator of the eigenvalues."""
 
 
 @panel
@@ -148,12 +141,7 @@ def eigenvalue_heatmap(ax: Axes, theme: Theme, scores: xr.DataTree, over: Litera
 
 @panel
 def eigenvalue_density_heatmap(ax: Axes, theme: Theme, scores: xr.DataTree) -> Around:
-    """Draw the density of ln λ of every head, one row per head, with the median head of the null on top.
-
-    Eigenvalues are divided by the mean of all heads. Each row is the share of the head's nonzero eigenvalues in a bin,
-    divided by the bin's width in ln λ. The row of the null uses the medians of its ordered eigenvalues, at the heads'
-    median scale.
-    """
+    """Draw the density of ln λ of every head, one row per head, with the median head of the null on top."""
     heads = heads_of(scores).transpose("layer", "head", ...)
     layer, head = np.nonzero(heads_present(heads))
     values = heads["eigenvalue"].values[layer, head]
@@ -200,3 +188,93 @@ def null_medians(tree: xr.DataTree, heads: xr.Dataset, level: float = 0.5) -> Fl
         quantile = _at(null_quantiles(tree, *place)[: heads.sizes["index"]], probability, level)
         medians[place][: quantile.size] = quantile * scales[place]
     return medians
+
+
+class _Head(NamedTuple):
+    """Head with its eigenvalues, the quantiles of its null's ordered eigenvalues at its own scale, and its name."""
+
+    eigenvalue: Float[np.ndarray, " index"]
+    quantile: Float[np.ndarray, "index probability"]
+    probability: Float[np.ndarray, " probability"]
+    name: str
+
+    def at(self, level: float) -> Float[np.ndarray, " index"]:
+        return self.quantile[:, int(np.argmin(np.abs(self.probability - level)))]
+
+
+@panel
+def head_eigenvalues(ax: Axes, theme: Theme, scores: xr.DataTree, layer: int, head: int, title: str = "") -> Around:
+    """Draw the eigenvalues λ_k of one head by rank, with the band from 1 to 99 % at each rank under its null."""
+    heads = _heads_of_layer(scores, layer)
+    drawn = heads[head]
+    rank = np.arange(1, drawn.eigenvalue.size + 1)
+    if np.isfinite(drawn.quantile).all():
+        band = {"color": theme.null, "alpha": 0.3, "linewidth": 0, "label": "null, 1–99 % at its σ"}
+        ax.fill_between(rank, drawn.at(0.01), drawn.at(0.99), **band)
+    look = {"color": theme.observed, "marker": ".", "markersize": 3.2 if rank.size <= 32 else 2.0, "linewidth": 1.0}
+    ax.plot(rank, np.where(drawn.eigenvalue > 0, drawn.eigenvalue, np.nan), label="eigenvalues", **look)
+    low, high = _range(heads.values())
+    ax.set_ylim(low / 1.3, high * 1.3)
+    log_axis(ax)
+    ax.set_xlim(0.0, max(shown.eigenvalue.size for shown in heads.values()) + 1.0)
+    ax.xaxis.set_major_locator(MaxNLocator(5, integer=True, min_n_ticks=1))
+    y_label = rf"eigenvalue $\lambda_k$ of ${circuit_of(scores.attrs).latex}$"
+    return Around(title or drawn.name, "rank $k$, largest first", y_label)
+
+
+@panel
+def head_eigenvalue_density(
+    ax: Axes, theme: Theme, scores: xr.DataTree, layer: int, head: int, title: str = ""
+) -> Around:
+    """Draw the density of ln λ of one head's nonzero eigenvalues, with its null's expectation in the same bins."""
+    heads = _heads_of_layer(scores, layer)
+    drawn, (low, high) = heads[head], np.log(_range(heads.values()))
+    bins = int(np.clip(4 * max(shown.eigenvalue.size for shown in heads.values()) ** 0.5, 12, 64))
+    edges = np.linspace(low - 1e-9, high + 1e-9, bins + 1)
+    positive = np.log(drawn.eigenvalue[drawn.eigenvalue > 0])
+    share = np.histogram(positive, edges)[0] / max(drawn.eigenvalue.size, 1) / np.diff(edges)
+    ax.stairs(share, np.exp(edges), fill=True, color=theme.observed, alpha=0.45, label="eigenvalues")
+    # The law of each ordered eigenvalue is interpolated linearly in ln λ between its quantiles.
+    below = np.zeros(edges.size)
+    for quantile in drawn.quantile:
+        known = np.isfinite(quantile) & (quantile > 0)
+        if known.any():
+            below += np.interp(edges, np.log(quantile[known]), drawn.probability[known], left=0.0, right=1.0)
+    expected = np.diff(below) / max(drawn.eigenvalue.size, 1) / np.diff(edges)
+    ax.stairs(expected, np.exp(edges), color=theme.null, linewidth=1.3, label="null at its σ, expected")
+    ax.set_xlim(np.exp(edges[0]), np.exp(edges[-1]))
+    log_axis(ax, "x")
+    ax.set_ylim(bottom=0.0, auto=True)
+    return Around(title or drawn.name, r"eigenvalue $\lambda$", r"density of $\ln\lambda$")
+
+
+def layer_name(scores: xr.DataTree, layer: int) -> str:
+    """Return the name of a layer, and of its stack if there are several."""
+    heads = heads_of(scores)
+    return literal(layer_names(heads)[heads["layer"].values.tolist().index(layer)])
+
+
+def _heads_of_layer(scores: xr.DataTree, layer: int) -> dict[int, _Head]:
+    """Collect all heads of a layer, by number."""
+    heads = heads_of(scores).transpose("layer", "head", ...)
+    scales, probability = null_scales(scores, heads), null_of(scores)["probability"].values
+    row = heads["layer"].values.tolist().index(layer)
+    collected: dict[int, _Head] = {}
+    for column in np.flatnonzero(heads_present(heads)[row]).tolist():
+        head = int(heads["head"].values[column])
+        values = heads["eigenvalue"].values[row, column]
+        values = values[np.isfinite(values)]
+        quantile = null_quantiles(scores, row, column)[: values.size] * scales[row, column]
+        name = f"{layer_name(scores, layer)} {noun_of(scores)} {head}"
+        collected[head] = _Head(values, quantile, probability, name)
+    return collected
+
+
+def _range(heads: Collection[_Head]) -> tuple[float, float]:
+    """Return the smallest and the largest positive eigenvalue of the heads or of their nulls."""
+    values = np.concatenate([np.concatenate([head.eigenvalue, head.quantile.ravel()]) for head in heads])
+    values = values[np.isfinite(values) & (values > 0)]
+    if not values.size:
+        raise ParameterError("scores", "no eigenvalue above zero", "heads that are not all zeros")
+    high = float(values.max())
+    return max(float(values.min()), _LEAST * high), high

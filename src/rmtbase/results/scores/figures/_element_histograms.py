@@ -36,13 +36,7 @@ def head_density(
     component: str = "W_QK",
     scale: Literal["log", "linear", "weights"] = "log",
 ) -> Around:
-    """Draw the density of the elements w of one matrix of a head, with the laws of a random matrix.
-
-    The laws are the law of the initial entries and, for W_QK = W_Qᵀ W_K with normal entries, the law of one element of
-    a random product with this d_head (:class:`rmtbase.laws.ProductElement`), at the head's own mean and spread. For a
-    matrix of independent entries, the band holds 95 % of random matrices in each bin. All heads of a file have the same
-    axes; in units of ``"weights"``, with a linear density, all heads of a layer have.
-    """
+    """Draw the density of the elements w of one matrix of a head, with the laws of a random matrix."""
     table = group_of(scores, "elements", component)
     density = table["histogram"].transpose("layer", "head", "bin").values
     row, column = table["layer"].values.tolist().index(layer), table["head"].values.tolist().index(head)
@@ -106,7 +100,10 @@ def head_density_heatmap(
     if unit == "weight":
         sigma = table["sigma"].transpose("layer", "head").values[layer, head]
         pooled = float(np.sqrt(np.mean(sigma**2)))
-        density = np.array([_stretched(row, edges, s / pooled) for row, s in zip(density, sigma, strict=True)])
+        width = np.diff(edges)
+        below = np.concatenate([np.zeros((len(density), 1)), np.cumsum(density * width, axis=1)], axis=1)
+        stretched = [np.interp(edges / (s / pooled), edges, row) for row, s in zip(below, sigma, strict=True)]
+        density = np.diff(stretched, axis=1) / width
         x_label = rf"$(w - \bar w)$ over the spread of all, {pooled:.3g}"
     cells = np.vstack([null, np.full_like(null, np.nan), density])
     DENSITY.fill(ax, edges, np.arange(len(cells) + 1) - 2.5, np.where(cells > 0, cells, np.nan), theme)
@@ -120,14 +117,6 @@ def bin_edges(centres: Float[np.ndarray, " bin"]) -> Float[np.ndarray, " edge"]:
     """Return the edges of equal bins, given their centres."""
     half = 0.5 * float(centres[1] - centres[0])
     return np.append(centres - half, centres[-1] + half)
-
-
-def _stretched(
-    density: Float[np.ndarray, " bin"], edges: Float[np.ndarray, " edge"], factor: float
-) -> Float[np.ndarray, " bin"]:
-    """Return the density of a number times a factor, in the same bins."""
-    below = np.concatenate([[0.0], np.cumsum(density * np.diff(edges))])
-    return np.diff(np.interp(edges / factor, edges, below)) / np.diff(edges)
 
 
 def parent_of(scores: xr.DataTree | xr.Dataset) -> parents.Parent:
@@ -153,14 +142,15 @@ def _product_law(scores: xr.DataTree, layer: int, component: str) -> ProductElem
 
 @panel
 def magnitude_heatmap(ax: Axes, theme: Theme, scores: xr.DataTree | xr.Dataset, component: str) -> Around:
-    """Draw the density of log₁₀|w| of one component, one column per layer, beside that of the null at the same σ̂.
-
-    The null is the law of the initial entries. The axis of magnitudes is the same for all components of a file.
-    """
+    """Draw the density of log₁₀|w| of one component, one column per layer, beside that of the null at the same σ̂."""
     matrices = matrices_of(scores)
     table, edges = matrices.sel(component=component), bin_edges(matrices["magnitude_bin"].values)
     density = table["log_magnitude_histogram"].transpose("layer", "magnitude_bin").values
-    null = _null_densities(parent_of(scores), table["sigma"].values, edges)
+    parent, sigma = parent_of(scores), table["sigma"].values
+    below = np.full((sigma.size, edges.size), np.nan)  # shares of initial entries below each edge
+    known = np.isfinite(sigma) & (sigma > 0)
+    below[known] = parent.cdf(10.0**edges * parent.moment(2) ** 0.5 / sigma[known, None])
+    null = np.diff(below, axis=1) / np.diff(edges)
     for layer in np.flatnonzero(np.isfinite(density).any(axis=1)).tolist():
         places, columns = layer + np.array([_LEFT, _MIDDLE, _RIGHT]), np.stack([density[layer], null[layer]])
         MAGNITUDE_DENSITY.fill(ax, places, edges, np.where(columns > 0, columns, np.nan).T, theme)
@@ -175,11 +165,7 @@ def magnitude_heatmap(ax: Axes, theme: Theme, scores: xr.DataTree | xr.Dataset, 
 
 @panel
 def magnitudes_along_steps(ax: Axes, theme: Theme, trajectory: xr.DataTree, component: str) -> Around:
-    """Draw the density of log₁₀|w| of one matrix of the middle layer along the steps of a run, one column per step.
-
-    The lines are the 0.1 %, 50 % and 99.9 % quantiles of |w| under the law of the initial entries, at the matrix's own
-    σ̂ at each step.
-    """
+    """Draw the density of log₁₀|w| of one matrix of the middle layer along the steps of a run, one column per step."""
     matrices = matrices_of(trajectory)
     table, edges = matrices.sel(component=component), bin_edges(matrices["magnitude_bin"].values)
     known = np.flatnonzero(np.isfinite(table["sigma"].isel(step=-1).values))
@@ -199,17 +185,6 @@ def magnitudes_along_steps(ax: Axes, theme: Theme, trajectory: xr.DataTree, comp
     ax.set_xticks(places, [step_name(step) for step in row["step"].values[places].tolist()])
     layer = f"{symbol_of(component)}, layer {layer_numbers(table)[place]}"
     return Around(f"{layer}\ndashed: of the null 0.1 %, 50 %, 99.9 % are below", "step", scale=MAGNITUDE_DENSITY)
-
-
-def _null_densities(
-    parent: parents.Parent, sigma: Float[np.ndarray, " layer"], edges: Float[np.ndarray, " edge"]
-) -> Float[np.ndarray, "layer magnitude_bin"]:
-    """Return the density of log₁₀|w| of initial entries with these standard deviations, averaged over each bin."""
-    rms = parent.moment(2) ** 0.5
-    below = np.full((sigma.size, edges.size), np.nan)
-    known = np.isfinite(sigma) & (sigma > 0)
-    below[known] = parent.cdf(10.0**edges * rms / sigma[known, None])
-    return np.diff(below, axis=1) / np.diff(edges)
 
 
 def _magnitude_axis(ax: Axes, matrices: xr.Dataset, edges: Float[np.ndarray, " edge"]) -> None:

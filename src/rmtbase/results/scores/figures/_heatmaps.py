@@ -40,10 +40,7 @@ def omnibus_heatmap(ax: Axes, theme: Theme, scores: xr.DataTree | xr.Dataset) ->
 
 @panel
 def moved_share_heatmap(ax: Axes, theme: Theme, scores: xr.DataTree) -> Around:
-    """Draw the moved share of every head, layer by head; in a small model with the number in percent.
-
-    With numbers, + marks heads that moved towards more directions, ± those that moved towards both.
-    """
+    """Draw the moved share of every head, layer by head; in a small model with the number in percent."""
     heads = heads_of(scores).transpose("layer", "head", ...)
     percent, present = 100.0 * heads["moved_share"].values, heads_present(heads)
     towards = {place: _SIGNS[head.towards] for place, head in how_much(scores).items() if head.towards in _SIGNS}
@@ -79,10 +76,7 @@ def moved_share_heatmap(ax: Axes, theme: Theme, scores: xr.DataTree) -> Around:
 def z_heatmap(
     ax: Axes, theme: Theme, scores: xr.DataTree | xr.Dataset, statistic: str = "normalized_participation_ratio"
 ) -> Around:
-    """Draw z of every head, layer by head, in colours symmetric about the null, with a dot for flagged heads.
-
-    For a statistic that is positive and unbounded, z is that of its logarithm, as the title says.
-    """
+    """Draw z of every head, layer by head, in colours symmetric about the null, with a dot for flagged heads."""
     heads = heads_of(scores).transpose("layer", "head", ...)
     return Around(_z_map(ax, theme, heads, "head", heads_present(heads), statistic), noun_of(scores), scale=Z)
 

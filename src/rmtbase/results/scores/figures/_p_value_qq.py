@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-
 import numpy as np
 import scipy
 import xarray as xr
-from jaxtyping import Float, Int
 from matplotlib.axes import Axes
 
 from rmtbase.drawing.axes import BELOW, NOT_TESTABLE, Around, looks, noun_of, panel, statistic_words
@@ -27,13 +24,7 @@ _EVERY = 200  # smallest p-values that are all drawn; beyond, ranks are thinned 
 
 @panel
 def p_value_qq(ax: Axes, theme: Theme, scores: xr.DataTree) -> Around:
-    """Draw the sorted p-values of all heads against those expected of as many null heads, both as -log10 p.
-
-    The band holds 95 % of null models at each rank: the i-th smallest of n independent uniform p-values has the law
-    Beta(i, n + 1 - i). Heads that read the same key head are dependent, so for grouped-query models the true band is
-    somewhat wider. No Monte Carlo p-value is below its floor, 2 / (draws + 1), which a dashed line shows. The
-    omnibus test is one-sided and has half that floor. The floor of an analytic null is drawn if a head lies on it.
-    """
+    """Draw the sorted p-values of all heads against those expected of as many null heads, both as -log10 p."""
     heads, noun = heads_of(scores), noun_of(scores)
     p_values = {OMNIBUS: heads["omnibus_p_value"].values}
     p_values |= {name: heads["p_value"].sel(statistic=name).values for name in STATISTICS}
@@ -47,15 +38,26 @@ def p_value_qq(ax: Axes, theme: Theme, scores: xr.DataTree) -> Around:
         line = {"color": theme.null, "linewidth": 1.2, "marker": "_" if n == 1 else None, "markersize": 8.0}
         ax.plot(expected, expected, label="null, expected", **line)
     for (name, column), look in zip(columns.items(), looks(theme, len(columns)), strict=True):
-        shown = _thinned(column.size)
+        shown = np.arange(column.size)
+        if column.size > _EVERY:
+            shown = np.unique([*shown[:_EVERY], *np.geomspace(_EVERY, column.size, 100).round().astype(np.int64) - 1])
         ax.plot(
             -np.log10(expected_p_values(column.size)[0][shown]), -np.log10(column[shown]), linestyle="none",
             marker=look.marker, markersize=4.0 if column.size <= _EVERY else 2.8, markerfacecolor="none",
             markeredgecolor=look.colour,
             label="all statistics together" if name == OMNIBUS else literal(statistic_words(name)),
         )  # fmt: skip
-    for floor, label, style in _floors(scores, columns):
-        ax.axhline(-np.log10(floor), color=theme.muted, linewidth=1.0, linestyle=style, label=label)
+    single, joint = (sorted(set(floors.tolist())) for floors in layer_p_value_floors(scores))
+    lines = [(floor, f"floor of one statistic, {rounded(floor, 2, [*single, *joint])}", "--") for floor in single]
+    lines = lines if set(columns) - {OMNIBUS} else []
+    if OMNIBUS in columns:
+        lines += [(floor, f"floor of all together, {rounded(floor, 2, [*single, *joint])}", ":") for floor in joint]
+    if scores.attrs.get("null_method") == "analytic":  # drawn only if a column begins on it
+        at_floor = any(column[0] <= single[0] for column in columns.values())
+        lines = [(single[0], f"floor {rounded(single[0], 1)}", "--")] if at_floor else []
+    for floor, label, style in lines:
+        if floor:
+            ax.axhline(-np.log10(floor), color=theme.muted, linewidth=1.0, linestyle=style, label=label)
     ax.set_xlim(left=0.0)
     ax.set_ylim(bottom=0.0)
     left_out = heads_present(heads).sum() - n
@@ -64,34 +66,8 @@ def p_value_qq(ax: Axes, theme: Theme, scores: xr.DataTree) -> Around:
     return Around(title, x_label, y_label, legend=BELOW if columns else None)
 
 
-def _floors(scores: xr.DataTree, columns: Mapping[str, Float[np.ndarray, " n"]]) -> Iterator[tuple[float, str, str]]:
-    """Yield each floor of the drawn statistics, with its name and the style of its line; shapes may differ in floors.
-
-    The floor of an analytic null is included only if one of the columns begins on it.
-    """
-    single, joint = (sorted(set(floors.tolist())) for floors in layer_p_value_floors(scores))
-    if scores.attrs.get("null_method") == "analytic":
-        if any(column[0] <= single[0] for column in columns.values()):
-            yield single[0], f"floor {rounded(single[0], 1)}", "--"
-        return
-    for floors, name, style, drawn in (
-        (single, "one statistic", "--", set(columns) - {OMNIBUS}),
-        (joint, "all together", ":", OMNIBUS in columns),
-    ):
-        for floor in floors:
-            if floor and drawn:
-                yield floor, f"floor of {name}, {rounded(floor, 2, [*single, *joint])}", style
-
-
 def expected_p_values(n: int, coverage: float = 0.95) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the mean i / (n + 1) and the central interval of each ordered p-value of n independent null heads."""
     i = np.arange(1, n + 1)
     law = scipy.stats.beta(i, n + 1 - i)
     return i / (n + 1), law.ppf((1 - coverage) / 2), law.ppf((1 + coverage) / 2)
-
-
-def _thinned(n: int) -> Int[np.ndarray, " rank"]:
-    if n <= _EVERY:
-        return np.arange(n)
-    tail = np.geomspace(_EVERY, n, 100).round().astype(np.int64) - 1
-    return np.unique(np.concatenate([np.arange(_EVERY), tail]))

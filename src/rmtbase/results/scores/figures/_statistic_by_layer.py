@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
@@ -21,6 +21,7 @@ from rmtbase.drawing.axes import (
     panel,
     panel_size,
     statistic_label,
+    styled,
     symbol_of,
 )
 from rmtbase.drawing.groups import column_of, group_of, matrices_of
@@ -39,6 +40,8 @@ PUBLISHED_BAND = (1.186, 1.204)
 _HIDDEN = 15.0  # widths of the null's band beyond which a linear axis hides the band
 _FAR, _FEWEST = 1.5, 8  # interquartile ranges beyond which a value is named; fewest values for that
 _SAME = 1e-6  # relative difference up to which null levels of heads belong to one null
+_UNIT = 0.5 * np.log(2 * np.pi * np.e)  # nats, the entropy of a normal law of width 1
+_APART = 0.8  # share of its own range by which each axis extends beyond its data, towards the other's
 
 
 @dataclass(frozen=True)
@@ -63,12 +66,7 @@ def statistic_by_layer(
     component: str = "W_QK",
     over: Literal["null", "nothing"] = "null",
 ) -> Around:
-    """Draw every head as a point at its layer, the layers' medians, and the band that holds 99 % of null heads.
-
-    For the elements of heads, the band holds 95 %: the mean ± 1.96 standard deviations. σ of the elements has no null;
-    it is drawn beside σ_fit, the width of the normal law fitted to the core. A statistic that scales with each head's
-    own σ_Q² σ_K² is divided by its null mean (for the log-determinant, the null mean is subtracted).
-    """
+    """Draw every head as a point at its layer, the layers' medians, and the band that holds 99 % of null heads."""
     heads = group_of(scores, group, component).transpose("layer", "head", ...)
     points = _of_spectra(heads, statistic, over == "null") if group == "heads" else _of_elements(heads, statistic)
     value, noun = points.value, noun_of(scores)
@@ -100,16 +98,9 @@ def statistic_by_layer(
     medians = [np.median(row[np.isfinite(row)]) if np.isfinite(row).any() else np.nan for row in value]
     ax.hlines(medians, places - 0.4, places + 0.4, color=theme.text, linewidth=1.6, label="median of the layer")
     _scale(ax, value, points.null)
-    _name_outliers(ax, theme, x, value, [f"{noun} {head}" for head in heads["head"].values.tolist()])
-    return Around(y=points.label, layers=heads)
-
-
-def _name_outliers(
-    ax: Axes, theme: Theme, x: Float[np.ndarray, "layer head"], value: Float[np.ndarray, "layer head"], names: list[str]
-) -> None:
-    """Name the largest and the smallest value if they are far from those of the other heads, beyond all points."""
     if np.isfinite(value).sum() < _FEWEST:
-        return
+        return Around(y=points.label, layers=heads)
+    # Name the largest and the smallest value if they are far from those of the other heads, beyond all points.
     low, high = np.nanquantile(value, [0.25, 0.75])
     size, on_scale = theme.points("xtick.labelsize"), ax.yaxis.get_transform()
     room = 1.8 * size / 72 / panel_size(ax)[1]
@@ -120,12 +111,14 @@ def _name_outliers(
         if is_far:
             layer, head = map(int, np.unravel_index(place, value.shape))
             ax.annotate(
-                names[head], (x[layer, head], value[layer, head]), xytext=(0, 4 * side), ha="center",
-                textcoords="offset points", va="bottom" if side > 0 else "top", fontsize=size, color=theme.muted,
+                f"{noun} {heads['head'].values[head]}", (x[layer, head], value[layer, head]), xytext=(0, 4 * side),
+                ha="center", textcoords="offset points", va="bottom" if side > 0 else "top", fontsize=size,
+                color=theme.muted,
             )  # fmt: skip
             ends = on_scale.transform(ax.get_ylim())
             ends[(side + 1) // 2] += side * room * np.ptp(ends)
             ax.set_ylim(*on_scale.inverted().transform(ends))
+    return Around(y=points.label, layers=heads)
 
 
 def _of_spectra(heads: xr.Dataset, statistic: str, over_null: bool) -> _OfHeads:
@@ -170,7 +163,6 @@ def relative_to_null(
 
 
 def relative_label(definition: Statistic) -> str:
-    """Return the label of :func:`relative_to_null`."""
     name = statistic_label(definition.name)
     if definition.scaling == 0:
         return name
@@ -205,7 +197,7 @@ def _draw_null(ax: Axes, theme: Theme, x: Float[np.ndarray, "layer head"], point
         ax.plot(x[scored], middle[scored], label=f"{own}, median", **marks)
 
 
-def _is_one_null(levels: Float[np.ndarray, "level layer head"], scored: Bool[np.ndarray, "layer head"]) -> bool:
+def _is_one_null(levels: np.ndarray, scored: np.ndarray) -> bool:
     return all(np.ptp(level[scored]) <= _SAME * np.abs(level[scored]).max() for level in levels)
 
 
@@ -242,10 +234,7 @@ def _scale(ax: Axes, value: Float[np.ndarray, "layer head"], null: Float[np.ndar
 def matrix_statistic_by_layer(
     ax: Axes, theme: Theme, scores: xr.DataTree | xr.Dataset, statistic: str = "weibull_shape", published: bool = False
 ) -> Around:
-    """Draw one statistic of every matrix by layer, a line for each component, with 95 % of the null at its size.
-
-    The band is null_mean ± 1.96 null_std; for the Weibull shape, these belong to the anchor at this number of weights.
-    """
+    """Draw one statistic of every matrix by layer, a line for each component, with 95 % of the null at its size."""
     matrices = matrices_of(scores).transpose("layer", "component", ...)
     value = column_of(matrices, statistic)
     names = matrices["component"].values.tolist()
@@ -272,3 +261,76 @@ def matrix_statistic_by_layer(
     if prefer_log(value.values):
         ax.set_yscale("log")
     return Around(y=statistic_label(statistic), layers=matrices)
+
+
+@panel
+def width_by_layer(
+    ax: Axes, theme: Theme, scores: xr.DataTree, beside: Literal["entropy", "kl_matched_normal"], component: str
+) -> Around:
+    """Draw σ of the elements of every head by layer, and a second quantity beside it."""
+    table = group_of(scores, "elements", component).transpose("layer", "head", ...)
+    sigma = column_of(table, "sigma").where(lambda widths: widths > 0).values
+    x = places_in_layer(np.isfinite(sigma))
+    size = float(np.clip(30 / len(sigma) ** 0.5 / sigma.shape[1] ** 0.25, 2.0, 4.5))
+    mark: dict[str, Any] = {"linestyle": "none", "markersize": size, "markeredgewidth": 0.9}
+    circle: dict[str, Any] = mark | {"marker": "o", "markerfacecolor": "none", "color": theme.observed}
+    ax.plot(x.ravel(), sigma.ravel(), label=r"standard deviation $\sigma$", **circle)
+    if beside == "entropy":
+        normal_width = np.exp(column_of(table, "entropy").values - _UNIT)
+        cross: dict[str, Any] = mark | {"marker": "x", "color": theme.flagged, "label": "entropy $S$ (right axis)"}
+        ax.plot(x.ravel(), normal_width.ravel(), **cross)
+        log_axis(ax)
+        entropy_and_width = (
+            lambda width: _UNIT + np.log(np.fmax(width, 1e-300)),
+            lambda entropy: np.exp(np.clip(np.asarray(entropy) - _UNIT, -600.0, 600.0)),
+        )
+        right = ax.secondary_yaxis("right", functions=entropy_and_width)
+        right.set_yscale("linear")
+        right.set_ylabel("entropy $S$ (nats)", color=theme.flagged, fontsize=theme.points("axes.labelsize"))
+        right.tick_params(colors=theme.flagged, labelsize=theme.points("xtick.labelsize"))
+        right.spines["right"].set_color(theme.flagged)
+    else:
+        core = sigma * column_of(table, "core_sigma").values
+        cross = mark | {"marker": "x", "color": theme.series[2], "label": r"$\sigma_\mathrm{fit}$ of the core"}
+        ax.plot(x.ravel(), core.ravel(), **cross)
+        low, high = _range(sigma, core)
+        if prefer_log(sigma, core):
+            log_axis(ax)
+            ax.set_ylim(low * (low / high) ** _APART, high * (high / low) ** 0.05)
+        else:
+            ax.set_ylim(max(low - _APART * (high - low), 0.0), high + 0.05 * (high - low))
+        _divergence(ax, x, table, theme, size)
+    for place in range(1, len(sigma)):
+        ax.axvline(place - 0.5, color=theme.grid, linewidth=0.6, zorder=0)
+    ax.yaxis.label.set_color(theme.observed)
+    return Around(symbol_of(component), y=statistic_label("sigma"), layers=table)
+
+
+def _divergence(ax: Axes, x: Float[np.ndarray, "layer head"], table: xr.Dataset, theme: Theme, size: float) -> None:
+    row = table.sel(statistic="kl_matched_normal")
+    value, mean, spread = (row[name].values for name in ("observed", "null_mean", "null_std"))
+    right = styled(ax.twinx(), theme)
+    right.spines["right"].set(visible=True, color=theme.flagged)
+    right.spines["left"].set_visible(False)
+    right.tick_params(axis="y", colors=theme.flagged)
+    right.grid(False)
+    lower, upper = mean - NORMAL_95 * spread, mean + NORMAL_95 * spread
+    label = "null of $D_{\\mathrm{KL}}$, 95 %"
+    look = {"color": theme.null, "alpha": 0.28, "linewidth": 0}
+    for layer in np.flatnonzero(np.isfinite(upper).any(axis=1)).tolist():
+        band = float(np.nanmin(lower[layer])), float(np.nanmax(upper[layer]))
+        right.fill_between((layer - 0.5, layer + 0.5), *band, **look)
+        ax.fill_between([], [], label=label, **look)
+        label = ""
+    style = {"linestyle": "none", "marker": "^", "markersize": size, "color": theme.flagged, "markerfacecolor": "none"}
+    right.plot(x.ravel(), value.ravel(), **style)
+    ax.plot([], [], label=r"divergence $D_{\mathrm{KL}}$ (right axis)", **style)
+    low, high = _range(value, lower, upper)
+    right.set_ylim(low - 0.05 * (high - low), high + _APART * (high - low))
+    right.set_ylabel(r"divergence $D_{\mathrm{KL}}$ from the normal law (nats)", color=theme.flagged)
+
+
+def _range(*values: np.ndarray) -> tuple[float, float]:
+    finite = np.concatenate([array[np.isfinite(array)] for array in values])
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
+    return low, high if high > low else low + abs(low) + 1e-9

@@ -49,11 +49,7 @@ class _Points(NamedTuple):
 def statistic_scatter(
     ax: Axes, theme: Theme, scores: xr.DataTree | xr.Dataset, x: str, y: str, component: str = "W_QK"
 ) -> Around:
-    """Draw one statistic of the elements of every head against another, with the null's mean and its 95 % range.
-
-    For skewness and excess kurtosis, the line is Pearson's bound, which no sample crosses
-    (:func:`rmtbase.laws.pearson_bound`). For σ and entropy, it is the normal law's ½ ln(2πe σ²).
-    """
+    """Draw one statistic of the elements of every head against another, with the null's mean and its 95 % range."""
     table = group_of(scores, "elements", component)
     across, up = _points(table, x), _points(table, y)
     _draw_nulls(ax, across, up, theme)
@@ -69,7 +65,10 @@ def scatter_by_layer(ax: Axes, theme: Theme, scores: xr.DataTree, x: str, y: str
     table = heads_of(scores)
     across, up = _points(table, x), _points(table, y)
     _draw_nulls(ax, across, up, theme)
-    colours = _colours_of_layers(table, theme).to_rgba(_layers(table, x))
+    value, places = column_of(table, x), xr.DataArray(np.arange(float(table.sizes["layer"])), dims="layer")
+    zeros = xr.zeros_like(value, dtype=float).drop_vars("layer", errors="ignore")
+    layers = (zeros + places).transpose(*value.dims).values.ravel()
+    colours = _colours_of_layers(table, theme).to_rgba(layers)
     look = {"c": colours, "edgecolors": theme.muted, "linewidths": 0.3, "zorder": 2.5, "label": "observed"}
     ax.scatter(across.value, up.value, s=float(np.clip(_mark_size(across), 2.4, 6.0)) ** 2, **look)
     ax.xaxis.set_major_locator(MaxNLocator(5))
@@ -77,10 +76,7 @@ def scatter_by_layer(ax: Axes, theme: Theme, scores: xr.DataTree, x: str, y: str
 
 
 def moment_corner(scores: xr.DataTree, style: FigureStyle) -> ThemedFigure:
-    """Draw the first four moments of the elements of every head's W_QK against one another, with Pearson's bound.
-
-    The diagonal holds the histograms; each other panel is a :func:`statistic_scatter`.
-    """
+    """Draw the first four moments of the elements of every head's W_QK against one another, with Pearson's bound."""
     table = group_of(scores, "elements")
     moments = {name: _points(table, name) for name in MOMENTS if name in table or name in table["statistic"].values}
     theme, width = style.theme, style.width or 8.0
@@ -111,7 +107,6 @@ def moment_corner(scores: xr.DataTree, style: FigureStyle) -> ThemedFigure:
 
 
 def _symbol(name: str) -> str:
-    """Return the symbol of a moment, short enough for the small panels of a corner plot."""
     return rf"${ELEMENT_STATISTICS[name].symbol}$" if name in ELEMENT_STATISTICS else r"$\sigma$"
 
 
@@ -155,21 +150,12 @@ def _draw_nulls(ax: Axes, x: _Points, y: _Points, theme: Theme) -> None:
             label = band_label = ""
 
 
-def _layers(table: xr.Dataset, name: str) -> Float[np.ndarray, " head"]:
-    """Return the place of the layer of each point."""
-    value = column_of(table, name)
-    places = xr.DataArray(np.arange(float(table.sizes["layer"])), dims="layer")
-    zeros = xr.zeros_like(value, dtype=float).drop_vars("layer", errors="ignore")
-    return (zeros + places).transpose(*value.dims).values.ravel()
-
-
 def _colours_of_layers(table: xr.Dataset, theme: Theme) -> ScalarMappable:
     colours = LinearSegmentedColormap.from_list("layers", [*reversed(theme.sequential[2:])])
     return ScalarMappable(Normalize(0.0, max(table.sizes["layer"] - 1, 1)), colours)
 
 
 def layer_bar(figure: ThemedFigure, table: xr.Dataset, theme: Theme) -> None:
-    """Draw one scale of layers beside all axes."""
     bar = figure.colorbar(_colours_of_layers(table, theme), ax=figure.axes, shrink=0.8)
     layer_axis(bar.ax, "y", table, theme)
     bar.ax.invert_yaxis()

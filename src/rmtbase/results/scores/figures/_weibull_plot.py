@@ -19,7 +19,6 @@ from rmtbase.drawing.texts import literal
 from rmtbase.drawing.theme import Theme
 from rmtbase.laws import parents, weibull_anchor, weibull_quantile_noise
 from rmtbase.results.scores.figures._element_histograms import bin_edges, parent_of
-from rmtbase.shown import in_one_line
 from rmtbase.tables import layer_numbers
 
 TRIM = 0.1
@@ -47,12 +46,7 @@ def weibull_and_residuals(tree: xr.DataTree, style: FigureStyle, layer: int, com
 
 @panel
 def weibull_plot(ax: Axes, theme: Theme, scores: xr.DataTree, layer: int, component: str) -> Around:
-    """Draw the Weibull probability plot of one matrix: ln(−ln(1 − F)) against ln |w|, in which a Weibull law is a line.
-
-    The line is the least-squares fit between the trims, the dotted lines. The null is the law of the initial entries at
-    the matrix's own root mean square, with 95 % of each order statistic of as many independent entries
-    (``laws.weibull_quantile_noise``).
-    """
+    """Draw ln(−ln(1 − F)) of one matrix against ln |w|, in which a Weibull law is a line."""
     weights = magnitudes_of(scores, layer, component)
     x, y = weights.magnitude / weights.rms, _hazard(weights.below)
     p, null, noise = _null(weights)
@@ -73,11 +67,7 @@ def weibull_plot(ax: Axes, theme: Theme, scores: xr.DataTree, layer: int, compon
 
 @panel
 def weibull_residuals(ax: Axes, theme: Theme, scores: xr.DataTree, layer: int, component: str) -> Around:
-    """Draw the residuals of the Weibull plot, Y − k̂ ln(|w|/λ̂), with the null's own curve.
-
-    The null is curved, too: its curve shows the residuals of the initial entries about the anchor's line, with 95 % at
-    each rank.
-    """
+    """Draw the residuals of the Weibull plot, Y − k̂ ln(|w|/λ̂), with the null's own curve."""
     weights = magnitudes_of(scores, layer, component)
     anchor = weibull_anchor(TRIM, weights.parent)
     p, null, noise = _null(weights)
@@ -98,11 +88,7 @@ def weibull_residuals(ax: Axes, theme: Theme, scores: xr.DataTree, layer: int, c
 
 @panel
 def tail_counts(ax: Axes, theme: Theme, scores: xr.DataTree, layer: int, component: str) -> Around:
-    """Draw the number of weights above each magnitude beyond the 90 % quantile, against the body's Weibull law.
-
-    The fit of the body predicts N exp(−(|w|/λ̂)^k̂) weights, and as many initial entries N S(|w|). If a prediction
-    falls below one weight, none is expected.
-    """
+    """Draw the number of weights above each magnitude beyond the 90 % quantile, against the body's Weibull law."""
     weights = magnitudes_of(scores, layer, component)
     x, count = weights.magnitude / weights.rms, weights.number * (1.0 - weights.below)
     tail, largest = weights.below >= _BODY_ENDS, np.array(weights.largest) / weights.rms
@@ -127,11 +113,7 @@ def tail_counts(ax: Axes, theme: Theme, scores: xr.DataTree, layer: int, compone
 
 @panel
 def weibull_plane(ax: Axes, theme: Theme, scores: xr.DataTree | xr.Dataset) -> Around:
-    """Draw λ̂ against k̂ of every matrix in its component's colour, with 95 % of the null's k̂ at each size.
-
-    For a trajectory, a line follows the median over each component's layers, from an open mark at the first step to the
-    last step, whose matrices are drawn. λ̂ is in the units of the weights.
-    """
+    """Draw λ̂ against k̂ of every matrix in its component's colour, with 95 % of the null's k̂ at each size."""
     matrices = matrices_of(scores)
     if "step" not in matrices.dims:
         matrices = matrices.expand_dims("step")
@@ -185,7 +167,6 @@ def _shares_axis(ax: Axes, direction: str) -> None:
     (ax.set_xticks if direction == "x" else ax.set_yticks)(list(ticks), list(ticks.values()))
 
 
-@in_one_line
 @dataclass(frozen=True)
 class Magnitudes:
     """Distribution of |w| over N weights, and the Weibull law fitted to its body at a trim of 0.1."""
@@ -202,7 +183,6 @@ class Magnitudes:
 
     @property
     def fit(self) -> str:
-        """Fitted law in words."""
         return rf"fit: $\hat k$ = {self.shape:.4g}, $\hat\lambda$ = {self.scale:.4g}"
 
 
@@ -217,7 +197,6 @@ def _null(weights: Magnitudes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def magnitudes_of(scores: xr.DataTree, layer: int, component: str) -> Magnitudes:
-    """Return the magnitudes of one matrix of a scores file."""
     matrices = matrices_of(scores)
     place = matrices["layer"].values.tolist().index(layer)
     row = matrices.sel(component=component).isel(layer=place)
@@ -232,19 +211,14 @@ def magnitudes_of(scores: xr.DataTree, layer: int, component: str) -> Magnitudes
     known = (count > 0.5) & (count < number - 0.5)
     rms = float(row["sigma"]) * float(np.hypot(1.0, mean))
     name = f"layer {layer_numbers(matrices)[place]}, {component.replace('_', ' ')}, {number} weights"
-    return Magnitudes(
-        literal(name), 10.0 ** edges[known], 1.0 - above[known], number, rms, shape, ratio * rms, parent_of(scores),
-        _largest(scores, row),
-    )  # fmt: skip
-
-
-def _largest(scores: xr.DataTree, row: xr.Dataset) -> tuple[float, ...]:
-    """Return the magnitudes of a matrix's super-weights; if it has none, max |w − w̄|, close to max |w|."""
+    largest: list[float] = []
     if "super_weights" in scores.children and "stack" not in row.coords:
         table = scores["super_weights"].to_dataset()
         chosen = (table["layer"].values == row["layer"].item()) & (table["component"].values == row["component"].item())
-        if chosen.any():
-            return tuple(np.sort(np.abs(table["value"].values[chosen]))[::-1].tolist())
-    if "largest_magnitude" not in row["statistic"].values:
-        return ()
-    return (float(row["observed"].sel(statistic="largest_magnitude")) * float(row["sigma"]),)
+        largest = np.sort(np.abs(table["value"].values[chosen]))[::-1].tolist()
+    if not largest and "largest_magnitude" in row["statistic"].values:  # max |w − w̄|, close to max |w|
+        largest = [float(row["observed"].sel(statistic="largest_magnitude")) * float(row["sigma"])]
+    return Magnitudes(
+        literal(name), 10.0 ** edges[known], 1.0 - above[known], number, rms, shape, ratio * rms, parent_of(scores),
+        tuple(largest),
+    )  # fmt: skip

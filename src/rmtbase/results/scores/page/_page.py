@@ -4,21 +4,33 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Mapping
-from functools import partial
+import math
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from itertools import groupby
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import xarray as xr
-from jinja2 import Environment
 from markupsafe import Markup
 
 from rmtbase.drawing.axes import statistic_words
 from rmtbase.drawing.svg import inline_figures
-from rmtbase.errors import ParameterError
-from rmtbase.models import WeightMatrices
+from rmtbase.errors import CheckpointError, ParameterError, RmtbaseWarning
+from rmtbase.heads.direction_tokens import (
+    DirectionReading,
+    direction_tokens,
+    embedding_of,
+    nearer_than_chance,
+    nearest_by_chance,
+    nearest_words,
+    readings_headline,
+)
+from rmtbase.heads.read_sites import head_factors
+from rmtbase.linalg import product_svd, without_noise
+from rmtbase.models import Place, WeightMatrices, opened_from, token_names
 from rmtbase.nulls import ENTRIES_IN_WORDS
 from rmtbase.report.page import environment, frame
 from rmtbase.results.attributes import command_about
@@ -27,17 +39,22 @@ from rmtbase.results.scores._distance import layer_p_value_floors
 from rmtbase.results.scores._element_summary import summarize_elements
 from rmtbase.results.scores._heads import circuit_scores, circuits_of, require_scores
 from rmtbase.results.scores._why import summarize_why
-from rmtbase.results.scores.figures._scores import MAIN_STATISTICS
-from rmtbase.results.scores.page._captions import Caption, captions, circuit_words, of_circuit, opening
-from rmtbase.results.scores.page._numbers import formula, number, z_text
-from rmtbase.results.scores.page._tables import SCORE_COLUMNS, experts_table, heads_table, matrices_table
-from rmtbase.results.scores.page._tokens import leading_tokens
+from rmtbase.results.scores.page._captions import captions, circuit_words, of_circuit
+from rmtbase.results.scores.page._tables import (
+    SCORE_COLUMNS,
+    experts_table,
+    formula,
+    heads_table,
+    matrices_table,
+    number,
+    z_text,
+)
 from rmtbase.results.scores.schema import RESAMPLINGS
-from rmtbase.results.scores.summary import summarize_scores
-from rmtbase.results.scores.words import draws_in_words, factor_shapes
+from rmtbase.results.scores.summary import HeadFinding, Summary, summarize_scores
+from rmtbase.results.scores.words import compared_plainly, draws_in_words, factor_shapes
 from rmtbase.shown import shown
 from rmtbase.statistics import SPECTRAL_STATISTICS
-from rmtbase.tables import CIRCUITS, layer_stacks, shapes_of
+from rmtbase.tables import CIRCUITS, layer_numbers, layer_stacks, shapes_of
 from rmtbase.words import counted
 
 _NUMBERS = ("n_layers", "n_heads", "n_key_heads", "d_model", "d_head", "null_draws", "edge_level", "p_value_floor")
@@ -51,6 +68,10 @@ _NO_LAW = "none is known at this shape, so that no head is scored on it"
 _MOST_RUNS = 8  # most runs of equal layers that are listed one by one
 # names for models without one
 _UNNAMED = {"": "these arrays", "arrays": "these arrays", "state dict": "this state dict"}
+_HEADS = 3  # largest number of heads whose directions are read
+_DIRECTIONS = 2  # largest number of directions of each head, on each side
+_WITHOUT_TOKENS = ("vision", "audio")  # stacks whose stream holds no tokens of the embedding
+_SAME = 1e-4  # relative difference of the largest eigenvalue of a head; the stored one has thirteen digits
 
 
 def render(
@@ -72,13 +93,15 @@ def render(
     why, tokens = summarize_why(scores), None if model is None else leading_tokens(scores, summary, model)
     caption = captions(scores, " ".join(summary.by_statistic()))
     name = _UNNAMED.get(scores.attrs["model"], shown(scores.attrs["model"]))
-    svgs = _svgs(scores, caption) if pictures else {}
+    svgs = {}
+    if pictures:
+        # further circuits have only their map
+        maps = {f"{circuit}-omnibus-map": of_circuit(CIRCUITS[circuit]) for circuit in circuits_of(scores)[1:]}
+        captioned, recipes = caption | maps, figures.figure_recipes(scores)
+        standard = {name for name, recipe in recipes.items() if recipe.standard}
+        svgs = inline_figures(recipes, lambda name: captioned[name].description, standard & captioned.keys())
     groups = {name: scores[name].to_dataset() for name in ("heads", "matrices", "experts") if name in scores.children}
     further = [_circuit(scores, circuit, svgs) for circuit in circuits_of(scores)[1:]]
-    tables = {
-        "matrices": partial(matrices_table, level=summary.level, first="excess_kurtosis"),
-        "experts": partial(experts_table, level=summary.level, first="excess_kurtosis"),
-    }
     sections = {
         "finding": "Which heads, and how much",
         "tokens": tokens and "What the first heads read",
@@ -91,92 +114,59 @@ def render(
         "null": "How the null was made",
     }
     script = files("rmtbase.results.scores.page").joinpath("templates", "page.js").read_text(encoding="utf-8")
-    return (
-        _environment()
-        .get_template("page.html")
-        .render(
-            attrs=scores.attrs,
-            sections={name: title for name, title in sections.items() if title},
-            shape=_shape(scores),
-            circuits=further,
-            summary=summary,
-            name=name,
-            lead=opening(scores, summary, name),
-            answer=f"{summary.verdict()} {answer}".rstrip(),
-            how=[*how_much, *summary.kind(), *summary.related.sentences()],
-            sentences=[*summary.details(), *summary.reasons()],
-            caveats=_caveats(scores, why is not None, tokens is not None, model),
-            notes=json.loads(scores.attrs.get("notes", "[]")),
-            not_testable=[f"{head.place}: {head.reason.words}" for head in summary.not_testable],
-            captions=caption,
-            svgs=svgs,
-            heads=heads_table(scores, summary.level, MAIN_STATISTICS[0]),
-            score_columns=SCORE_COLUMNS,
-            elements=summarize_elements(scores),
-            why=why,
-            tokens=tokens,
-            law=str(scores.attrs.get("initialization", "normal")).replace("_", " "),
-            with_spectra="marchenko_pastur_distance" in groups.get("matrices", ()),
-            statistics=[SPECTRAL_STATISTICS[name] for name in groups["heads"]["statistic"].values.tolist()],
-            **{name: table(groups[name]) if name in groups else None for name, table in tables.items()},
-            **null,
-            **frame(date, script),
-        )
-    )
-
-
-def _caveats(scores: xr.DataTree, asked: bool, read: bool, model: WeightMatrices | None) -> list[str]:
-    """List what the finding does not show, and which command asks further, or which function if there is no file."""
-    causes, directions = 'rmtbase.score(…, why="all")', "rmtbase.results.signal.signal(…)"
+    # further questions: a command, or a function if there is no file
+    ask_causes, ask_directions = 'rmtbase.score(…, why="all")', "rmtbase.results.signal.signal(…)"
     if scores.attrs["model"] not in _UNNAMED:
-        causes = command_about(scores.attrs, "score", "--why", "all", model=model)
-        directions = command_about(scores.attrs, "signal", "--directions", "2", model=model)
-    what = "what those of further heads read and write," if read else "what they read,"
-    law = ENTRIES_IN_WORDS.get(scores.attrs["null_entries"], "independent")
-    assumed = "" if scores.attrs["null_method"] == "resampled" else f" The null assumes {law} entries before training."
-    causes = Markup("Why heads differ was not asked. To ask: <code>{}</code>").format(causes)
-    return [
-        "A moved share says how much a head's spectrum differs, not how much the model needs the head, nor how many "
-        "directions it has learned: a spectrum cannot tell a direction from an unequal axis.",
-        "p and q say how sure a difference is, not how large. A head that does not differ may still have learned "
-        f"something: not rejecting is no evidence.{assumed}",
-        *([] if asked else [causes]),
-        Markup("How many directions a head has learned, and {} is another question. To ask: <code>{}</code>").format(
-            what, directions
-        ),
-    ]
-
-
-def _statistic_option(name: str) -> str:
-    """Name a statistic in words, with the scale of its distances if that is logarithmic."""
-    statistic = SPECTRAL_STATISTICS.get(name)
-    return statistic_words(name) + (" (z of its ln)" if statistic and statistic.on_log_scale else "")
-
-
-def _environment() -> Environment:
-    """Return the templates of this page, with its formats of numbers and formulas."""
+        ask_causes = command_about(scores.attrs, "score", "--why", "all", model=model)
+        ask_directions = command_about(scores.attrs, "signal", "--directions", "2", model=model)
     templates = environment("rmtbase.results.scores.page")
+
+    def statistic_option(name: str) -> str:
+        """Name a statistic in words, with the scale of its distances if that is logarithmic."""
+        statistic = SPECTRAL_STATISTICS.get(name)
+        return statistic_words(name) + (" (z of its ln)" if statistic and statistic.on_log_scale else "")
+
     templates.filters |= {
         "formula": formula,
         "number": number,
-        "statistic_option": _statistic_option,
+        "statistic_option": statistic_option,
         "statistic_words": statistic_words,
         "z_text": z_text,
     }
-    return templates
-
-
-def _svgs(scores: xr.DataTree, caption: Mapping[str, Caption]) -> dict[str, Markup]:
-    """Draw the figures as SVG elements, by name; further circuits have only their map."""
-    maps = {f"{circuit}-omnibus-map": of_circuit(CIRCUITS[circuit]) for circuit in circuits_of(scores)[1:]}
-    captioned = {**caption, **maps}
-    recipes = figures.figure_recipes(scores)
-    informative = {name for name, recipe in recipes.items() if recipe.standard}
-    return inline_figures(recipes, lambda name: captioned[name].description, informative & captioned.keys())
+    return templates.get_template("page.html").render(
+        attrs=scores.attrs,
+        sections={name: title for name, title in sections.items() if title},
+        shape=_shape(scores),
+        circuits=further,
+        summary=summary,
+        name=name,
+        lead=compared_plainly(scores, name),
+        answer=f"{summary.verdict()} {answer}".rstrip(),
+        how=[*how_much, *summary.kind(), *summary.related.sentences()],
+        sentences=[*summary.details(), *summary.reasons()],
+        law_of_entries=ENTRIES_IN_WORDS.get(scores.attrs["null_entries"], "independent"),
+        ask_causes=ask_causes,
+        ask_directions=ask_directions,
+        notes=json.loads(scores.attrs.get("notes", "[]")),
+        not_testable=[f"{head.place}: {head.reason.words}" for head in summary.not_testable],
+        captions=caption,
+        svgs=svgs,
+        heads=heads_table(scores, summary.level),
+        score_columns=SCORE_COLUMNS,
+        elements=summarize_elements(scores),
+        why=why,
+        tokens=tokens,
+        law=str(scores.attrs.get("initialization", "normal")).replace("_", " "),
+        with_spectra="marchenko_pastur_distance" in groups.get("matrices", ()),
+        statistics=[SPECTRAL_STATISTICS[name] for name in groups["heads"]["statistic"].values.tolist()],
+        matrices=matrices_table(groups["matrices"], summary.level) if "matrices" in groups else None,
+        experts=experts_table(groups["experts"], summary.level) if "experts" in groups else None,
+        **null,
+        **frame(date, script),
+    )
 
 
 def _circuit(scores: xr.DataTree, name: str, svgs: Mapping[str, Markup]) -> dict[str, Any]:
-    """Return the page's texts and tables about a further circuit."""
     tree, circuit = circuit_scores(scores, name), CIRCUITS[name]
     summary = summarize_scores(tree)
     title, says = circuit_words(circuit)
@@ -192,7 +182,7 @@ def _circuit(scores: xr.DataTree, name: str, svgs: Mapping[str, Markup]) -> dict
         "figure": f"{name}-omnibus-map",
         "answer": summary.answer(),
         "sentences": [*summary.details(), *summary.reasons()],
-        "table": heads_table(tree, summary.level, MAIN_STATISTICS[0], MAIN_STATISTICS),
+        "table": heads_table(tree, summary.level),
         "null": tree.attrs["null"],
         "draws": draws_in_words(tree),
         "source": tree.attrs["table"],
@@ -200,10 +190,7 @@ def _circuit(scores: xr.DataTree, name: str, svgs: Mapping[str, Markup]) -> dict
 
 
 def _shape(scores: xr.DataTree) -> list[tuple[str, str]]:
-    """Return the numbers of layers, heads and dimensions as facts for the head of the page: terms and values.
-
-    If layers differ, there is one fact for each run of equal layers.
-    """
+    """Return the numbers of layers, heads and dimensions as facts for the head of the page: terms and values."""
     attrs, heads = scores.attrs, scores["heads"].to_dataset()
     names = ("n_heads", "n_key_heads", "d_query", "d_head", "d_key")
     of_layers = {
@@ -232,13 +219,18 @@ def _shape(scores: xr.DataTree) -> list[tuple[str, str]]:
 
 
 def _null(scores: xr.DataTree) -> dict[str, Any]:
-    """Return the variables about the null that the templates use."""
     attrs = scores.attrs
     method, entries = attrs.get("null_method"), str(attrs.get("null_entries"))
     known = entries in RESAMPLINGS if method == "resampled" else entries in {**ENTRIES_IN_WORDS, **_FACTORS}
     if method not in _NULL_METHODS or not known:
         expected = f"one of {', '.join(_NULL_METHODS)}; resampled by {' or '.join(RESAMPLINGS)}"
         raise ParameterError("null", attrs["null"], expected)
+    accuracies: dict[str, list[str]] = {}  # statistics by the accuracy of their laws, as the file records it
+    record = json.loads(attrs["provenance"]).get("null", {}) if method == "analytic" else {}
+    for of_shape in record.values() if all(isinstance(entry, dict) for entry in record.values()) else [record]:
+        for name in [name for name in of_shape if name in SPECTRAL_STATISTICS]:
+            names = accuracies.setdefault(_NO_LAW if of_shape[name] == "none" else of_shape[name], [])
+            names += [name] if name not in names else []
     lower_edge = scores["null"].to_dataset()["edge_quantile_lower"]
     return {
         "null_method": method,
@@ -248,20 +240,8 @@ def _null(scores: xr.DataTree) -> dict[str, Any]:
         "floors": sorted(set(layer_p_value_floors(scores)[0].tolist())),
         "shapes": [factor_shapes(dims) for dims in shapes_of(scores)],
         "lower_edge_known": method != "analytic" or bool((lower_edge != 0.0).any()),
-        "accuracies": _accuracies(attrs["provenance"]) if method == "analytic" else {},
+        "accuracies": accuracies,
     }
-
-
-def _accuracies(provenance: str) -> dict[str, list[str]]:
-    """Group the statistics by the accuracy of their laws, according to the record that the file keeps."""
-    statistics: dict[str, list[str]] = {}
-    record = json.loads(provenance).get("null", {})
-    of_shapes = record.values() if all(isinstance(entry, dict) for entry in record.values()) else [record]
-    for of_shape in of_shapes:
-        for name in [name for name in of_shape if name in SPECTRAL_STATISTICS]:
-            names = statistics.setdefault(_NO_LAW if of_shape[name] == "none" else of_shape[name], [])
-            names += [name] if name not in names else []
-    return statistics
 
 
 def _require_renderable(scores: xr.DataTree) -> None:
@@ -281,3 +261,82 @@ def _require_renderable(scores: xr.DataTree) -> None:
         for name in names:
             if not isinstance(scores.attrs.get(name), kind):
                 raise ParameterError(f"scores, attribute {name}", scores.attrs.get(name), words)
+
+
+class TokenFinding(NamedTuple):
+    """Answer of a page to what the first heads read."""
+
+    sentence: str  # how many directions point at tokens beyond chance, and of which heads; or why none could be read
+    listed: Sequence[DirectionReading] = ()  # the readings of those that do
+    by_chance: str = ""  # how near the nearest token lies to a random direction, in words
+
+
+class _Direction(NamedTuple):
+    """Singular vector of a head's W_QK, on the side of the queries or of the keys."""
+
+    head: HeadFinding
+    number: int
+    side: str
+    vector: np.ndarray
+
+
+def leading_tokens(scores: xr.DataTree, summary: Summary, model: WeightMatrices) -> TokenFinding | None:
+    """Read the strongest directions of the heads that differ most, on both sides of W_QK, as tokens of the embedding.
+
+    None if no head differs, or none of the first heads reads a stream with a known embedding of tokens.
+    """
+    if not isinstance(model, WeightMatrices):
+        raise ParameterError("model", type(model).__name__, "an opened model, as rmtbase.open_model returns it")
+    revisions = (shown(model.name), shown(model.revision or "")), (scores.attrs["model"], scores.attrs["revision"])
+    opened, expected = (f"{name}, revision {revision}" if revision else name for name, revision in revisions)
+    if opened != expected:
+        raise ParameterError("model", opened, f"{expected}, whose scores these are")
+    source = next(iter(opened_from(model)), None)
+    if source is None or not any(name.component == "embedding" for name in source.parts.get("embeddings", ())):
+        return None
+    width = source.shape(embedding_of(source))[0]
+    findings = sorted(summary.findings, key=lambda finding: -finding.how_much.moved_share)[:_HEADS]
+    try:
+        directions = [direction for direction in _directions(scores, findings, model) if len(direction.vector) == width]
+        if not directions:
+            return None
+        tokens = direction_tokens(source, np.array([direction.vector for direction in directions]))
+        names, by_chance = token_names(source.path), nearest_by_chance(source)
+    except CheckpointError as error:
+        sentence = f"What the first heads read could not be found out: {error}"
+        warnings.warn(RmtbaseWarning(sentence), stacklevel=3)
+        return TokenFinding(sentence)
+    readings = [
+        DirectionReading(
+            head.stack, head.layer, "qk", head.head, number, side, False, *tokens.named(k, names), p_value, by_chance
+        )
+        for k, ((head, number, side, _), p_value) in enumerate(zip(directions, tokens.p_value.tolist(), strict=True))
+    ]
+    read = dict.fromkeys(direction.head.place for direction in directions)
+    sentence = (
+        f"{readings_headline(readings, summary.level)} They are the strongest of W_QK of {', '.join(read)}, which "
+        "queries and keys read from the residual stream."
+    )
+    return TokenFinding(sentence, nearer_than_chance(readings, summary.level), nearest_words(readings))
+
+
+def _directions(scores: xr.DataTree, findings: Sequence[HeadFinding], model: WeightMatrices) -> Iterator[_Direction]:
+    """Yield the leading directions of heads, each first of the queries, then of the keys."""
+    heads, sites = scores["heads"].to_dataset(), {site.place: index for index, site in enumerate(model.sites)}
+    rows = list(map(Place, layer_stacks(heads), layer_numbers(heads)))
+    largest = heads["eigenvalue"].transpose("layer", "head", "index").values[..., 0]
+    for finding in findings:
+        place = Place(finding.stack, finding.layer)
+        if finding.stack in _WITHOUT_TOKENS:
+            continue
+        if place not in sites or finding.head >= model.sites[sites[place]].n_heads:
+            raise ParameterError("model", model.name, f"one with {finding.place}, as the scores have")
+        factors = head_factors(model, sites[place], CIRCUITS["qk"], finding.head)
+        left, values, right = product_svd(*(factor.astype(np.float64) for factor in factors))
+        strength, expected = float(values[0]) ** 2, float(largest[rows.index(place), finding.head])
+        if not math.isclose(strength, expected, rel_tol=_SAME):
+            words = f"{model.name}, whose {finding.place} has the largest eigenvalue {strength:.6g}"
+            raise ParameterError("model", words, f"the weights and folds that were scored, with {expected:.6g}")
+        for k in range(min(_DIRECTIONS, int((without_noise(values) > 0.0).sum()))):
+            yield _Direction(finding, k, "left", left[:, k])
+            yield _Direction(finding, k, "right", right[k])

@@ -1,7 +1,9 @@
-"""Score tables with fixed columns, and with five columns for a statistic that the reader selects."""
+"""Score tables with fixed columns and five columns for a statistic that the reader selects, and formats of a page."""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -9,12 +11,13 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import xarray as xr
 from jaxtyping import Bool, Float
+from markupsafe import Markup, escape
 from numpy.typing import ArrayLike
 
 from rmtbase.drawing.color_scales import Z_LEVELS
 from rmtbase.results.scores._distance import at_p_value_floor, farthest_distance, layer_p_value_floors, signed_distance
 from rmtbase.results.scores._matrices import matrix_p_value_floors
-from rmtbase.results.scores.page._numbers import mean_and_std, number, z_text
+from rmtbase.results.scores.figures._scores import MAIN_STATISTICS
 from rmtbase.shown import shown
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import circuit_of, heads_present, layer_numbers, layer_stacks, matrices_present, shapes_of
@@ -42,6 +45,21 @@ SCORE_COLUMNS = {
 UNKNOWN = -1
 """Colour index of an unknown z-score, which is hatched and not on the scale."""
 
+_TOKENS = (
+    (r"\\mathrm\{(\w+)\}", r"\1"),
+    (r"\^\{([^{}]*)\}", r"<sup>\1</sup>"),
+    (r"_\{([^{}]*)\}", r"<sub>\1</sub>"),
+    (r"\^(\w)", r"<sup>\1</sup>"),
+    (r"_(\w)", r"<sub>\1</sub>"),
+    (r"\\sum\b", "Σ"),
+    (r"\\Sigma\b", "Σ"),
+    (r"\\lambda\b", "λ"),
+    (r"\\kappa\b", "κ"),
+    (r"\\(ln|exp|det)\b\s*", "\\1\u202f"),
+    (r"\\ ", " "),
+    (r"(?<=> )(?=[λsp]<sub>)", ""),
+)
+
 
 class ZScore(NamedTuple):
     """z-score as text, with the index of its colour on the scale of the heat maps."""
@@ -52,8 +70,6 @@ class ZScore(NamedTuple):
 
 @dataclass(frozen=True)
 class Column:
-    """A fixed column."""
-
     title: str
     cells: Sequence[Any]  # one cell per row: texts or numbers, z-scores, or statistics (None: a dash)
     # kind of the cells; texts and statistics are sorted as words and aligned left
@@ -62,46 +78,72 @@ class Column:
 
 
 @dataclass(frozen=True)
-class ScoreTexts:
-    """Texts of the five columns for one statistic, row by row."""
-
-    observed: list[str]
-    null: list[str]
-    z: list[ZScore]
-    p: list[str]
-    q: list[str]
-
-    def packed(self) -> dict[str, list[Any]]:
-        """Join each column into a string separated by bars; a column with one text has it only once."""
-        columns = (self.observed, self.null, [z.text for z in self.z], self.p, self.q)
-        return {
-            "cells": ["|".join(column[:1] if len(set(column)) == 1 else column) for column in columns],
-            "colour": [z.colour for z in self.z],
-        }
-
-
-@dataclass(frozen=True)
 class ScoreTable:
-    """A table of scores."""
-
     name: str  # unique on the page
     caption: str
     fixed: Sequence[Column]  # columns that do not depend on the statistic
-    texts: dict[str, ScoreTexts]  # texts of the other columns, by statistic
+    texts: dict[str, dict[str, list[Any]]]  # cells of the columns observed, null, z, p and q, by statistic
     flagged: list[bool]  # whether the filter keeps each row
     filter_label: str
     first: str  # statistic shown first
 
     def packed(self) -> dict[str, dict[str, list[Any]]]:
         """Pack the five columns of each statistic, by the names of the options, which are escaped by ``shown``."""
-        return {shown(name): texts.packed() for name, texts in self.texts.items()}
+        packed: dict[str, dict[str, list[Any]]] = {}
+        for name, texts in self.texts.items():
+            columns = (texts | {"z": [z.text for z in texts["z"]]}).values()
+            cells = ["|".join(column[:1] if len(set(column)) == 1 else column) for column in columns]
+            packed[shown(name)] = {"cells": cells, "colour": [z.colour for z in texts["z"]]}
+        return packed
 
 
-def _score_texts(scores: xr.Dataset, floors: Mapping[str, ArrayLike]) -> dict[str, ScoreTexts]:
-    """Format the scores of each statistic, given their variables with dimensions (row, statistic).
+def number(value: float, digits: int = 4) -> str:
+    """Format a number with ``digits`` significant digits; NaN is a dash."""
+    if math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    if value and not 1e-4 <= abs(value) < 1e6:
+        mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+        if "." in mantissa:
+            mantissa = mantissa.rstrip("0").rstrip(".")
+        text = f"{mantissa}e{int(exponent)}"
+    else:
+        text = f"{value:.{digits}g}" if abs(value) < 10**digits else f"{value:.0f}"
+    return text.replace("-", "−")
 
-    A p-value that is its statistic's floor, and its q-value, are shown as bounds.
-    """
+
+def mean_and_std(mean: float, std: float) -> str:
+    """Format a mean to the second digit of its standard deviation, followed by that deviation."""
+    if not (math.isfinite(mean) and math.isfinite(std) and 1e-4 <= std < 1e5 and abs(mean) < 1e6):
+        return f"{number(mean, 3)} ± {number(std, 2)}"
+    decimals = max(0, 1 - math.floor(math.log10(std)))
+    return f"{_fixed(mean, decimals)} ± {_fixed(std, decimals)}"
+
+
+def _fixed(value: float, decimals: int) -> str:
+    return f"{round(value, decimals) + 0.0:.{decimals}f}".replace("-", "−")
+
+
+def z_text(value: float) -> str:
+    """Format a z-score with one decimal, or with three digits beyond a thousand."""
+    if not math.isfinite(value) or abs(value) >= 1000:
+        return number(value, 3)
+    return _fixed(value, 1)
+
+
+def formula(latex: str) -> Markup:
+    """Convert the registry's simple LaTeX to HTML with sub- and superscripts."""
+    text = str(escape(latex)).replace("\\sum_", "\\sum _").replace("\\Sigma\\", "\\Sigma \\")
+    text = re.sub(r"(\\[A-Za-z]+)_", r"\1 _", text)
+    for pattern, replacement in _TOKENS:
+        text = re.sub(pattern, replacement, text)
+    text = text.replace(" <sub>", "<sub>").replace("Σ λ", "Σλ").replace("\u202f(", "(").replace("-", "−")
+    return Markup(text)
+
+
+def _score_texts(scores: xr.Dataset, floors: Mapping[str, ArrayLike]) -> dict[str, dict[str, list[Any]]]:
+    """Format the scores of each statistic, given their variables with dimensions (row, statistic)."""
     texts = {}
     for name in scores["statistic"].values.tolist():
         column = scores.sel(statistic=name)
@@ -109,21 +151,18 @@ def _score_texts(scores: xr.Dataset, floors: Mapping[str, ArrayLike]) -> dict[st
         medians = np.full(column.sizes["row"], np.nan)  # of whole matrices, whose quantiles are not kept
         if "null_quantile" in column:
             medians = column["null_quantile"].sel(probability=0.5).values
-        moments = zip(column["null_mean"].values, column["null_std"].values, medians, strict=True)
-        texts[name] = ScoreTexts(
-            observed=_numbers(column["observed"]),
-            null=[_null(*row) for row in moments],
-            z=_z_scores(signed_distance(column)),
-            p=_bounded(p_value, p_value, floor),
-            q=_bounded(column["q_value"].values, p_value, floor),
-        )
+        nulls = []
+        for mean, std, median in zip(column["null_mean"].values, column["null_std"].values, medians, strict=True):
+            text = "–" if np.isnan(median) else f"median {number(median, 3)}"
+            nulls.append(text if np.isnan(std) else mean_and_std(mean, std))
+        texts[name] = {
+            "observed": _numbers(column["observed"]),
+            "null": nulls,
+            "z": _z_scores(signed_distance(column)),
+            "p": _bounded(p_value, p_value, floor),
+            "q": _bounded(column["q_value"].values, p_value, floor),
+        }
     return texts
-
-
-def _null(mean: float, std: float, median: float) -> str:
-    if np.isnan(std):
-        return "–" if np.isnan(median) else f"median {number(median, 3)}"
-    return mean_and_std(mean, std)
 
 
 def _numbers(values: Iterable[Any], digits: int = 4) -> list[str]:
@@ -138,9 +177,7 @@ def _bounded(values: Float[np.ndarray, " row"], p_value: Float[np.ndarray, " row
 
 def _z_scores(z: Float[np.ndarray, " row"]) -> list[ZScore]:
     edges = np.array([*(-level for level in reversed(Z_LEVELS)), *Z_LEVELS])
-    colours = np.where(
-        np.isnan(z), UNKNOWN, np.searchsorted(edges, np.nan_to_num(z, posinf=np.inf, neginf=-np.inf), side="right")
-    )
+    colours = np.where(np.isnan(z), UNKNOWN, np.searchsorted(edges, z, side="right"))
     return [ZScore(z_text(score), int(colour)) for score, colour in zip(z, colours, strict=True)]
 
 
@@ -152,8 +189,8 @@ def _outliers(flat: xr.Dataset) -> list[Column]:
     ]
 
 
-def heads_table(scores: xr.DataTree, level: float, first: str, statistics: Sequence[str] | None = None) -> ScoreTable:
-    """Return the table of heads, with the named statistics or all of them."""
+def heads_table(scores: xr.DataTree, level: float) -> ScoreTable:
+    """Return the table of heads; those of further circuits have only the main statistics."""
     circuit, heads = circuit_of(scores.attrs), scores["heads"].to_dataset().transpose("layer", "head", ...)
     present, noun, is_qk = heads_present(heads), circuit.noun, circuit.name == "qk"
     single, joint = (
@@ -194,7 +231,7 @@ def heads_table(scores: xr.DataTree, level: float, first: str, statistics: Seque
         ("", "one statistic of your choice") if is_qk else (f" by {circuit.symbol}", "one of your choice")
     )
     names = flat["statistic"].values.tolist()
-    shown_statistics = flat.sel(statistic=[name for name in names if statistics is None or name in statistics])
+    shown_statistics = flat.sel(statistic=[name for name in names if is_qk or name in MAIN_STATISTICS])
     return ScoreTable(
         "heads-table" if is_qk else f"heads-table-{circuit.name}",
         f"Every {noun}{of_circuit}: its farthest statistic, all statistics together (omnibus), and {choice}",
@@ -202,7 +239,7 @@ def heads_table(scores: xr.DataTree, level: float, first: str, statistics: Seque
         _score_texts(shown_statistics, dict.fromkeys(names, single)),
         (omnibus < level).tolist(),
         f"only {noun}s that differ from random ones",
-        first,
+        MAIN_STATISTICS[0],
     )
 
 
@@ -213,15 +250,13 @@ def _rows(group: xr.Dataset, across: str, present: Bool[np.ndarray, "layer acros
 
 
 def _place(group: xr.Dataset, present: Bool[np.ndarray, "layer across"]) -> list[Column]:
-    """Return the columns that name the layer of a row."""
     rows = np.nonzero(present)[0].tolist()
     numbers, stacks = layer_numbers(group), layer_stacks(group)
     layer = Column("layer", [numbers[row] for row in rows], tip="−1: outside the layers" if -1 in numbers else "")
     return [layer] if "stack" not in group.coords else [Column("stack", [stacks[row] for row in rows], "text"), layer]
 
 
-def matrices_table(matrices: xr.Dataset, level: float, first: str) -> ScoreTable:
-    """Return the table of weight matrices, with the known facts about their spectra."""
+def matrices_table(matrices: xr.Dataset, level: float) -> ScoreTable:
     matrices = matrices.transpose("layer", "component", ...)
     present = matrices_present(matrices)
     flat = _rows(matrices, "component", present)
@@ -232,11 +267,11 @@ def matrices_table(matrices: xr.Dataset, level: float, first: str) -> ScoreTable
         _score_texts(flat, matrix_p_value_floors(matrices)),
         np.any(flat["q_value"].values < level, axis=-1).tolist(),
         f"only matrices with q < {level:g} on some statistic",
-        first,
+        "excess_kurtosis",
     )
 
 
-def experts_table(experts: xr.Dataset, level: float, first: str) -> ScoreTable:
+def experts_table(experts: xr.Dataset, level: float) -> ScoreTable:
     """Return the table of experts: for each layer and component their number, how many differ, and the farthest."""
     experts = experts.transpose("layer", "expert", "component", ...)
     distance = np.nan_to_num(np.abs(experts["z_score"].values), nan=-1.0).max(axis=-1)
@@ -266,7 +301,7 @@ def experts_table(experts: xr.Dataset, level: float, first: str) -> ScoreTable:
         _score_texts(flat, matrix_p_value_floors(experts)),
         (differing[present] > 0).tolist(),
         "only layers with an expert that differs",
-        first,
+        "excess_kurtosis",
     )
 
 
