@@ -157,7 +157,7 @@ def test_intervals_of_departures_miss_the_time_as_rarely_as_the_level_says(tree)
             },
             {"step": steps, "null": "gaussian"},
         )  # fmt: skip
-        found = _departure(of_null, tree["heads"].to_dataset().isel(step=-1), "gaussian")
+        found = _departure(of_null, tree["heads"].to_dataset().isel(step=-1), True)
         times = np.sort(onset)[[0, (n_heads + 1) // 2 - 1, -1]]
         ends = ((found.first_after, found.first), (found.half_after, found.half), (found.last_after, found.last))
         missed += [

@@ -33,8 +33,7 @@ from scipy.special import expit
 
 from rmtbase import laws
 from rmtbase.results.depth._depth_fitter import MAX_DEPTH
-from rmtbase.results.signal._remaining_noise import noise_left
-from rmtbase.results.signal._sequential_count import count_directions
+from rmtbase.results.signal._sequential_count import count_directions, noise_left
 from rmtbase.results.signal.schema import CANDIDATES
 
 LEAST_TAIL = 8
@@ -56,12 +55,13 @@ _LOWEST = -600.0  # ln λ relative to the largest, so that ratios stay finite
 
 @dataclass(frozen=True, eq=False)
 class SmearedLaw:
-    """Law of y = ln λ as one matrix of r eigenvalues shows it: each quantile smeared by the spacing there."""
+    """Law of y = ln λ as one matrix of r eigenvalues shows it: each quantile smeared by the spacing there.
+
+    The table of ln g and ln G is linear between its nodes and beyond them, as the tails of the kernels are.
+    """
 
     quantile: Float[np.ndarray, " r"]  # quantiles at (i - ½)/r, descending
-    # node, log_density, log_cdf: table of ln g and ln G, ascending in y; linear between the nodes and beyond them, as
-    # the tails of the kernels are
-    node: Float[np.ndarray, " node"]
+    node: Float[np.ndarray, " node"]  # places in y, ascending
     log_density: Float[np.ndarray, " node"]
     log_cdf: Float[np.ndarray, " node"]
 
@@ -87,11 +87,9 @@ class SmearedLaw:
         return cls(quantile, node, np.log(np.maximum(density, tiny)), np.log(np.maximum(mass, tiny)))
 
     def logpdf(self, y: Values) -> Values:
-        """ln g(y)."""
         return np.interp(y, self.node, self.log_density)
 
     def logcdf(self, y: Values) -> Values:
-        """ln G(y)."""
         return np.interp(y, self.node, self.log_cdf)
 
     def ppf(self, mass: Values) -> Values:
@@ -151,24 +149,20 @@ def fit_candidates(log_eigenvalues: Spectra, dims: tuple[int, ...], level: float
 
 def _shifted(y: Spectra, law: SmearedLaw) -> tuple[PerDraw, PerDraw]:
     """Return (Σ ln g(y_i - s), s) at the best s, which lies among the shifts that align one quantile each."""
-    best = np.empty((2, len(y)))
+    likelihood, shift = np.empty((2, len(y)))
     apart = np.sort(y - law.quantile[: y.shape[1]], axis=1)
     step = law.edge_width
     for row, spectrum in enumerate(y):
         grid = np.linspace(apart[row, 0] - step, apart[row, -1] + step, _COARSE)
         # Nine tenths of the differences usually lie close together: the grid is dense there.
         grid = np.union1d(grid, np.quantile(apart[row], np.linspace(0.05, 0.95, _COARSE)))
-        best[:, row] = _best(spectrum, law, grid)
-    return best[0], best[1]
-
-
-def _best(spectrum: Float[np.ndarray, " r"], law: SmearedLaw, grid: Float[np.ndarray, " shift"]) -> tuple[float, float]:
-    for _ in range(_REFINEMENTS):
-        total = law.logpdf(spectrum - grid[:, None]).sum(axis=1)
-        best = int(total.argmax())
-        low, high = grid[max(best - 1, 0)], grid[min(best + 1, grid.size - 1)]
-        grid = np.append(np.linspace(low, high, _FINE), grid[best])
-    return float(total[best]), float(grid[-1])  # type: ignore[reportPossiblyUnbound]
+        for _ in range(_REFINEMENTS):
+            total = law.logpdf(spectrum - grid[:, None]).sum(axis=1)
+            best = int(total.argmax())
+            likelihood[row], shift[row] = total[best], grid[best]
+            low, high = grid[max(best - 1, 0)], grid[min(best + 1, grid.size - 1)]
+            grid = np.append(np.linspace(low, high, _FINE), grid[best])
+    return likelihood, shift
 
 
 def _spikes(y: Spectra, dims: tuple[int, ...], level: float) -> tuple[PerDraw, PerDraw, CountPerDraw, Spectra]:
@@ -184,21 +178,14 @@ def _spikes(y: Spectra, dims: tuple[int, ...], level: float) -> tuple[PerDraw, P
         _, std = noise_left(dims, 0).direction(units[spike])  # laws without the other spikes hardly differ
         spread[spike] = np.fmax(std / units[spike], noise_law(dims).edge_width)
     for row in np.flatnonzero(number > 0).tolist():
-        k, rank = int(number[row]), y.shape[1]
+        k = int(number[row])
         law = noise_law(tuple(n - k for n in dims))
-        _, shift[row] = (float(value[0]) for value in _shifted(y[row : row + 1, k:], law))
-        likelihood[row] = spiked_density(y[row], y[row, :k], spread[row, :k], law, float(shift[row]), rank).sum()
+        shift[row] = _shifted(y[row : row + 1, k:], law)[1][0]
+        likelihood[row] = spiked_density(y[row], y[row, :k], spread[row, :k], law, float(shift[row]), y.shape[1]).sum()
     return likelihood, shift, number, spread
 
 
-def spiked_density(
-    y: Values,
-    at: Float[np.ndarray, " spike"],
-    spread: Float[np.ndarray, " spike"],
-    bulk: SmearedLaw,
-    shift: float,
-    rank: int,
-) -> Values:
+def spiked_density(y: Values, at: Values, spread: Values, bulk: SmearedLaw, shift: float, rank: int) -> Values:
     """ln f(y) for spikes at given places above a bulk, in a spectrum of ``rank`` eigenvalues."""
     kernels = np.exp(-0.5 * ((y[..., None] - at) / spread) ** 2) / (math.sqrt(2.0 * math.pi) * spread)
     density = (1.0 - at.size / rank) * np.exp(bulk.logpdf(y - shift)) + kernels.sum(axis=-1) / rank
