@@ -41,7 +41,7 @@ from rmtbase.statistics._moment_order import (
     moment_orders,
 )
 from rmtbase.statistics._moved_share import moved_parts, moved_share
-from rmtbase.statistics._power_law import PowerLawFit, hill_exponent, power_law_fit, power_law_p_value
+from rmtbase.statistics._power_law import PowerLawFit, power_law_fit, power_law_p_value
 from rmtbase.statistics._registry import (
     SPECTRAL_STATISTICS,
     Statistic,

@@ -9,10 +9,8 @@ divergence is then too large by less than 2.7/n, three tenths of its standard er
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Int
 from scipy import special
 
 from rmtbase.statistics._elements import CentralSums
@@ -30,16 +28,6 @@ _HISTOGRAM_BINS = 100
 _PER_BANDWIDTH = 16  # points of the kernel's grid
 _REACH = 9.0  # bandwidths of the kernel
 _LONGEST_GRID = 1 << 22
-
-
-@dataclass(frozen=True)
-class Cells:
-    """Counts of numbers in adjoining cells; empty cells are left out."""
-
-    count: Int[np.ndarray, " cell"]  # number of numbers in each cell, (cell,)
-    # low, high: edges of the cells, (cell,)
-    low: Float[np.ndarray, " cell"]
-    high: Float[np.ndarray, " cell"]
 
 
 def cell_entropy(sums: CentralSums, bins: SignedBins) -> float:
@@ -61,13 +49,42 @@ def cell_entropy(sums: CentralSums, bins: SignedBins) -> float:
 def cell_divergence(sums: CentralSums, bins: SignedBins, location: float, scale: float) -> float:
     """D_KL(w ‖ N(location, scale²)) in nats, Σ p ln(p/q) over cells, q their masses under the normal law.
 
-    The width h of the cells reduces it by h²/24 ∫ p (ln(p/q))'², which vanishes where p is q.
+    The width h of the cells is max(3.49 n^(-1/3), 1/16) spreads, the spread min(s, interquartile range/1.349). It
+    reduces the divergence by h²/24 ∫ p (ln(p/q))'², which vanishes where p is q. One cell lies about the centre: the
+    mean, or the median if the mean is not in the middle half of the numbers. An outermost cell ends at the sample's
+    extreme if it holds so many numbers that the law must end there.
+
+    Σ p ln p from counts N is Σ N G(N)/n − ln n, G(N) = ψ(N) + (−1)^N (ψ((N + 1)/2) − ψ(N/2))/2 for N < 16. For a
+    Poisson count of mean μ, ⟨N ψ(N)⟩ = μ (ln μ + E₁(μ)). The second term cancels the E₁ part, which matters at small μ;
+    at larger μ it would only be noise of ±1/2.
+
+    Source: P. Grassberger, arXiv:physics/0307138 (2003).
     """
-    cells = _cells(sums, bins)
-    share = cells.count / cells.count.sum()
-    low, high = (cells.low - location) / scale, (cells.high - location) / scale
-    log_mass = log_normal_mass(low, high, (cells.high - cells.low) / scale)
-    return -_discrete_entropy(cells.count) - float(share @ log_mass)
+    n, lower, median, upper = sums.count, *quantiles(bins, (0.25, 0.5, 0.75)).tolist()
+    centre = sums.mean if lower <= sums.mean <= upper else median
+    spread = math.sqrt(sums.square / (n - 1))
+    if upper > lower:
+        spread = min(spread, (upper - lower) / _NORMAL_IQR)
+    width = spread * max(_SCOTT * n ** (-1.0 / 3.0), _NARROWEST)
+    first, last = ((end - centre) / width for end in (sums.smallest, sums.largest))
+    places = np.arange(int(max(first, -_MOST_CELLS)) - 1, int(min(last, _MOST_CELLS)) + 3) - 0.5
+    reach = max(last, -first) / _MOST_CELLS
+    if reach > 1.0:
+        outer = (_MOST_CELLS + 3) * 2.0 ** np.arange(0.0, math.log2(reach) + 2.0 / _OUTER, 1.0 / _OUTER)
+        places = np.concatenate([-outer, places, outer])
+    edges = np.unique(bins.between(centre + places * width))
+    count = np.bincount(np.searchsorted(edges[1:-1], bins.mean, side="right"), bins.count, edges.size - 1)
+    occupied = np.flatnonzero(count)
+    count, low, high = count[occupied].astype(np.int64), edges[occupied], edges[occupied + 1]
+    if count[0] >= _FEW:
+        low[0] = max(low[0], sums.smallest)
+    if count[-1] >= _FEW:
+        high[-1] = min(high[-1], sums.largest)
+    few, total = np.minimum(count, _FEW), count.sum()
+    parity = np.where(count < _FEW, 0.5 - (few % 2), 0.0)
+    g = special.digamma(count) + parity * (special.digamma((few + 1) / 2) - special.digamma(few / 2))
+    log_mass = log_normal_mass((low - location) / scale, (high - location) / scale, (high - low) / scale)
+    return -(math.log(total) - float(count @ g) / total) - float((count / total) @ log_mass)
 
 
 def range_histogram_entropy(sums: CentralSums, bins: SignedBins) -> float:
@@ -99,47 +116,3 @@ def kernel_entropy(sums: CentralSums, bins: SignedBins) -> float:
     kernel = np.exp(-0.5 * max(bandwidth**2 - step**2 / 6.0, 0.0) * frequency**2)
     share = np.maximum(np.fft.irfft(np.fft.rfft(mass / n) * kernel, points), 0.0)
     return float(special.entr(share).sum() + math.log(step))
-
-
-def _cells(sums: CentralSums, bins: SignedBins) -> Cells:
-    """Count cells of width max(3.49 n^(-1/3), 1/16) spreads, the spread min(s, interquartile range/1.349).
-
-    One cell lies about the centre: the mean, or the median if the mean is not in the middle half of the numbers. An
-    outermost cell ends at the sample's extreme if it holds so many numbers that the law must end there.
-    """
-    n, lower, median, upper = sums.count, *quantiles(bins, (0.25, 0.5, 0.75)).tolist()
-    centre = sums.mean if lower <= sums.mean <= upper else median
-    spread = math.sqrt(sums.square / (n - 1))
-    if upper > lower:
-        spread = min(spread, (upper - lower) / _NORMAL_IQR)
-    width = spread * max(_SCOTT * n ** (-1.0 / 3.0), _NARROWEST)
-    first, last = ((end - centre) / width for end in (sums.smallest, sums.largest))
-    places = np.arange(int(max(first, -_MOST_CELLS)) - 1, int(min(last, _MOST_CELLS)) + 3) - 0.5
-    reach = max(last, -first) / _MOST_CELLS
-    if reach > 1.0:
-        outer = (_MOST_CELLS + 3) * 2.0 ** np.arange(0.0, math.log2(reach) + 2.0 / _OUTER, 1.0 / _OUTER)
-        places = np.concatenate([-outer, places, outer])
-    edges = np.unique(bins.between(centre + places * width))
-    count = np.bincount(np.searchsorted(edges[1:-1], bins.mean, side="right"), bins.count, edges.size - 1)
-    occupied = np.flatnonzero(count)
-    count, low, high = count[occupied].astype(np.int64), edges[occupied], edges[occupied + 1]
-    if count[0] >= _FEW:
-        low[0] = max(low[0], sums.smallest)
-    if count[-1] >= _FEW:
-        high[-1] = min(high[-1], sums.largest)
-    return Cells(count, low, high)
-
-
-def _discrete_entropy(count: Int[np.ndarray, " cell"]) -> float:
-    """-Σ p ln p from counts N: ln n − Σ N G(N)/n, G(N) = ψ(N) + (−1)^N (ψ((N + 1)/2) − ψ(N/2))/2 for N < 16.
-
-    For a Poisson count of mean μ, ⟨N ψ(N)⟩ = μ (ln μ + E₁(μ)). The second term cancels the E₁ part, which matters at
-    small μ; at larger μ it would only be noise of ±1/2.
-
-    Source: P. Grassberger, arXiv:physics/0307138 (2003).
-    """
-    n = count.sum()
-    few = np.minimum(count, _FEW)
-    parity = np.where(count < _FEW, 0.5 - (few % 2), 0.0)
-    g = special.digamma(count) + parity * (special.digamma((few + 1) / 2) - special.digamma(few / 2))
-    return math.log(n) - float(count @ g) / n

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, reduce
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float, Shaped
@@ -126,14 +126,11 @@ class ElementSketch:
     @cached_property
     def body(self) -> WeibullFit:
         """Weibull law of the body: trim 0.1, numbers of half precision spread over the interval rounded to them."""
-        return self._unrounded_fit(0.1)
+        return weibull_fit_of_bins(self.bins.positive, self.sums.root_mean_square, 0.1, unrounded=True)
 
     @cached_property
     def whole(self) -> WeibullFit:
-        return self._unrounded_fit(0.0)
-
-    def _unrounded_fit(self, trim: float) -> WeibullFit:
-        return weibull_fit_of_bins(self.bins.positive, self.sums.root_mean_square, trim, unrounded=True)
+        return weibull_fit_of_bins(self.bins.positive, self.sums.root_mean_square, 0.0, unrounded=True)
 
     @cached_property
     def weibull_likelihood_fit(self) -> WeibullLikelihoodFit:
@@ -183,22 +180,18 @@ def element_sketch(blocks: Iterable[ArrayLike]) -> ElementSketch:
         ParameterError: there are no numbers, or some are not finite or masked; a dtype is not real; or fourth powers
             exceed float64.
     """
-    parts = (_sketch(span) for span in _spans(blocks))
-    first = next(parts, None)
-    if first is None:
+    sketch: ElementSketch | None = None
+    for span in _spans(blocks):
+        bins = signed_bins(span)
+        if bins.not_finite:
+            raise ParameterError("blocks", f"{bins.not_finite} numbers that are not finite", "finite numbers")
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            part = ElementSketch(span_sums(span), bins)
+            sketch = part if sketch is None else sketch.merged(part)
+    if sketch is None:
         raise ParameterError("blocks", "no number", "at least one")
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        sketch = reduce(ElementSketch.merged, parts, first)
     sketch.sums.require_sound_powers("blocks")
     return sketch
-
-
-def _sketch(numbers: Shaped[np.ndarray, " number"]) -> ElementSketch:
-    bins = signed_bins(numbers)
-    if bins.not_finite:
-        raise ParameterError("blocks", f"{bins.not_finite} numbers that are not finite", "finite numbers")
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        return ElementSketch(span_sums(numbers), bins)
 
 
 def _spans(blocks: Iterable[ArrayLike]) -> Iterator[Shaped[np.ndarray, " number"]]:

@@ -50,9 +50,6 @@ class Elements:
     def count(self) -> int:
         return self.flat.size
 
-    def sample(self) -> Elements:
-        return Elements(_sample(self.flat), self.centre, self.spread)
-
     def mean_of(self, terms: Callable[[Numbers], Any]) -> Float[np.ndarray, "..."]:
         """Average functions of z over all z; ``terms`` maps a block to their sums over the block."""
         return np.sum([terms((w - self.centre) / self.spread) for w in _blocks(self.flat)], axis=0) / self.count
@@ -119,7 +116,7 @@ def maximize_likelihood(
     at = np.concatenate([[centre, 0.0], np.asarray(start, dtype=np.float64)])
     free = np.arange(at.size) >= (fixed is not None)
     ceiling = np.concatenate([[np.inf, np.inf], np.asarray(upper, dtype=np.float64)])
-    sample = elements.sample()
+    sample = Elements(_sample(elements.flat), elements.centre, elements.spread)
     if sample.count < elements.count:
         with suppress(FitError):  # the sample may be degenerate even if the whole is not
             at, _ = _climb(law, terms, sample, at, free, ceiling)
@@ -136,14 +133,23 @@ def maximize_likelihood(
 def _climb(
     law: str, terms: Terms, elements: Elements, start: Vector, free: Bool[np.ndarray, " parameter"], upper: Vector
 ) -> tuple[Vector, float]:
-    def evaluate(at: Vector) -> Evaluation:
-        return _unpack(elements.mean_of(lambda z: terms(z, at)), at.size)
+    size, triangle = start.size, np.triu_indices(start.size)
 
-    lower = np.concatenate([[-np.inf, math.log(_CLOSEST)], np.zeros(start.size - 2)])
+    def evaluate(at: Vector) -> Evaluation:
+        values = elements.mean_of(lambda z: terms(z, at))
+        hessian = np.zeros((size, size))
+        hessian[triangle] = values[1 + size :]
+        return float(values[0]), values[1 : 1 + size], hessian + np.triu(hessian, 1).T
+
+    lower = np.concatenate([[-np.inf, math.log(_CLOSEST)], np.zeros(size - 2)])
     at, (value, gradient, hessian) = start, evaluate(start)
     for _ in range(_STEPS):
-        blocked = ~free | ((at <= lower) & (gradient <= 0))
-        step = _newton_step(gradient, hessian, blocked)
+        moved = np.flatnonzero(free & ~((at <= lower) & (gradient <= 0)))
+        # The step is |H|⁻¹ g; |H| instead of -H makes it ascend even where ln L is convex.
+        curvature, axes = np.linalg.eigh(-hessian[np.ix_(moved, moved)])
+        curvature = np.maximum(np.abs(curvature), _FLATTEST * np.abs(curvature).max())
+        step = np.zeros_like(gradient)
+        step[moved] = axes @ (axes.T @ gradient[moved] / curvature)
         gain = gradient @ step / 2
         step[0] *= math.exp(at[1])
         trial = np.clip(at + step, lower, upper)
@@ -161,21 +167,3 @@ def _climb(
         if at[1] <= lower[1] or (at >= upper).any():
             raise FitError(law, "the likelihood has no maximum: too many elements are equal, or nearly so")
     raise FitError(law, f"no maximum within {_STEPS} steps")
-
-
-def _newton_step(
-    gradient: Vector, hessian: Float[np.ndarray, "parameter parameter"], blocked: Bool[np.ndarray, " parameter"]
-) -> Vector:
-    """Return |H|⁻¹ g for the parameters that are not held; |H| instead of -H makes it ascend even if ln L is convex."""
-    step = np.zeros_like(gradient)
-    moved = np.flatnonzero(~blocked)
-    curvature, axes = np.linalg.eigh(-hessian[np.ix_(moved, moved)])
-    curvature = np.maximum(np.abs(curvature), _FLATTEST * np.abs(curvature).max())
-    step[moved] = axes @ (axes.T @ gradient[moved] / curvature)
-    return step
-
-
-def _unpack(terms: Float[np.ndarray, " term"], size: int) -> Evaluation:
-    hessian = np.zeros((size, size))
-    hessian[np.triu_indices(size)] = terms[1 + size :]
-    return float(terms[0]), terms[1 : 1 + size], hessian + np.triu(hessian, 1).T

@@ -31,8 +31,7 @@ class WeibullLikelihoodFit(NamedTuple):
     number: int  #: N
 
 
-Sums = Callable[[float], tuple[float, float, float]]
-"""k → the means of e^{ky}, y e^{ky} and y² e^{ky}."""
+Sums = Callable[[float], tuple[float, float, float]]  # k → the means of e^{ky}, y e^{ky} and y² e^{ky}
 
 
 def weibull_likelihood_fit(sample: ArrayLike) -> WeibullLikelihoodFit:
@@ -52,17 +51,27 @@ def weibull_likelihood_fit(sample: ArrayLike) -> WeibullLikelihoodFit:
     flat = require_real_array("sample", sample).reshape(-1)
     if flat.size < 2:
         raise ParameterError("sample", f"{flat.size} weights", "at least two")
-    smallest, largest = _ends(flat)
+    smallest, largest, finite = math.inf, 0.0, 0
+    for first in range(0, flat.size, _BLOCK):
+        block = np.abs(flat[first : first + _BLOCK].astype(np.float64))
+        finite += int(np.count_nonzero(np.isfinite(block)))
+        smallest, largest = min(smallest, float(block.min())), max(largest, float(block.max()))
+    if finite < flat.size:
+        raise ParameterError("sample", f"{flat.size - finite} of {flat.size} weights not finite", "finite weights")
     if smallest == 0.0 or smallest == largest:
-        raise ParameterError(
-            "sample",
-            f"magnitudes from {smallest:g} to {largest:g}",
-            "positive magnitudes, two of them different (leave out exact zeros)",
-        )
+        expected = "positive magnitudes, two of them different (leave out exact zeros)"
+        raise ParameterError("sample", f"magnitudes from {smallest:g} to {largest:g}", expected)
     # For nearly equal magnitudes, differences of the logarithms would lose digits.
     origin = smallest if largest - smallest < _CLOSE * smallest else None
     unit = sum(float(block.sum()) for block in _logarithms(flat, origin)) / flat.size
-    start = _start(flat, origin, unit)
+    start = 0.0
+    if origin is None:
+        sample = flat[:: -(-flat.size // _SAMPLE) | 1]
+        with suppress(ParameterError, FitError):
+            start = weibull_likelihood_of_bins(signed_bins(np.ascontiguousarray(sample))).shape
+    if not start:  # counts do not separate the magnitudes: π/√6 over sd(ln |w|)
+        square = sum(float(np.square(block - unit).sum()) for block in _logarithms(flat, origin))
+        start = math.pi / math.sqrt(6.0 * square / flat.size)
 
     def sums(k: float) -> tuple[float, float, float]:
         totals = np.zeros(3)
@@ -94,27 +103,6 @@ def weibull_likelihood_of_bins(bins: SignedBins) -> WeibullLikelihoodFit:
         return float(power.sum()), float(first.sum()), float(first @ y + power @ spread)
 
     return _fitted(sums, 1.2, unit, n)
-
-
-def _ends(flat: np.ndarray) -> tuple[float, float]:
-    smallest, largest, finite = math.inf, 0.0, 0
-    for start in range(0, flat.size, _BLOCK):
-        block = np.abs(flat[start : start + _BLOCK].astype(np.float64))
-        finite += int(np.count_nonzero(np.isfinite(block)))
-        smallest, largest = min(smallest, float(block.min())), max(largest, float(block.max()))
-    if finite < flat.size:
-        raise ParameterError("sample", f"{flat.size - finite} of {flat.size} weights not finite", "finite weights")
-    return smallest, largest
-
-
-def _start(flat: np.ndarray, origin: float | None, unit: float) -> float:
-    """Return a starting shape: that of counts or, if these do not separate the magnitudes, π/√6 over sd(ln |w|)."""
-    step = -(-flat.size // _SAMPLE) | 1
-    with suppress(ParameterError, FitError):
-        if origin is None:
-            return weibull_likelihood_of_bins(signed_bins(np.ascontiguousarray(flat[::step]))).shape
-    square = sum(float(np.square(block - unit).sum()) for block in _logarithms(flat, origin))
-    return math.pi / math.sqrt(6.0 * square / flat.size)
 
 
 def _logarithms(flat: np.ndarray, origin: float | None) -> Iterator[Float[np.ndarray, " number"]]:

@@ -25,6 +25,8 @@ _UNSEEN = 1e-3  # share of the smallest eigenvalues that is left out of the figu
 _MARGIN = 1.05  # margin of the axis, as a factor
 _PANELS = 12  # in one figure of spectra
 _FLAT = 8.0  # ratio of heights above which panels share a logarithmic axis
+_DENSITY_MARGIN = 2.0  # margin of the axis of densities, as a factor
+_PROPERTIES = ("std", "histogram_entropy", "histogram_kl")
 
 
 @panel
@@ -74,10 +76,6 @@ def _curves(row: xr.Dataset) -> tuple[float, Histogram, np.ndarray]:
     per_log = np.diff(edges) / np.diff(np.log(edges))
     density, error, law = (row[name].values * per_log for name in ("density", "density_standard_error", "density_law"))
     return unit, Histogram(edges / unit, density, error), law
-
-
-_DENSITY_MARGIN = 2.0  # margin of the axis of densities, as a factor
-_PROPERTIES = ("std", "histogram_entropy", "histogram_kl")
 
 
 @panel
@@ -145,11 +143,17 @@ def properties_of(table: xr.Dataset) -> tuple[str, ...]:
 
 
 def figure_recipes(table: xr.Dataset) -> dict[str, FigureRecipe]:
-    """Name the figures of a dataset."""
+    """Map the names of the figures of a table to their recipes."""
     if "case" not in table.dims:
         raise ParameterError("table", sorted(map(str, table.dims)), "a baseline table (dim case) or a scores tree")
     if "density_law" in table:
-        return _of_elements(table) if "share_outside" in table else _of_cases(table, _spectra, "spectra")
+        if "share_outside" not in table:
+            return _of_cases(table, ensemble_spectrum, _share_spectra, "spectra")
+        recipes = _of_cases(table, element_density, _share_densities, "elements")
+        if options := [{"statistic": name} for name in properties_of(table)]:
+            layout = {"columns": len(options), "panel": 4.0, "title": "", "standard": False}
+            recipes["element-properties"] = Panels(element_property, table, options, **layout)
+        return recipes
     if "bin_edge" not in table:
         raise ParameterError("table", table.attrs.get("kind"), "a baseline table: an atlas has no pictures of its own")
     first: dict[tuple[int, int], int] = {}
@@ -167,43 +171,35 @@ def figure_recipes(table: xr.Dataset) -> dict[str, FigureRecipe]:
     return recipes | singular
 
 
-def _of_elements(table: xr.Dataset) -> dict[str, FigureRecipe]:
-    recipes = _of_cases(table, _densities, "elements")
-    if options := [{"statistic": name} for name in properties_of(table)]:
-        recipes["element-properties"] = Panels(
-            element_property, table, options, len(options), panel=4.0, title="", standard=False
-        )
-    return recipes
-
-
-def _of_cases(table: xr.Dataset, draw: Any, name: str) -> dict[str, FigureRecipe]:
+def _of_cases(table: xr.Dataset, plot: Any, share_axes: Any, name: str) -> dict[str, FigureRecipe]:
     """Make figures with a panel for each case; panels of a figure share their axes."""
+
+    def draw(cases: Sequence[int], style: FigureStyle) -> ThemedFigure:
+        figure = Panels(plot, table, [{"case": case} for case in cases], 3, share_y=True, title="").draw(style)
+        share_axes(figure.axes, [table.isel(case=case) for case in cases])
+        legend_of_all(figure, style.theme)  # a case without a law has fewer lines
+        return figure
+
     cases = range(table.sizes["case"])
     pages = [cases[first : first + _PANELS] for first in range(0, len(cases), _PANELS)]
     return {
-        name if len(pages) == 1 else f"{name}-{number}": Custom(partial(draw, table, page))
+        name if len(pages) == 1 else f"{name}-{number}": Custom(partial(draw, page))
         for number, page in enumerate(pages, 1)
     }
 
 
-def _spectra(table: xr.Dataset, cases: Sequence[int], style: FigureStyle) -> ThemedFigure:
-    """Draw spectra on one range of x and one of y, which is logarithmic if the lowest would look flat otherwise."""
-    figure = Panels(ensemble_spectrum, table, [{"case": case} for case in cases], 3, share_y=True, title="").draw(style)
-    left, right, top = zip(*(spectrum_limits(table.isel(case=case)) for case in cases), strict=True)
-    for ax in figure.axes:
+def _share_spectra(axes: Sequence[Axes], rows: Sequence[xr.Dataset]) -> None:
+    """Set one range of x and one of y, which is logarithmic if the lowest would look flat otherwise."""
+    left, right, top = zip(*(spectrum_limits(row) for row in rows), strict=True)
+    for ax in axes:
         ax.set_xlim(min(left), max(right))
         if max(top) > _FLAT * min(top):
             ax.set_yscale("log")
             ax.set_ylim(min(top) / 1e3, 1.5 * max(top))
         else:
             ax.set_ylim(0.0, max(top))
-    legend_of_all(figure, style.theme)  # a case without a law has fewer lines
-    return figure
 
 
-def _densities(table: xr.Dataset, cases: Sequence[int], style: FigureStyle) -> ThemedFigure:
-    figure = Panels(element_density, table, [{"case": case} for case in cases], 3, share_y=True, title="").draw(style)
-    low, high = zip(*(density_limits(table.isel(case=case)) for case in cases), strict=True)
-    figure.axes[0].set_ylim(min(low), max(high))
-    legend_of_all(figure, style.theme)
-    return figure
+def _share_densities(axes: Sequence[Axes], rows: Sequence[xr.Dataset]) -> None:
+    low, high = zip(*(density_limits(row) for row in rows), strict=True)
+    axes[0].set_ylim(min(low), max(high))
