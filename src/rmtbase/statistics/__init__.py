@@ -53,8 +53,13 @@ from rmtbase.statistics._registry import (
 )
 from rmtbase.statistics._signed_bins import MAGNITUDE_BINS, SignedBins, magnitude_bins
 from rmtbase.statistics._summary import SampleSummary, summarize, summarize_stream
-from rmtbase.statistics._weibull_fit import WeibullFit, weibull_fit, weibull_fit_of_bins
-from rmtbase.statistics._weibull_likelihood import WeibullLikelihoodFit, weibull_likelihood_fit
+from rmtbase.statistics._weibull_fit import (
+    WeibullFit,
+    WeibullLikelihoodFit,
+    weibull_fit,
+    weibull_fit_of_bins,
+    weibull_likelihood_fit,
+)
 
 __all__ = [
     "ELEMENT_STATISTICS",

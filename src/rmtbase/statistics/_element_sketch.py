@@ -21,12 +21,16 @@ from rmtbase.parameters import (
     require_real_array,
 )
 from rmtbase.shown import in_one_line
-from rmtbase.statistics._element_entropy import cell_divergence, cell_entropy, kernel_entropy, range_histogram_entropy
 from rmtbase.statistics._elements import CentralSums, ElementMoments, span_sums
+from rmtbase.statistics._entropy import cell_divergence, cell_entropy, kernel_entropy, range_histogram_entropy
 from rmtbase.statistics._order_statistics import LMoments, NormalPlot, histogram, l_moments, normal_plot, quantiles
 from rmtbase.statistics._signed_bins import SignedBins, signed_bins
-from rmtbase.statistics._weibull_fit import WeibullFit, weibull_fit_of_bins
-from rmtbase.statistics._weibull_likelihood import WeibullLikelihoodFit, weibull_likelihood_of_bins
+from rmtbase.statistics._weibull_fit import (
+    WeibullFit,
+    WeibullLikelihoodFit,
+    weibull_fit_of_bins,
+    weibull_likelihood_of_bins,
+)
 
 _SPAN = 1 << 21  # numbers that are summed and counted at a time
 
