@@ -20,12 +20,17 @@ def demo():
 
 
 @pytest.fixture(scope="module")
-def modules(demo, request):
-    return learned_modules(open_table(request.config.rootpath / "tests/data/signal.nc", "signal"), demo)
+def tree(request):
+    return open_table(request.config.rootpath / "tests/data/signal.nc", "signal")
 
 
-def test_each_module_has_the_numbers_of_its_matrix(demo, modules, request):
-    matrices = open_table(request.config.rootpath / "tests/data/signal.nc", "signal")["matrices"].to_dataset()
+@pytest.fixture(scope="module")
+def modules(demo, tree):
+    return learned_modules(tree, demo)
+
+
+def test_each_module_has_the_numbers_of_its_matrix(tree, modules):
+    matrices = tree["matrices"].to_dataset()
     found = {one.name: one for one in modules}
     assert len(found) == 28
     row = matrices.sel(layer=2, component="mlp_out")
@@ -37,13 +42,12 @@ def test_each_module_has_the_numbers_of_its_matrix(demo, modules, request):
     assert shares == sorted(shares, reverse=True)
 
 
-def test_modules_of_unknown_share_come_last(demo, request):
-    tree = open_table(request.config.rootpath / "tests/data/signal.nc", "signal").copy(deep=True)
-    first = learned_modules(tree, demo)[0].name
-    shares = tree["matrices"]["signal_share"].values
+def test_modules_of_unknown_share_come_last(demo, tree, modules):
+    changed = tree.copy(deep=True)
+    shares = changed["matrices"]["signal_share"].values
     shares[np.unravel_index(np.nanargmax(shares), shares.shape)] = np.nan
-    modules = learned_modules(tree, demo)
-    assert (modules[-1].name, np.isnan(modules[-1].share)) == (first, True)
+    last = learned_modules(changed, demo)[-1]
+    assert (last.name, np.isnan(last.share)) == (modules[0].name, True)
 
 
 def test_ranks_are_numbers_of_directions(modules):

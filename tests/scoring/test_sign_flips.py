@@ -80,14 +80,11 @@ def test_planted_directions_are_counted(product):
 def test_four_directions_of_a_rounded_update_are_found():
     rng, shape = np.random.default_rng(4), (48, 96)
     strength = 3.0 * 1e-4 * np.prod(shape) ** 0.25
-    found = [
-        FLIPS.count(
-            difference_of_rounded(
-                rng, shape, lambda own: 1e-4 * rng.standard_normal(own) + planted(rng, own, 4, strength)
-            )
-        ).number
-        for _ in range(6)
-    ]
+
+    def update(own):
+        return 1e-4 * rng.standard_normal(own) + planted(rng, own, 4, strength)
+
+    found = [FLIPS.count(difference_of_rounded(rng, shape, update)).number for _ in range(6)]
     assert found.count(4.0) >= 5
 
 

@@ -91,11 +91,6 @@ def test_entries_of_too_heavy_tails_have_no_numbers(weights, tmp_path):
     assert not any(reasons[:1] + reasons[2:])
 
 
-def test_a_file_of_it_is_read_as_it_was_made(tree, untrained, tmp_path):
-    for one in (tree, untrained):
-        assert open_table(write_table(one, tmp_path / "signal.nc"), "signal").identical(one)
-
-
 def test_heads_that_share_keys_are_looked_at_as_one(tree, demo):
     layer, shared, members = 2, 1, 2
     heads = range(members * shared, members * (shared + 1))
@@ -116,7 +111,9 @@ def test_heads_that_share_keys_are_looked_at_as_one(tree, demo):
     assert len(signal_groups(tree)) == 2 * 4 * 4
 
 
-def test_rows_hold_all_of_it(tree, untrained):
+def test_rows_and_a_file_hold_all_of_it(tree, untrained, tmp_path):
+    for one in (tree, untrained):
+        assert open_table(write_table(one, tmp_path / "signal.nc"), "signal").identical(one)
     rows = signal_rows(tree)
     assert len(rows) == 2 * 32
     first = next(row for row in rows if row.directions)
@@ -129,13 +126,10 @@ def test_rows_hold_all_of_it(tree, untrained):
         assert one.no_floor == sum(row.numbers["noise_floor"] == 0 for row in own)
 
 
-def test_a_latex_table_shows_what_was_learned(tree):
+def test_tables_for_print_and_for_other_programs_have_the_bound_and_why_there_is_no_number(tree):
     table = export(tree, "latex", group="ov").decode()
     assert "layer & head & n directions & signal share & threshold & noise scale &" in table
     assert r"\pm" in table  # the scale with its error
-
-
-def test_tables_for_print_and_for_other_programs_have_the_bound_and_why_there_is_no_number():
     tree = signal(open_model("demo", proof=False), circuits=("query",), matrices="none")
     table = export(tree, "latex", group="query").decode()
     assert "n directions & no number & signal share & learned share bound &" in table and r"too\_few\_left" in table
@@ -160,21 +154,6 @@ def test_what_has_no_number_says_why(weights, tmp_path):
     few = ArrayModel.from_factors([np.ones((1, 4, 30)) + np.eye(4, 30)], [np.eye(4, 30)[None]], "few")
     (row, *_) = signal_rows(signal(few, matrices="none"))
     assert row.reason == Reason("too_short", {"length": 4, "needed": 8})
-
-
-@pytest.mark.parametrize(
-    ("options", "name"),
-    [
-        ({"matrices": "elements"}, "matrices"),
-        ({"level": 1.0}, "level"),
-        ({"null": "axes"}, "null"),
-        ({"circuits": ("k",)}, "circuits"),
-    ],
-)
-def test_bad_arguments_are_named(options, name):
-    with pytest.raises(ParameterError) as caught:
-        signal("demo", **options)
-    assert caught.value.name == name
 
 
 def test_rows_are_of_signal_alone():
