@@ -272,11 +272,11 @@ def _compared(eigenvalues: Values, setting: _Setting) -> SpectralComparison:
     likelihood, width = fits.log_likelihood[0], min(y.size, WIDEST_DRAW)
     drawn = {
         _NOISE: _noise_fits(setting).log_likelihood,
-        _POWER_LAW: setting.fitted(_draws_of_tails(setting, fits, y[0])).log_likelihood,
+        _POWER_LAW: setting.fitted(_drawn(setting, _POWER_LAW, fits, y[0])).log_likelihood,
         _DEPTH: _path_likelihood(setting, width, int(fits.depth[0])) * (y.size / width),
     }
     if np.isfinite(likelihood[_SPIKES]):
-        drawn[_SPIKES] = setting.fitted(_draws_of_spikes(setting, fits, y[0])).log_likelihood
+        drawn[_SPIKES] = setting.fitted(_drawn(setting, _SPIKES, fits, y[0])).log_likelihood
     p_value = np.full(len(CANDIDATES), np.nan)
     for candidate, of_draws in drawn.items():
         spectra = np.vstack([likelihood, of_draws])
@@ -346,29 +346,20 @@ def _path_likelihood(setting: _Setting, width: int, depth: int) -> Float[np.ndar
     return replace(setting, dims=dims).fitted(y).log_likelihood
 
 
-def _levels(setting: _Setting) -> Spectra:
-    """Distribution function of noise at its own draws, descending: values as evenly spread as eigenvalues are."""
-    return np.exp(noise_law(setting.dims).logcdf(_noise_spectra(setting)))
-
-
-def _draws_of_spikes(setting: _Setting, fits: Fits, y: Values) -> Spectra:
-    k = int(fits.directions[0])
-    law, rng = noise_law(tuple(n - k for n in setting.dims)), np.random.default_rng((setting.seed, _SPIKES))
+def _drawn(setting: _Setting, candidate: int, fits: Fits, y: Values) -> Spectra:
+    """Draw spectra of fitted spikes, or of a power law's tail, on a bulk of noise."""
+    k, tail, shift = int(fits.directions[0]), int(fits.tail[0]), float(fits.shift[0, candidate])
+    law, start, rng = noise_law(setting.dims), float(y[tail - 1]), np.random.default_rng((setting.seed, candidate))
+    spikes = candidate == _SPIKES
+    bulk = noise_law(tuple(n - k for n in setting.dims)) if spikes else law
+    below = 1.0 if spikes else math.exp(float(law.logcdf(np.array(start - shift))))
     spectra = np.empty((setting.draws, y.size))
-    for row, levels in zip(spectra, _levels(setting), strict=True):
-        row[:k] = y[:k] + fits.spread[0, :k] * rng.standard_normal(k)
-        row[k:] = law.ppf(ordered_at(levels, y.size - k)) + fits.shift[0, _SPIKES]
-    return np.sort(spectra, axis=1)[:, ::-1]
-
-
-def _draws_of_tails(setting: _Setting, fits: Fits, y: Values) -> Spectra:
-    law, rng = noise_law(setting.dims), np.random.default_rng((setting.seed, _POWER_LAW))
-    tail, shift = int(fits.tail[0]), float(fits.shift[0, _POWER_LAW])
-    start = float(y[tail - 1])
-    below = math.exp(float(law.logcdf(np.array(start - shift))))
-    spectra = np.empty((setting.draws, y.size))
-    for row, levels in zip(spectra, _levels(setting), strict=True):
-        m = int(rng.binomial(y.size, tail / y.size))
-        row[:m] = start + rng.standard_exponential(m) / fits.slope[0]
-        row[m:] = law.ppf(below * ordered_at(levels, y.size - m)) + shift
+    # The distribution function of noise at its own draws: values as evenly spread as eigenvalues are, descending.
+    for row, levels in zip(spectra, np.exp(law.logcdf(_noise_spectra(setting))), strict=True):
+        m = k if spikes else int(rng.binomial(y.size, tail / y.size))
+        if spikes:
+            row[:m] = y[:m] + fits.spread[0, :m] * rng.standard_normal(m)
+        else:
+            row[:m] = start + rng.standard_exponential(m) / fits.slope[0]
+        row[m:] = bulk.ppf(below * ordered_at(levels, y.size - m)) + shift
     return np.sort(spectra, axis=1)[:, ::-1]
