@@ -19,7 +19,7 @@ from rmtbase.progress import SILENT, Progress
 from rmtbase.reasons import Reason
 from rmtbase.results.depth._depth_fitter import WIDEST_DRAW
 from rmtbase.results.signal._sequential_count import noise_left
-from rmtbase.results.signal._spectral_likelihood import Fits, Spectra, fit_candidates, noise_law, ordered_at
+from rmtbase.results.signal._spectral_likelihood import PATH_SIGMA, Fits, Spectra, fit_candidates, noise_law, ordered_at
 from rmtbase.results.signal._spectral_signal import require_level
 from rmtbase.results.signal.schema import CANDIDATES
 from rmtbase.shown import in_one_line
@@ -32,7 +32,6 @@ DRAWING_SPECTRA, DRAWING_PATHS = "drawing Gaussian spectra", "drawing residual p
 
 _EQUAL = 1e-9  # relative
 _LEAST = 1e-150  # for the largest singular value: its square and that of its inverse must be doubles
-_PATH_SIGMA = 1.0  # σ of the residual paths, as in :func:`rmtbase.results.depth.effective_depth`
 _FEWEST_DRAWS = 99
 _LEAST_LEVEL = 1e-4
 _NOISE, _SPIKES, _POWER_LAW, _DEPTH = range(len(CANDIDATES))
@@ -246,7 +245,7 @@ class _Setting:
     progress: Progress = field(compare=False)
 
     def fitted(self, log_eigenvalues: Spectra) -> Fits:
-        return fit_candidates(log_eigenvalues, self.dims, self.level, _PATH_SIGMA)
+        return fit_candidates(log_eigenvalues, self.dims, self.level)
 
 
 def _compared(eigenvalues: Values, setting: _Setting) -> SpectralComparison:
@@ -336,7 +335,7 @@ def _path_likelihood(setting: _Setting, width: int, depth: int) -> Float[np.ndar
     rng = np.random.default_rng((setting.seed, _DEPTH, width, depth))
     y = np.empty((setting.draws, width))
     for row in y:
-        path, scale = np.eye(width), _PATH_SIGMA / math.sqrt(width)
+        path, scale = np.eye(width), PATH_SIGMA / math.sqrt(width)
         for _ in range(depth):
             path += scale * (rng.standard_normal((width, width)) @ path)
         values = singular_values(path)

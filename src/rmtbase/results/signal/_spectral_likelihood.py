@@ -36,8 +36,8 @@ from rmtbase.results.depth._depth_fitter import MAX_DEPTH
 from rmtbase.results.signal._sequential_count import count_directions, noise_left
 from rmtbase.results.signal.schema import CANDIDATES
 
-LEAST_TAIL = 8
-"""Fewest eigenvalues in a power law's tail: fewer could equally well be spikes."""
+LEAST_TAIL = 8  # fewest eigenvalues in a power law's tail: fewer could equally well be spikes
+PATH_SIGMA = 1.0  # σ of the residual paths, as in :func:`rmtbase.results.depth.effective_depth`
 
 Values = Float[np.ndarray, "..."]
 Spectra = Float[np.ndarray, "draw r"]
@@ -111,10 +111,10 @@ def noise_law(dims: tuple[int, ...]) -> SmearedLaw:
 
 
 @lru_cache(maxsize=256)
-def path_law(rank: int, depth: int, sigma: float) -> SmearedLaw:
+def path_law(rank: int, depth: int) -> SmearedLaw:
     """Smeared law of a residual path."""
     levels = (np.arange(rank) + 0.5) / rank
-    log_quantile = np.asarray(laws.ResidualPath(depth, sigma).log_eigenvalue.isf(levels))
+    log_quantile = np.asarray(laws.ResidualPath(depth, PATH_SIGMA).log_eigenvalue.isf(levels))
     return SmearedLaw.from_quantiles(np.maximum(log_quantile, log_quantile[0] + _LOWEST))
 
 
@@ -132,7 +132,7 @@ class Fits(NamedTuple):
     depth: CountPerDraw  # L
 
 
-def fit_candidates(log_eigenvalues: Spectra, dims: tuple[int, ...], level: float, sigma: float) -> Fits:
+def fit_candidates(log_eigenvalues: Spectra, dims: tuple[int, ...], level: float) -> Fits:
     """Fit every candidate to descending spectra."""
     y = log_eigenvalues
     draws, rank = y.shape
@@ -141,7 +141,7 @@ def fit_candidates(log_eigenvalues: Spectra, dims: tuple[int, ...], level: float
     likelihood[:, 0], shift[:, 0] = _shifted(y, bulk)
     likelihood[:, 1], shift[:, 1], directions, spread = _spikes(y, dims, level)
     likelihood[:, 2], shift[:, 2], tail, slope = _power_law(y, bulk)
-    likelihood[:, 3], shift[:, 3], depth = _depth(y, sigma)
+    likelihood[:, 3], shift[:, 3], depth = _depth(y)
     fitted = np.stack([np.ones(draws), 1.0 + directions, np.full(draws, 4.0), np.full(draws, 2.0)], axis=1)
     likelihood -= 0.5 * math.log(rank) * fitted
     return Fits(likelihood, shift, directions, spread, tail, slope, depth)
@@ -231,11 +231,11 @@ def _power_law(y: Spectra, bulk: SmearedLaw) -> tuple[PerDraw, PerDraw, CountPer
     return fitted[0], fitted[1], tail, fitted[2]
 
 
-def _depth(y: Spectra, sigma: float) -> tuple[PerDraw, PerDraw, CountPerDraw]:
+def _depth(y: Spectra) -> tuple[PerDraw, PerDraw, CountPerDraw]:
     """Return (Σ ln g, s, L) at the best s and L; the likeliest depths are searched for with the medians aligned."""
 
     def aligned(rows: Int[np.ndarray, " row"], depth: int) -> Float[np.ndarray, " row"]:
-        law = path_law(y.shape[1], depth, sigma)
+        law = path_law(y.shape[1], depth)
         return law.logpdf(y[rows] - np.median(y[rows] - law.quantile, axis=1)[:, None]).sum(axis=1)
 
     every = np.arange(len(y))
@@ -247,7 +247,7 @@ def _depth(y: Spectra, sigma: float) -> tuple[PerDraw, PerDraw, CountPerDraw]:
         likely = np.argsort([-aligned(rows, depth) for depth in depths.tolist()], axis=0)[:_TRIED]
         for place_of_depth in np.unique(likely).tolist():
             chosen = rows[(likely == place_of_depth).any(axis=0)]
-            likelihood, shift = _shifted(y[chosen], path_law(y.shape[1], int(depths[place_of_depth]), sigma))
+            likelihood, shift = _shifted(y[chosen], path_law(y.shape[1], int(depths[place_of_depth])))
             better = likelihood > fitted[0, chosen]
             fitted[:, chosen[better]] = likelihood[better], shift[better]
             best[chosen[better]] = depths[place_of_depth]
