@@ -44,10 +44,6 @@ def test_bad_input_is_one_line_and_status_two(options, fragments, run, model_fol
     before.assert_untouched()
 
 
-def test_help_has_an_example(run):
-    assert "Example: rmtbase signal" in " ".join(run("signal", "--help").out.split())
-
-
 def test_the_table_is_printed_and_written(run, tmp_path):
     path = tmp_path / "signal.nc"
     ran = run("-v", "signal", "demo@step-200", "--circuits", "ov", "--matrices", "none", "-o", path)

@@ -36,9 +36,8 @@ def test_numbers_are_those_of_each_spectrum_by_itself(tree):
     assert heads["tail_verdict"][2] == alone.comparison.verdict != "noise"
     assert heads["noise_p_value"][2] == alone.comparison.p_value[0] == 0.01
     assert (heads["null_exponent_low"] < heads["null_exponent_high"])[:3].all()
-    assert heads["tail_verdict"][3] == "" and str(heads["tail_reason"][3].values) == str(
-        Reason("tail_rank", {"rank": 19, "needed": 20})
-    )
+    reason = str(Reason("tail_rank", {"rank": 19, "needed": 20}))
+    assert (heads["tail_verdict"][3], heads["tail_reason"][3]) == ("", reason)
     rows = signal_rows(tree)
     (line,) = summarize_tails(rows, 0.05)
     assert (line.what, line.spectra, sum(line.verdicts.values())) == ("qk", 3, 3)
@@ -52,13 +51,8 @@ def test_files_tables_and_pictures_hold_them(tree, tmp_path):
     assert figure_names(tree) == {"directions-qk": True, "tails-qk": True}
     ax = tail_exponents(tree, "qk")
     exponent = tree["circuits/qk/heads/power_law_exponent"].values
-    drawn = np.concatenate(
-        [
-            line.get_ydata()
-            for line in ax.lines
-            if line.get_linestyle() == "None" and "not testable" not in str(line.get_label())
-        ]
-    )
+    marks = [line for line in ax.lines if line.get_linestyle() == "None" and line.get_label() != "not testable"]
+    drawn = np.concatenate([line.get_ydata() for line in marks])
     np.testing.assert_allclose(np.sort(drawn), np.sort(exponent[np.isfinite(exponent)]))
     assert "of 3 heads" in ax.get_title()
 
@@ -71,11 +65,8 @@ def test_the_command_tells_them(run, model_folder, tmp_path):
     assert "What a spectrum is: the one candidate that the likelihood" in " ".join(ran.out.split())
     assert "without tails: dims" in ran.out
     found = [row.tails for row in signal_rows(open_table(path, "signal"))]
-    rows = [
-        row
-        for group in ("qk", "matrices")
-        for row in csv.DictReader(io.StringIO(run("export", path, "--group", group).out))
-    ]
+    printed = (run("export", path, "--group", group).out for group in ("qk", "matrices"))
+    rows = [row for text in printed for row in csv.DictReader(io.StringIO(text))]
     assert [row["tail_verdict"] for row in rows] == [one["tail_verdict"] for one in found]
     assert {one["tail_verdict"] for one in found} > {""}
 

@@ -7,7 +7,7 @@ from compact_atlas import compact_baseline
 from rmtbase.ensembles import gaussian_matrix
 from rmtbase.errors import ParameterError
 from rmtbase.montecarlo import element_baseline
-from rmtbase.results.baseline.figures._baseline import element_density
+from rmtbase.results.baseline.figures import element_density
 from rmtbase.results.figures import figures
 from rmtbase.tables import write_table
 

@@ -5,7 +5,7 @@ import pytest
 
 from exhaustive import mostly_exhaustive
 from rmtbase.montecarlo import make_plan, run_in_memory
-from rmtbase.results.baseline.figures._baseline import ensemble_spectrum
+from rmtbase.results.baseline.figures import ensemble_spectrum
 from rmtbase.results.figures import figures
 
 

@@ -11,7 +11,7 @@ from scored_model import D_HEAD, D_MODEL, HEADS, KEY_HEADS, LAYERS
 
 from rmtbase import laws
 from rmtbase.results import open_table
-from rmtbase.results.baseline.figures._baseline import element_property
+from rmtbase.results.baseline.figures import element_property
 from rmtbase.results.figures import figure_names, figures
 from rmtbase.results.scores.figures._eigenvalues import (
     eigenvalue_density_heatmap,

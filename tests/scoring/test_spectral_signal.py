@@ -102,9 +102,8 @@ def test_numbers_of_one_direction_belong_together():
     scale = found.noise_scale**2
     theta = float(spike.strength(values[0] / scale)) * found.noise_scale
     assert found.strength[0] == pytest.approx(theta, rel=1e-12)
-    assert found.shrunken[0] == pytest.approx(
-        float(spike.outlier(values[0] / scale).shrunken) * found.noise_scale, rel=1e-12
-    )
+    shrunken = float(spike.outlier(values[0] / scale).shrunken) * found.noise_scale
+    assert found.shrunken[0] == pytest.approx(shrunken, rel=1e-12)
     left, right = spike.overlaps(theta / found.noise_scale)
     np.testing.assert_allclose((found.overlap_left[0], found.overlap_right[0]), (left, right), rtol=1e-9)
     assert found.shrunken[0] == pytest.approx(theta * np.sqrt(left * right), rel=1e-9)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rmtbase.statistics import MOMENT_STATISTICS, ElementMoments, element_moments
+from rmtbase.statistics import ElementMoments, element_moments
 
 
 def reference(matrix):
@@ -27,6 +27,7 @@ def assert_same(got, expected):
 def test_moments_are_scipys_of_the_stored_numbers(law, dtype):
     matrix = law.rvs(size=(40, 70), random_state=np.random.default_rng(1)).astype(dtype)
     assert_same(element_moments(matrix), reference(matrix))
+    assert_same(element_moments(matrix[::2, ::3].T), reference(matrix[::2, ::3]))  # not contiguous
 
 
 def test_half_precision_does_not_overflow_in_the_sums():
@@ -44,11 +45,6 @@ def test_a_matrix_of_several_blocks_is_as_one(extra):
     assert_same(element_moments(x[None, :]), reference(x))
 
 
-def test_a_matrix_that_is_not_contiguous_is_read_right():
-    wide = np.random.default_rng(3).standard_normal((30, 50)).astype(np.float32)
-    assert_same(element_moments(wide[::2, ::3].T), reference(wide[::2, ::3]))
-
-
 def test_a_constant_matrix_has_no_shape_and_gives_no_warning():
     for value in (0.0, 1.5):
         got = element_moments(np.full((4, 5), value, dtype=np.float32))
@@ -64,7 +60,3 @@ def test_scale_and_shift_change_mean_and_spread_alone():
     assert moved.skewness == pytest.approx(-plain.skewness)
     assert moved.excess_kurtosis == pytest.approx(plain.excess_kurtosis)
     assert moved.largest_magnitude == pytest.approx(plain.largest_magnitude)
-
-
-def test_each_tested_statistic_is_a_moment_by_that_name():
-    assert set(MOMENT_STATISTICS) <= set(ElementMoments.__dataclass_fields__)

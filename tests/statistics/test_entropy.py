@@ -72,19 +72,13 @@ def test_neighbour_divergence_is_cross_entropy_less_entropy():
     assert nearest_neighbour_kl(x, 4, sigma) == pytest.approx(cross - nearest_neighbour_entropy(x, 4), rel=1e-12)
 
 
-def test_a_number_far_in_the_tail_gives_a_finite_divergence():
-    x = np.append(np.random.default_rng(5).standard_normal(1000), [90.0, -80.0])
-    assert np.isfinite(histogram_kl(x, 200, (-100, 100), 1.0))
-
-
-def test_coinciding_numbers_have_no_density():
-    x = np.array([1.0, 1.0, 2.0, 3.5])
-    assert nearest_neighbour_entropy(x) == -math.inf
-    assert math.isfinite(nearest_neighbour_entropy(x, 2))
-    assert nearest_neighbour_kl(x) == math.inf
-
-
-def test_stored_numbers_of_any_precision_are_pooled():
+def test_far_coinciding_and_stored_numbers():
+    far = np.append(np.random.default_rng(5).standard_normal(1000), [90.0, -80.0])
+    assert np.isfinite(histogram_kl(far, 200, (-100, 100), 1.0))
+    coinciding = np.array([1.0, 1.0, 2.0, 3.5])  # they have no density
+    assert nearest_neighbour_entropy(coinciding) == -math.inf
+    assert math.isfinite(nearest_neighbour_entropy(coinciding, 2))
+    assert nearest_neighbour_kl(coinciding) == math.inf
     small = SAMPLE.astype(ml_dtypes.bfloat16)
     assert histogram_kl(small, 10, (-3, 3)) == histogram_kl(small.astype(np.float64).ravel(), 10, (-3, 3))
 

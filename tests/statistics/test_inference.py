@@ -32,25 +32,21 @@ def test_p_value_is_that_of_scipys_monte_carlo_test():
         assert monte_carlo_p_value(observed, null) == pytest.approx(expected, rel=1e-14)
 
 
-def test_p_value_counts_by_the_rule():
+def test_p_values_count_by_the_rule_with_ties_on_both_sides():
     null = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]
-    observed = [0.0, 1.5, 2.5, 5.5, 4.5, 8.5, 10.0]
     # Folded b + 1 of n + 1 = 10, doubled and capped at one.
-    np.testing.assert_allclose(monte_carlo_p_value(observed, null), [0.2, 0.4, 0.6, 1.0, 1.0, 0.4, 0.2])
-
-
-def test_ties_count_on_both_sides():
-    null = [1.0, 2.0, 2.0, 2.0, 3.0]
+    found = monte_carlo_p_value([0.0, 1.5, 2.5, 5.5, 4.5, 8.5, 10.0], null)
+    np.testing.assert_allclose(found, [0.2, 0.4, 0.6, 1.0, 1.0, 0.4, 0.2])
     # 2 is not below 4 of the 5 draws and not above 4: p = min(1, 2 · 5 / 6).
-    np.testing.assert_allclose(monte_carlo_p_value([2.0, 1.0, 3.0], null), [1.0, 4 / 6, 4 / 6])
+    np.testing.assert_allclose(monte_carlo_p_value([2.0, 1.0, 3.0], [1.0, 2.0, 2.0, 2.0, 3.0]), [1.0, 4 / 6, 4 / 6])
     np.testing.assert_allclose(monte_carlo_p_value(1.0, [1.0] * 50), 1.0)
-
-
-def test_infinities_are_as_extreme_as_can_be_tie_with_their_equals_and_nan_stays():
+    # Infinities are as extreme as can be, and tie with their equals; NaN stays.
     p = monte_carlo_p_value([np.inf, -np.inf, np.nan, 0.0], np.random.default_rng(2).permutation(np.arange(-9.0, 10.0)))
     np.testing.assert_allclose(p, [0.1, 0.1, np.nan, 1.0])
     assert monte_carlo_p_value(np.inf, [0.0, 1.0, np.inf, np.inf, 2.0]) == 1.0
     assert monte_carlo_p_value(np.zeros((2, 0, 3)), [1.0]).shape == (2, 0, 3)
+    upper = upper_p_value_among_sorted([-1.0, 1.0, 1.5, 2.0, 3.0, np.nan], np.array([0.0, 1.0, 1.0, 2.0]))
+    np.testing.assert_array_equal(upper, [1.0, 0.8, 0.4, 0.4, 0.2, np.nan])
 
 
 @pytest.mark.parametrize("null", [[], [1.0, np.nan], [[1.0, 2.0]], 3.0], ids=["empty", "nan", "2-d", "0-d"])
@@ -82,13 +78,10 @@ def test_one_test_and_many_that_agree_give_themselves_back(p):
         assert cauchy_combination(np.full(count, p)) == pytest.approx(expected, rel=1e-6)
 
 
-def test_a_tiny_p_value_among_n_counts_n_times_and_no_certain_test_hides_it():
+def test_no_certain_test_and_none_that_was_not_made_hides_a_tiny_p_value():
     for tiny in (1e-12, 1e-16, 1e-100, 1e-290):
         assert cauchy_combination([tiny, 0.2, 0.5, 0.9]) == pytest.approx(4 * tiny, rel=1e-6)
     assert cauchy_combination([1e-20, 1.0]) == pytest.approx(2e-20, rel=1e-3)
-
-
-def test_a_test_that_was_not_made_does_not_count_in_the_combination():
     p = np.array([[0.01, np.nan, 0.2], [np.nan, np.nan, np.nan], [np.nan, 0.3, np.nan]])
     np.testing.assert_allclose(cauchy_combination(p), [cauchy_combination([0.01, 0.2]), np.nan, 0.3], rtol=1e-12)
     assert np.isnan(cauchy_combination([]))
@@ -131,16 +124,13 @@ def test_holms_p_values_are_those_of_his_steps():
         while called < 6 and ordered[called] * (6 - called) <= level:
             called += 1
         np.testing.assert_array_equal(holm(p) <= level, np.isin(p, ordered[:called]))
-
-
-def test_holms_p_values_of_rows_are_those_of_each_row():
-    p = np.random.default_rng(9).random((5, 6))
-    p[1, 2:] = np.nan
-    np.testing.assert_array_equal(holm(p, axis=1), [holm(row) for row in p])
+    rows = np.random.default_rng(9).random((5, 6))
+    rows[1, 2:] = np.nan
+    np.testing.assert_array_equal(holm(rows, axis=1), [holm(row) for row in rows])
 
 
 @ADJUSTMENTS
-def test_nan_marks_a_test_that_was_not_made(adjusted):
+def test_nan_marks_a_test_that_was_not_made_and_one_is_its_own_correction(adjusted):
     p = np.array([[0.01, np.nan, 0.2], [np.nan, 0.03, 0.04]])
     q = adjusted(p)
     made = ~np.isnan(p)
@@ -149,10 +139,6 @@ def test_nan_marks_a_test_that_was_not_made(adjusted):
     np.testing.assert_allclose(q[made], adjusted(p[made]))
     if adjusted is benjamini_hochberg:
         np.testing.assert_allclose(q[made], stats.false_discovery_control(p[made]))
-
-
-@ADJUSTMENTS
-def test_no_test_has_no_q_value_and_one_is_its_own_correction(adjusted):
     assert np.isnan(adjusted([np.nan, np.nan])).all()
     assert adjusted(np.empty((0, 3))).shape == (0, 3)
     assert adjusted(0.03) == adjusted([0.03])[0] == 0.03
@@ -172,9 +158,3 @@ def test_a_normal_score_is_the_z_of_a_normal_law_with_that_p_value():
     assert normal_score(p, True)[1] == pytest.approx(1.0, rel=1e-12)
     np.testing.assert_array_equal(normal_score(p, False), -normal_score(p, True))
     assert (normal_score(0.0, False), np.signbit(normal_score(1.0, False))) == (-np.inf, False)
-
-
-def test_upper_p_value_counts_draws_that_are_as_large():
-    draws = np.array([0.0, 1.0, 1.0, 2.0])
-    found = upper_p_value_among_sorted([-1.0, 1.0, 1.5, 2.0, 3.0, np.nan], draws)
-    np.testing.assert_array_equal(found, [1.0, 0.8, 0.4, 0.4, 0.2, np.nan])

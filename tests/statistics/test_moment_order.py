@@ -74,14 +74,11 @@ def test_condition_numbers_of_w_qk_have_these_moments_and_all_else_has_all(gap, 
     assert set(orders.values()) == {math.inf}
 
 
-def test_a_spectrum_of_one_eigenvalue_has_no_ratio_without_moments():
-    extremes = ExtremeMoments(smallest=0.5)
-    assert {moment_order(one, extremes, 1) for one in SPECTRAL_STATISTICS.values()} == {math.inf}
-
-
 def test_heavy_elements_leave_bounded_statistics_alone():
     orders = {name: moment_order(one, ExtremeMoments(4.5, 1.5), 4) for name, one in SPECTRAL_STATISTICS.items()}
     finite = {name: order for name, order in orders.items() if math.isfinite(order)}
+    single = {moment_order(one, ExtremeMoments(smallest=0.5), 1) for one in SPECTRAL_STATISTICS.values()}
+    assert single == {math.inf}  # of a spectrum of one eigenvalue
     assert finite == {
         "largest_eigenvalue": 1.5,
         "smallest_eigenvalue": 6.0,
@@ -101,18 +98,13 @@ def test_inverse_power_is_how_the_statistic_grows(name):
     assert max(grows, 0.0) == pytest.approx(growth, abs=1e-6)
 
 
-def test_draws_tell_a_standard_deviation_only_where_they_tell_its_error():
+def test_moments_are_kept_where_they_are_finite():
     mean, std = drawn_moments(1.0, 2.0, [0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 4.5, math.inf])
     assert np.isnan(mean).tolist() == [True, True] + [False] * 6
     assert np.isnan(std).tolist() == [True] * 6 + [False] * 2
-
-
-def test_ordered_eigenvalues_have_the_moments_of_as_many_large_elements():
+    # Ordered eigenvalues have the moments of as many large elements.
     assert eigenvalue_moment_orders(ExtremeMoments(largest=1.5), 3).tolist() == [1.5, 3.0, 4.5]
     assert eigenvalue_moment_orders(ExtremeMoments(), 2).tolist() == [math.inf] * 2
-
-
-def test_summary_without_its_infinite_moments_keeps_the_rest():
     whole = summarize(np.random.default_rng(0).standard_normal((50, 4)), [0.5])
     part = whole.of_finite_moments([1.0, 2.0, 4.0, 5.0])
     assert np.isnan(part.mean).tolist() == [True, False, False, False]

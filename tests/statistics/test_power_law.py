@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from rmtbase.errors import ParameterError
-from rmtbase.statistics import hill_exponent, power_law_fit, power_law_p_value
+from rmtbase.statistics import power_law_fit, power_law_p_value
 
 STEPS = np.arange(1.0, 101.0)
 
@@ -54,14 +54,6 @@ def test_exponents_do_not_change_with_the_unit_and_have_no_upper_bound():
     assert scaled.x_min == pytest.approx(1e30 * fit.x_min, rel=1e-12)
 
 
-def test_hills_exponent_is_its_formula_and_finds_the_tail():
-    x = np.array([1.0, 2.0, 4.0, 8.0])
-    assert hill_exponent(x, 2) == pytest.approx(1.0 + 2.0 / math.log(4.0 * 2.0), rel=1e-14)
-    sample = np.random.default_rng(3).pareto(1.5, 40_000) + 1.0
-    # Standard error 1.5/√4000 = 0.024; five of them (false-failure rate 6e-7).
-    assert hill_exponent(sample, 4000) == pytest.approx(2.5, abs=0.12)
-
-
 def test_the_p_value_holds_its_level_and_rules_out_what_is_no_power_law():
     rng = np.random.default_rng(4)
     p = [power_law_p_value(rng.pareto(1.5, 25) + 1.0, draws=19, seed=k) for k in range(40)]
@@ -76,11 +68,8 @@ def test_the_p_value_holds_its_level_and_rules_out_what_is_no_power_law():
 
 REFUSED = [
     *((lambda x=x: power_law_fit(x), "values") for x in ([1.0], [2.0, 2.0], [1.0, 0.0], [1.0, math.nan], [])),
-    (lambda: hill_exponent([1.0, -2.0], 1), "values"),
     (lambda: power_law_p_value([2.0, 2.0]), "values"),
     *((lambda x_min=x_min: power_law_fit([1.0, 2.0, 3.0], x_min), "x_min") for x_min in (0.0, 3.0, 2.5, math.nan)),
-    (lambda: hill_exponent([1.0, 2.0, 3.0], 3), "tail"),
-    (lambda: hill_exponent([1.0, 2.0, 2.0], 1), "tail"),
     (lambda: power_law_p_value([1.0, 2.0, 3.0], draws=0), "draws"),
 ]
 

@@ -60,18 +60,6 @@ def test_run_that_is_killed_and_gone_on_with_gives_the_same_file_to_the_bit(many
     assert [path.name for path in tmp_path.iterdir()] == ["traj.nc"]
 
 
-@pytest.mark.exhaustive
-def test_run_that_is_stopped_as_it_writes_the_file_goes_on_to_the_same_one(
-    many, uninterrupted, tmp_path, killed_as_it_writes
-):
-    output = tmp_path / "traj.nc"
-    killed_as_it_writes(many, output=output, **OPTIONS)
-    told = Told()
-    rmtbase.trajectory(many, output=output, progress=told, **OPTIONS)
-    assert f"resuming: 0 of {MANY} checkpoints left" in told.notes
-    assert output.read_bytes() == uninterrupted.read_bytes()
-
-
 def test_checkpoint_that_was_written_again_since_is_scored_again(many, write_step, tmp_path, monkeypatch):
     run = tmp_path / "run"
     for step in (0, 20):

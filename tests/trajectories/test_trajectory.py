@@ -82,13 +82,17 @@ def test_heads_have_left_for_good_from_the_first_step_after_which_all_are_flagge
     assert sentence == "8 of 8 heads came to differ from random heads for good: all between step 10 and 20."
 
 
-def with_q_values(tree, q_value):
+def with_departures(tree, change):
+    """The trajectory with its group of departures changed."""
     groups = {name: tree[name].to_dataset(inherit=False) for name in tree.groups if name != "/"}
-    dims = groups["/departures"]["omnibus_q_value"].dims
-    groups["/departures"] = groups["/departures"].assign(omnibus_q_value=(dims, q_value))
-    changed = xr.DataTree.from_dict(groups)
+    changed = xr.DataTree.from_dict({**groups, "/departures": change(groups["/departures"])})
     changed.attrs = tree.attrs
     return changed
+
+
+def with_q_values(tree, q_value):
+    dims = tree["departures"]["omnibus_q_value"].dims
+    return with_departures(tree, lambda group: group.assign(omnibus_q_value=(dims, q_value)))
 
 
 def test_head_that_comes_back_has_left_at_some_step_and_not_for_good(tree):
@@ -157,7 +161,7 @@ def test_intervals_of_departures_miss_the_time_as_rarely_as_the_level_says(tree)
             },
             {"step": steps, "null": "gaussian"},
         )  # fmt: skip
-        found = _departure(of_null, tree["heads"].to_dataset().isel(step=-1), "gaussian")
+        found = _departure(of_null, tree["heads"].to_dataset().isel(step=-1), True)
         times = np.sort(onset)[[0, (n_heads + 1) // 2 - 1, -1]]
         ends = ((found.first_after, found.first), (found.half_after, found.half), (found.last_after, found.last))
         missed += [
@@ -186,11 +190,6 @@ def test_a_checkpoint_at_which_a_head_was_not_tested_is_not_one_at_which_it_did_
     q_value[0], q_value[1:, 0, 1] = np.nan, 0.01
     (departure,) = summarize_trajectory(joined([with_q_values(tree, q_value)])).departures
     assert (departure.last_after, departure.last) == (None, 20) and "the last by step 20" in departure.sentence()
-
-
-def test_a_single_checkpoint_says_nothing_about_when(tree):
-    (departure,) = summarize_trajectory(until(tree, 0)).departures
-    assert departure.sentence() == "None of 8 heads differ from random heads at step 0, the only one."
 
 
 @pytest.mark.exhaustive
@@ -228,13 +227,9 @@ def test_what_cannot_be_scored_is_named_and_the_rest_goes_on(run_folder, write_s
     assert "rmtbase: step-10 left out: " in ran.err
     tree = open_table(path, "trajectory")
     assert failures(tree) == printed["failed"]
-    assert (
-        tree["heads"]
-        .sel(step=20)
-        .to_dataset()
-        .drop_vars(["step", "revision", "duplicate_of"])
-        .equals(tree["heads"].sel(step=21).to_dataset().drop_vars(["step", "revision", "duplicate_of"]))
-    )
+    names = ["step", "revision", "duplicate_of"]
+    first, again = (tree["heads"].sel(step=step).to_dataset().drop_vars(names) for step in (20, 21))
+    assert first.equals(again)
 
 
 def test_summary_has_a_line_for_each_checkpoint(whole_run, run, tmp_path):
@@ -254,13 +249,15 @@ def test_weights_that_are_those_of_an_earlier_step_are_scored_once(run_folder, s
 
 
 def test_trajectories_are_joined_and_cut(tree, whole_run):
-    rest = rmtbase.trajectory(whole_run, ["40"], circuits=("qk", "query"))
+    last = rmtbase.trajectory(whole_run, ["40"], circuits=("qk", "query"))
     early = until(tree, 39)
     assert early["heads"]["step"].values.tolist() == [0, 10, 20]
-    assert joined([rest, early])["departures"].to_dataset().equals(tree["departures"].to_dataset())
+    assert joined([last, early])["departures"].to_dataset().equals(tree["departures"].to_dataset())
     assert until(tree, -1) is None
     with pytest.raises(ParameterError, match="each step is in one"):
-        joined([tree, rest])
+        joined([tree, last])
+    (departure,) = summarize_trajectory(until(tree, 0)).departures
+    assert departure.sentence() == "None of 8 heads differ from random heads at step 0, the only one."
 
 
 def test_group_whose_entries_come_and_go_says_of_which_step_each_is(whole_run):
@@ -293,21 +290,16 @@ def test_revision_that_is_none_is_refused(revisions, said, whole_run):
 
 def test_names_of_revisions_tell_their_steps(tmp_path):
     names = ["checkpoint-500", "step512", "global_step3", "stage1-step1000-tokens5B", "main", "stepping", "v1.0"]
-    names += ["tmp-checkpoint-500"]  # as the Trainer writes one
-    for name in names:
+    for name in (*names, "tmp-checkpoint-500"):  # the last as the Trainer writes one
         (tmp_path / name).mkdir()
     assert [one.step for one in find_series(tmp_path).revisions] == [3, 500, 512, 1000]
-    assert [one[:2] for one in find_series(tmp_path, ["7:main", "500"]).revisions] == [
-        (7, "main"),
-        (500, "checkpoint-500"),
-    ]
+    chosen = [one[:2] for one in find_series(tmp_path, ["7:main", "500"]).revisions]
+    assert chosen == [(7, "main"), (500, "checkpoint-500")]
 
 
 def test_where_nothing_can_be_scored_the_first_reason_is_told(tmp_path):
     (tmp_path / "run" / "step-3").mkdir(parents=True)
-    with pytest.raises(
-        CheckpointError, match=r"none of 1 checkpoints can be scored; step-3: step-3/config.json: no such"
-    ):
+    with pytest.raises(CheckpointError, match=r"none of 1 checkpoints can be scored; step-3: step-3/config.json: no"):
         rmtbase.trajectory(tmp_path / "run")
     with pytest.raises(ParameterError, match="whose names state their steps"):
         rmtbase.trajectory(tmp_path)
@@ -324,10 +316,6 @@ def test_finished_checkpoints_of_other_options_are_refused(whole_run, tmp_path, 
 
 
 def test_departures_at_other_steps_are_refused(tree, tmp_path):
-    group = tree["departures"].to_dataset(inherit=False)
-    changed = group.assign_coords(step=group["step"] + 1)
-    groups = {name: tree[name].to_dataset(inherit=False) for name in tree.groups if name != "/"}
-    wrong = xr.DataTree.from_dict({**groups, "/departures": changed})
-    wrong.attrs = tree.attrs
+    wrong = with_departures(tree, lambda group: group.assign_coords(step=group["step"] + 1))
     with pytest.raises(rmtbase.errors.TableError, match="other steps in /departures"):
         open_table(write_table(wrong, tmp_path / "wrong.nc"), "trajectory")

@@ -18,7 +18,7 @@ from rmtbase.models import open_model
 from rmtbase.nulls import Gaussian
 from rmtbase.results import open_table
 from rmtbase.results.trajectory import summarize_trajectory
-from rmtbase.results.trajectory._alarm import ALARM_LEVEL, Spending, evidence, raised
+from rmtbase.results.trajectory._alarm import ALARM_LEVEL, Spending, evidence, look_weights, raised
 from rmtbase.results.trajectory._checkpoint_scores import Scoring
 from rmtbase.watch import WatchCallback, Watcher, WatchWarning
 
@@ -95,15 +95,11 @@ def test_run_of_the_trainer_is_followed_in_a_trajectory_and_in_tensorboard(train
     assert "train/loss" in scalars
 
 
-def test_last_look_is_the_scores_of_what_was_trained(trainer, folder):
-    scores = rmtbase.score(open_model(trainer.model, proof=False))
-    last = open_table(folder / "run.nc", "trajectory")["heads"].to_dataset().isel(step=-1)
-    np.testing.assert_array_equal(last["observed"].values, scores["heads"]["observed"].values)
-
-
-def test_checkpoints_that_the_trainer_saved_are_followed_to_the_same_numbers(trainer, folder):
-    saved = rmtbase.trajectory(folder / "run", matrices="none")["heads"].to_dataset()
+def test_looks_are_the_scores_of_what_was_trained_and_of_what_the_trainer_saved(trainer, folder):
     watched = open_table(folder / "run.nc", "trajectory")["heads"].to_dataset()
+    scores = rmtbase.score(open_model(trainer.model, proof=False))
+    np.testing.assert_array_equal(watched["observed"].values[-1], scores["heads"]["observed"].values)
+    saved = rmtbase.trajectory(folder / "run", matrices="none")["heads"].to_dataset()
     assert saved["revision"].values.tolist() == ["checkpoint-3", "checkpoint-6"]
     assert saved["fingerprint"].values[-1] == watched["fingerprint"].values[-1]
     np.testing.assert_array_equal(saved["observed"].values[-1], watched["observed"].values[-1])
@@ -195,20 +191,16 @@ def test_other_processes_do_not_look_and_a_look_that_fails_is_warned_of(tmp_path
         again.on_train_begin(None, state, None, state_dict(1))
 
 
-def test_look_that_breaks_is_warned_of_and_the_training_goes_on(tmp_path, monkeypatch):
-    callback = WatchCallback(SimpleNamespace(log=lambda found: None), tmp_path / "run.nc", every=2, **STATE)
-    state = SimpleNamespace(is_world_process_zero=True, global_step=2, max_steps=8)
-    monkeypatch.setattr(callback.watcher, "look", lambda *_, **__: {}["nothing"])
-    with pytest.warns(WatchWarning, match="the look at step 2 failed: KeyError: 'nothing'"):
-        callback.on_step_end(None, state, None, state_dict(0))
-
-
-def test_looks_are_not_planned_once_some_have_been_made(tmp_path):
+def test_look_that_breaks_is_warned_of_and_looks_are_not_planned_once_some_have_been_made(tmp_path, monkeypatch):
     Watcher(tmp_path / "run.nc", **STATE).look(state_dict(0), 0)
     callback = WatchCallback(SimpleNamespace(log=lambda found: None), tmp_path / "run.nc", every=2, **STATE)
     state = SimpleNamespace(is_world_process_zero=True, global_step=0, max_steps=8)
     callback.on_train_begin(None, state, None, state_dict(0))
     assert callback.watcher.planned_looks is None
+    state.global_step = 2
+    monkeypatch.setattr(callback.watcher, "look", lambda *_, **__: {}["nothing"])
+    with pytest.warns(WatchWarning, match="the look at step 2 failed: KeyError: 'nothing'"):
+        callback.on_step_end(None, state, None, state_dict(0))
 
 
 def test_run_that_is_scored_in_another_way_than_its_file_is_refused(tmp_path):
@@ -250,21 +242,6 @@ class Fused(torch.nn.Module):
 
     def parts(self):
         return self.qkv.weight[:128], self.qkv.weight[128:256]
-
-
-class Transposed(torch.nn.Module):
-    """Weights as parameters (d_in, d_out): x @ W."""
-
-    def __init__(self):
-        super().__init__()
-        for name in ("w_q", "w_k", "w_v", "w_o"):
-            setattr(self, name, torch.nn.Parameter(0.1 * torch.randn(128, 128)))
-
-    def forward(self, x):
-        return attended(x @ self.w_q, x @ self.w_k, x @ self.w_v) @ self.w_o
-
-    def parts(self):
-        return self.w_q.T, self.w_k.T
 
 
 class CausalSelfAttention(torch.nn.Module):
@@ -310,7 +287,7 @@ def attended(q, k, v):
     return y.transpose(-3, -2).flatten(-2)
 
 
-@pytest.mark.parametrize("attention", [Fused, Transposed, CausalSelfAttention, OfTorch])
+@pytest.mark.parametrize("attention", [Fused, CausalSelfAttention, OfTorch])
 def test_heads_of_a_module_of_ones_own_are_found_by_running_it(attention, tmp_path):
     torch.manual_seed(0)
     module = torch.nn.Sequential(torch.nn.LayerNorm(128), attention())
@@ -435,8 +412,6 @@ def test_a_head_that_stays_at_the_smallest_effect_is_named_and_one_beyond_is_not
 @pytest.mark.parametrize("planned", [7, None])
 @pytest.mark.parametrize(("heads", "floor"), [(1, 1e-6), (32, 1e-4), (1000, 1e-2)])
 def test_weights_of_looks_and_calibrated_p_values_sum_to_at_most_one(heads, floor, planned):
-    from rmtbase.results.trajectory._alarm import look_weights
-
     spending = Spending.for_heads(heads, floor, planned)
     grid = floor * np.arange(1, int(1 / floor) + 1)  # the p-values of draws
     assert spending.calibrated(grid).mean() <= 1.0 + 1e-9

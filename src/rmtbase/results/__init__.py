@@ -26,12 +26,7 @@ KINDS = {
     "trajectory": "trajectory",
     "comparison": "comparison",
 }
-"""The folder of each kind of file. A new kind is a new folder and a line here.
-
-A folder has ``measure.py``, ``schema.py`` (which registers the kind), ``rows.py``, ``figures`` with
-``figure_recipes`` and ``command.py`` with ``COMMAND``. Its ``__init__`` exports what users call.
-"""
-
+"""The folder of each kind of file, whose contents docs/architecture.md describes; a new kind is one more line here."""
 
 FOLDERS = tuple(dict.fromkeys(KINDS.values()))
 """All folders, in the order of the commands."""

@@ -10,8 +10,7 @@ import xarray as xr
 
 from rmtbase.tables import Schema
 
-Entries = dict[tuple[int, ...], dict[str, Any]]
-"""Values of variables by their place along the first dimensions."""
+Entries = dict[tuple[int, ...], dict[str, Any]]  # values of variables by their place along the first dimensions
 
 
 def filled(
@@ -24,18 +23,13 @@ def filled(
     sizes = {name: len(values[1] if isinstance(values, tuple) else values) for name, values in coordinates.items()}
     variables = {}
     for name in dict.fromkeys(name for entry in entries.values() for name in entry) if names is None else names:
-        variable = schema[name]
-        values = np.full([sizes[dim] for dim in variable.dims], *_missing(schema, name))
+        variable, domain = schema[name], schema[name].domain
+        missing: tuple[Any, type] = ("", object) if "U" in domain.kinds else (np.nan, float)
+        if "U" not in domain.kinds and (domain.kinds == "iu" or (domain.whole and not domain.missing)):
+            missing = 0, int
+        values = np.full([sizes[dim] for dim in variable.dims], *missing)
         for place, entry in entries.items():
             if name in entry:
                 values[place] = entry[name]
         variables[name] = variable.dims, values
     return xr.Dataset(variables, coordinates)
-
-
-def _missing(schema: Schema, name: str) -> tuple[Any, type]:
-    """Return the missing value of a variable, and its type."""
-    domain = schema[name].domain
-    if "U" in domain.kinds:
-        return "", object
-    return (0, int) if domain.kinds == "iu" or (domain.whole and not domain.missing) else (np.nan, float)

@@ -33,10 +33,14 @@ def tell_of_large(
     if times:
         square = block[:_TRIAL].astype(np.float64)
         seconds += products / _TRIAL**3 * _seconds(lambda: matrix_singular_values(square))
+    words = f"{max(seconds, 1.0):.0f} s"
+    for unit, size in (("min", 60.0), ("h", 3600.0)):
+        if seconds >= 1.5 * size:
+            words = f"{seconds / size:.2g} {unit}" if seconds < 100 * size else f"{seconds / size:.0f} {unit}"
     rows, columns = max(shapes, key=lambda shape: shape[0] * shape[1])
     progress.note(
         f"{len(shapes)} matrices of {elements:.2g} elements will be read, the largest {rows} × {columns}: "
-        f"{'their spectra' if times else 'their elements'} take about {_in_words(seconds)}, by a trial of a small one"
+        f"{'their spectra' if times else 'their elements'} take about {words}, by a trial of a small one"
     )
 
 
@@ -46,11 +50,3 @@ def _seconds(work: Callable[[], object]) -> float:
     begin = time.perf_counter()
     work()
     return time.perf_counter() - begin
-
-
-def _in_words(seconds: float) -> str:
-    """Round a duration to one digit or two, in seconds, minutes or hours."""
-    for unit, size in (("h", 3600.0), ("min", 60.0)):
-        if seconds >= 1.5 * size:
-            return f"{seconds / size:.2g} {unit}" if seconds < 100 * size else f"{seconds / size:.0f} {unit}"
-    return f"{max(seconds, 1.0):.0f} s"

@@ -97,7 +97,14 @@ class Outputs:
         elif self.table is not None:
             write_table(table, self.table)
         if self.page is not None:
-            content = _page_of(table if drawn is None else drawn, items()) if page is None else page()
+            if page is None:  # the report of a table of any kind, and its standard figures
+                from rmtbase.report.page import render_page
+
+                shown = table if drawn is None else drawn
+                figures = import_module(f"rmtbase.results.{KINDS[str(shown.attrs['kind'])]}.figures")
+                content = render_page(shown, items(), figures.figure_recipes)
+            else:
+                content = page()
             files.append(write_bytes(content.encode(), self.page))
         say_written(*files)
         command, condition = self._gate
@@ -116,11 +123,8 @@ def _version(path: Path | None) -> tuple[int, int] | None:
     return status.st_ino, status.st_mtime_ns
 
 
-FOUND = 3
-"""Exit status if a head meets the condition of ``--fail-if``."""
-
-UNDECIDED = 4
-"""Exit status if no head meets that condition, but heads that could not be tested might."""
+FOUND = 3  # exit status if a head meets the condition of ``--fail-if``
+UNDECIDED = 4  # exit status if no head meets that condition, but heads that could not be tested might
 
 _NAMED = 5  # heads
 _MOST_VALUES = 12  # of a name of a place
@@ -146,7 +150,11 @@ def _end_if(met: pd.Series, heads: Sequence[Mapping[str, Any]], condition: str |
         ("meet", met.fillna(False), FOUND),
         ("cannot be told to meet or not", met.isna(), UNDECIDED),
     ):
-        places = [_place(head) for head, chosen in zip(heads, mask, strict=True) if chosen]
+        places = [
+            " ".join(f"{name} {head[name]}" for name in _PLACE if name in head)
+            for head, chosen in zip(heads, mask, strict=True)
+            if chosen
+        ]
         if places:
             say(f"{len(places)} of {len(heads)} {kind} --fail-if {condition!r}: {listing(places, _NAMED)}")
             raise typer.Exit(status)
@@ -157,12 +165,12 @@ def _met(command: str, heads: Sequence[Mapping[str, Any]], condition: str) -> pd
     schema = json.loads((files("rmtbase.results") / "schemas" / f"{command}.json").read_text(encoding="utf-8"))
     fields = schema["properties"]["heads"]["items"]
     names = [name for name in fields["properties"] if name in fields["required"] or any(name in head for head in heads)]
-    table = pd.DataFrame(
-        {
-            name: pd.array([head.get(name) for head in heads], dtype=_TYPES[_json_type(fields["properties"][name])])
-            for name in names
-        }
-    )
+    columns = {}
+    for name in names:
+        types = fields["properties"][name]["type"]  # one, or a list of two of which one is null
+        kind = types if isinstance(types, str) else next(kind for kind in types if kind != "null")
+        columns[name] = pd.array([head.get(name) for head in heads], dtype=_TYPES[kind])
+    table = pd.DataFrame(columns)
     try:
         met = table.eval(condition, engine="python", local_dict={}, global_dict={})
     except Exception as error:  # pandas raises errors of many kinds for text that it cannot read
@@ -173,19 +181,10 @@ def _met(command: str, heads: Sequence[Mapping[str, Any]], condition: str) -> pd
     for name, values in _places_named(condition):
         present = table[name].dropna() if name in table else pd.Series(dtype=object)
         if len(present) and not bool(present.isin(values).any()):
-            raise ParameterError("fail_if", condition, f"a {name} that is there: {_listed(present.unique().tolist())}")
+            texts = [str(value) for value in present.unique().tolist()]
+            texts = texts if len(texts) <= _MOST_VALUES else [*texts[: _MOST_VALUES - 1], "…", texts[-1]]
+            raise ParameterError("fail_if", condition, f"a {name} that is there: {', '.join(texts)}")
     return met
-
-
-def _json_type(field: Mapping[str, Any]) -> str:
-    """Return the type of a field that may also be null."""
-    types = [field["type"]] if isinstance(field["type"], str) else field["type"]
-    return next(name for name in types if name != "null")
-
-
-def _place(head: Mapping[str, Any]) -> str:
-    """Name a head by what identifies it in a record."""
-    return " ".join(f"{name} {head[name]}" for name in _PLACE if name in head)
 
 
 def _places_named(condition: str) -> Iterator[tuple[str, list[Any]]]:
@@ -199,17 +198,3 @@ def _places_named(condition: str) -> Iterator[tuple[str, list[Any]]]:
                     except ValueError:  # another name, or a calculation
                         continue
                     yield name.id, list(value) if isinstance(value, list | tuple | set) else [value]
-
-
-def _listed(values: Sequence[Any]) -> str:
-    """List the values of a place, of many only the first and the last."""
-    texts = [str(value) for value in values]
-    return ", ".join(texts if len(texts) <= _MOST_VALUES else [*texts[: _MOST_VALUES - 1], "…", texts[-1]])
-
-
-def _page_of(table: xr.Dataset | xr.DataTree, items: Iterable[Item]) -> str:
-    """Return the page of a table of any kind: its report, and its standard figures."""
-    from rmtbase.report.page import render_page
-
-    figures = import_module(f"rmtbase.results.{KINDS[str(table.attrs['kind'])]}.figures")
-    return render_page(table, items, figures.figure_recipes)

@@ -41,7 +41,7 @@ from rmtbase.statistics._moment_order import (
     moment_orders,
 )
 from rmtbase.statistics._moved_share import moved_parts, moved_share
-from rmtbase.statistics._power_law import PowerLawFit, hill_exponent, power_law_fit, power_law_p_value
+from rmtbase.statistics._power_law import PowerLawFit, power_law_fit, power_law_p_value
 from rmtbase.statistics._registry import (
     SPECTRAL_STATISTICS,
     Statistic,
@@ -53,8 +53,13 @@ from rmtbase.statistics._registry import (
 )
 from rmtbase.statistics._signed_bins import MAGNITUDE_BINS, SignedBins, magnitude_bins
 from rmtbase.statistics._summary import SampleSummary, summarize, summarize_stream
-from rmtbase.statistics._weibull_fit import WeibullFit, weibull_fit, weibull_fit_of_bins
-from rmtbase.statistics._weibull_likelihood import WeibullLikelihoodFit, weibull_likelihood_fit
+from rmtbase.statistics._weibull_fit import (
+    WeibullFit,
+    WeibullLikelihoodFit,
+    weibull_fit,
+    weibull_fit_of_bins,
+    weibull_likelihood_fit,
+)
 
 __all__ = [
     "ELEMENT_STATISTICS",

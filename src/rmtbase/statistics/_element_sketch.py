@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, reduce
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float, Shaped
@@ -21,12 +21,16 @@ from rmtbase.parameters import (
     require_real_array,
 )
 from rmtbase.shown import in_one_line
-from rmtbase.statistics._element_entropy import cell_divergence, cell_entropy, kernel_entropy, range_histogram_entropy
 from rmtbase.statistics._elements import CentralSums, ElementMoments, span_sums
+from rmtbase.statistics._entropy import cell_divergence, cell_entropy, kernel_entropy, range_histogram_entropy
 from rmtbase.statistics._order_statistics import LMoments, NormalPlot, histogram, l_moments, normal_plot, quantiles
 from rmtbase.statistics._signed_bins import SignedBins, signed_bins
-from rmtbase.statistics._weibull_fit import WeibullFit, weibull_fit_of_bins
-from rmtbase.statistics._weibull_likelihood import WeibullLikelihoodFit, weibull_likelihood_of_bins
+from rmtbase.statistics._weibull_fit import (
+    WeibullFit,
+    WeibullLikelihoodFit,
+    weibull_fit_of_bins,
+    weibull_likelihood_of_bins,
+)
 
 _SPAN = 1 << 21  # numbers that are summed and counted at a time
 
@@ -126,14 +130,11 @@ class ElementSketch:
     @cached_property
     def body(self) -> WeibullFit:
         """Weibull law of the body: trim 0.1, numbers of half precision spread over the interval rounded to them."""
-        return self._unrounded_fit(0.1)
+        return weibull_fit_of_bins(self.bins.positive, self.sums.root_mean_square, 0.1, unrounded=True)
 
     @cached_property
     def whole(self) -> WeibullFit:
-        return self._unrounded_fit(0.0)
-
-    def _unrounded_fit(self, trim: float) -> WeibullFit:
-        return weibull_fit_of_bins(self.bins.positive, self.sums.root_mean_square, trim, unrounded=True)
+        return weibull_fit_of_bins(self.bins.positive, self.sums.root_mean_square, 0.0, unrounded=True)
 
     @cached_property
     def weibull_likelihood_fit(self) -> WeibullLikelihoodFit:
@@ -183,22 +184,18 @@ def element_sketch(blocks: Iterable[ArrayLike]) -> ElementSketch:
         ParameterError: there are no numbers, or some are not finite or masked; a dtype is not real; or fourth powers
             exceed float64.
     """
-    parts = (_sketch(span) for span in _spans(blocks))
-    first = next(parts, None)
-    if first is None:
+    sketch: ElementSketch | None = None
+    for span in _spans(blocks):
+        bins = signed_bins(span)
+        if bins.not_finite:
+            raise ParameterError("blocks", f"{bins.not_finite} numbers that are not finite", "finite numbers")
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            part = ElementSketch(span_sums(span), bins)
+            sketch = part if sketch is None else sketch.merged(part)
+    if sketch is None:
         raise ParameterError("blocks", "no number", "at least one")
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        sketch = reduce(ElementSketch.merged, parts, first)
     sketch.sums.require_sound_powers("blocks")
     return sketch
-
-
-def _sketch(numbers: Shaped[np.ndarray, " number"]) -> ElementSketch:
-    bins = signed_bins(numbers)
-    if bins.not_finite:
-        raise ParameterError("blocks", f"{bins.not_finite} numbers that are not finite", "finite numbers")
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        return ElementSketch(span_sums(numbers), bins)
 
 
 def _spans(blocks: Iterable[ArrayLike]) -> Iterator[Shaped[np.ndarray, " number"]]:

@@ -56,10 +56,6 @@ def _closure(sketch: ElementSketch) -> float:
     return fit.scale * math.sqrt((second - first**2) / (fit.rms**2 - mean**2)) - 1.0
 
 
-def _gini(sketch: ElementSketch) -> float:
-    return sketch.magnitude_l_moments.scale / sketch.magnitude_l_moments.location
-
-
 def _decile_ratio(sketch: ElementSketch) -> float:
     low, high = sketch.magnitude_quantile((0.1, 0.9))
     return high / low
@@ -123,7 +119,10 @@ _ALL = (
         "max_to_q99", "largest magnitude over the 99th percentile", r"\max|w| / q_{99}", r"\max|w| / q_{99}(|w|)",
         lambda x: x.largest_magnitude / float(x.magnitude_quantile(0.99)), _COARSE,
     ),
-    ElementStatistic("gini", "Gini index of magnitudes", "G", r"\lambda_2(|w|) / \lambda_1(|w|)", _gini, _COARSE),
+    ElementStatistic(
+        "gini", "Gini index of magnitudes", "G", r"\lambda_2(|w|) / \lambda_1(|w|)",
+        lambda x: x.magnitude_l_moments.scale / x.magnitude_l_moments.location, _COARSE,
+    ),
     ElementStatistic(
         "q90_to_q10", "ratio of the outer deciles of magnitudes", r"q_{90} / q_{10}", r"q_{90}(|w|) / q_{10}(|w|)",
         _decile_ratio, _FINE,
@@ -188,26 +187,19 @@ def reason_against(sketch: ElementSketch, name: str) -> Reason:
 
 
 def _value(sketch: ElementSketch, statistic: ElementStatistic) -> tuple[float, Reason]:
-    reason = _unsuitable(sketch, statistic.levels)
+    n, levels, reason = int(sketch.count), statistic.levels, Reason()
+    if n < FEWEST_ELEMENTS:
+        reason = Reason("few_numbers", {"count": n, "fewest": FEWEST_ELEMENTS})
+    elif sketch.moments().std == 0.0:
+        reason = Reason("all_equal")
+    elif sketch.levels < min(levels, _ENOUGH * n / 2):
+        reason = Reason("tied", {"levels": int(sketch.levels), "needed": levels})
+    elif levels >= _FINE and sketch.unexplained_zeros:
+        reason = Reason("zeros", {"zeros": int(sketch.bins.zeros), "count": n})
+    elif levels >= _FINE and sketch.equal > _MOST_EQUAL * n + _MOST_AT_ONCE:
+        reason = Reason("equal_numbers", {"equal": int(sketch.equal), "count": n})
     value = math.nan if reason else statistic.function(sketch)
     if reason or math.isfinite(value):
         return value, reason
     extremes = {"smallest": float(sketch.sums.smallest), "largest": float(sketch.sums.largest)}
     return math.nan, Reason("not_finite", extremes)
-
-
-def _unsuitable(sketch: ElementSketch, levels: int) -> Reason:
-    n = int(sketch.count)
-    if n < FEWEST_ELEMENTS:
-        return Reason("few_numbers", {"count": n, "fewest": FEWEST_ELEMENTS})
-    if sketch.moments().std == 0.0:
-        return Reason("all_equal")
-    if sketch.levels < min(levels, _ENOUGH * n / 2):
-        return Reason("tied", {"levels": int(sketch.levels), "needed": levels})
-    if levels < _FINE:
-        return Reason()
-    if sketch.unexplained_zeros:
-        return Reason("zeros", {"zeros": int(sketch.bins.zeros), "count": n})
-    if sketch.equal > _MOST_EQUAL * n + _MOST_AT_ONCE:
-        return Reason("equal_numbers", {"equal": int(sketch.equal), "count": n})
-    return Reason()

@@ -39,17 +39,15 @@ class NormalPlot(NamedTuple):
     scale: float
 
 
-def order_statistics(bins: SignedBins, rank: ArrayLike) -> Float[np.ndarray, "..."]:
-    rank = np.asarray(rank)
-    place = np.searchsorted(bins.end, rank, side="right")
-    count = bins.count[place]
-    return bins.mean[place] + bins.unrounded_spacing[place] * (rank - (bins.end[place] - count) - 0.5 * (count - 1))
-
-
 def quantiles(bins: SignedBins, probability: ArrayLike) -> Float[np.ndarray, "..."]:
-    place = (int(bins.end[-1]) - 1) * np.asarray(probability, dtype=np.float64)
+    last = int(bins.end[-1]) - 1
+    place = last * np.asarray(probability, dtype=np.float64)
     below = np.floor(place).astype(np.int64)
-    low, high = (order_statistics(bins, rank) for rank in (below, np.minimum(below + 1, bins.end[-1] - 1)))
+    rank = np.stack([below, np.minimum(below + 1, last)])
+    bin_of = np.searchsorted(bins.end, rank, side="right")
+    count = bins.count[bin_of]
+    within = rank - (bins.end[bin_of] - count) - 0.5 * (count - 1)
+    low, high = bins.mean[bin_of] + bins.unrounded_spacing[bin_of] * within
     return low + (place - below) * (high - low)
 
 

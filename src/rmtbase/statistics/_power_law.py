@@ -58,20 +58,6 @@ def power_law_fit(values: ArrayLike, x_min: float | None = None) -> PowerLawFit:
     return _fit(x, start, float(x_min))
 
 
-def hill_exponent(values: ArrayLike, tail: int) -> float:
-    """Hill's estimate of the exponent from the ``tail`` largest values, α = 1 + k / Σ_{i≤k} ln(x_(i)/x_(k+1)).
-
-    The tail begins at the next value, x_(k+1).
-
-    Source: B. M. Hill, Ann. Statist. 3, 1163 (1975).
-    """
-    x = _require_sample(values)
-    count = require_positive_integer("tail", tail)
-    if count >= x.size or x[-1] == x[-count - 1]:
-        raise ParameterError("tail", tail, f"fewer than the {x.size} values, not all of them equal to the next")
-    return 1.0 + count / float(np.log(x[-count:] / x[-count - 1]).sum())
-
-
 def power_law_p_value(values: ArrayLike, draws: int = 99, seed: int = 0) -> float:
     """p-value of a power law in the tail of a sample of independent values; a small one speaks against it.
 

@@ -101,28 +101,28 @@ _S: Convention = "singular value"
 
 _OF_EITHER = (
     Statistic(
-        "participation_ratio", "participation ratio", r"\mathrm{PR}", r"(\sum_k x_k)^2 / \sum_k x_k^2",
+        "participation_ratio", "participation ratio", r"\mathrm{PR}", r"(\sum_k {x}_k)^2 / \sum_k {x}_k^2",
         _LAMBDA, 0, "1", "h", _participation_ratio,
     ),
     Statistic(
         "normalized_participation_ratio", "normalized participation ratio", r"\mathrm{NPR}",
-        r"(\sum_k x_k)^2 / (h \sum_k x_k^2)", _LAMBDA, 0, "1/h", "1",
+        r"(\sum_k {x}_k)^2 / (h \sum_k {x}_k^2)", _LAMBDA, 0, "1/h", "1",
         lambda x: _participation_ratio(x) / x.shape[-1],
     ),
     Statistic(
-        "spectral_entropy", "spectral entropy", "S", r"-\sum_k p_k \ln p_k,\ p_k = x_k / \sum_j x_j",
+        "spectral_entropy", "spectral entropy", "S", r"-\sum_k p_k \ln p_k,\ p_k = {x}_k / \sum_j {x}_j",
         _LAMBDA, 0, "0", "ln h", _entropy,
     ),
     Statistic(
-        "condition_number", "condition number", r"\kappa", r"x_1 / x_h", _LAMBDA, 0, "1", "inf",
+        "condition_number", "condition number", r"\kappa", "{x}_1 / {x}_h", _LAMBDA, 0, "1", "inf",
         lambda x: x[..., 0] / x[..., -1], inverse_power=1.0,
     ),
     Statistic(
-        "stable_rank", "stable rank", r"r_s", r"\sum_k x_k / x_1", _LAMBDA, 0, "1", "h",
+        "stable_rank", "stable rank", r"r_s", r"\sum_k {x}_k / {x}_1", _LAMBDA, 0, "1", "h",
         lambda x: x.sum(axis=-1) / x[..., 0],
     ),
 )  # fmt: skip
-"""Statistics of eigenvalues and of singular values; x stands for either in their formulas."""
+"""Statistics of eigenvalues and of singular values; {x} stands for either in their formulas."""
 
 _ALL = (
     Statistic(
@@ -140,7 +140,7 @@ _ALL = (
         "trace_of_square", "trace of the square", r"\Sigma\lambda^2", r"\sum_k \lambda_k^2", _LAMBDA, 2, "0", "inf",
         _sum_of_squares,
     ),
-    *(replace(statistic, formula=statistic.formula.replace("x", r"\lambda")) for statistic in _OF_EITHER),
+    *(replace(statistic, formula=statistic.formula.format(x=r"\lambda")) for statistic in _OF_EITHER),
     Statistic(
         "log_determinant", "log-determinant", r"\ln\det", r"\sum_k \ln \lambda_k", _LAMBDA, "additive", "-inf",
         "inf", lambda x: np.log(x).sum(axis=-1),
@@ -153,7 +153,7 @@ _ALL = (
     *(
         replace(
             statistic, name=f"{statistic.name}_singular", long_name=f"{statistic.long_name} of singular values",
-            symbol=statistic.symbol + "^{(s)}", formula=statistic.formula.replace("x", "s"), convention=_S,
+            symbol=statistic.symbol + "^{(s)}", formula=statistic.formula.format(x="s"), convention=_S,
             inverse_power=statistic.inverse_power / 2,
         )
         for statistic in _OF_EITHER
@@ -205,19 +205,19 @@ def spectral_statistics(
         raise ParameterError("singular_values", s.shape, "shape (..., h) with at least one of them")
     chosen = [registered(SPECTRAL_STATISTICS, name, "names") for name in names]
     _require_spectra(s, any(statistic.scaling == 0 for statistic in chosen))
-    unit = _at_unit_scale(s)
-    ordinary = unit is s
+    # Spectra are divided by a power of two near s_1 if a fourth power would be out of range of float64. The division is
+    # exact; if fourth powers are in range, it would change no bit of any statistic.
+    first, last = s[..., :1], s[..., -1:]
+    ordinary = ((first > _LEAST) & (first < 1.0 / _LEAST) & ((last > _LEAST) | (last == 0.0))).all()
+    unit = s if ordinary else np.ldexp(s, -np.frexp(first)[1])
     with np.errstate(divide="ignore", over="ignore", under="ignore"):  # infinities and zeros are returned as such
         of_all = {"eigenvalue": s**2, "singular value": s}
         of_shape = of_all if ordinary else {"eigenvalue": unit**2, "singular value": unit}
         values = []
         for statistic in chosen:
-            if statistic.scaling == "additive" and not ordinary:
-                values.append(2.0 * statistic.function(s))
-            else:
-                values.append(
-                    statistic.function((of_shape if statistic.scaling == 0 else of_all)[statistic.convention])
-                )
+            spectra = (of_shape if statistic.scaling == 0 else of_all)[statistic.convention]
+            is_log = statistic.scaling == "additive" and not ordinary
+            values.append(2.0 * statistic.function(s) if is_log else statistic.function(spectra))
         return np.stack(values, axis=-1) if values else np.empty((*s.shape[:-1], 0))
 
 
@@ -237,17 +237,6 @@ def _require_spectra(s: Spectra, of_shape: bool) -> None:
         fault = "values that do not descend"
         expected += ": sort them (numpy.sort(s)[..., ::-1])"
     raise ParameterError("singular_values", fault, expected)
-
-
-def _at_unit_scale(s: Spectra) -> Spectra:
-    """Return the spectra, divided by a power of two near s_1 if a fourth power would be out of range of float64.
-
-    The division is exact; if fourth powers are in range, it would change no bit of any statistic.
-    """
-    first, last = s[..., :1], s[..., -1:]
-    if ((first > _LEAST) & (first < 1.0 / _LEAST) & ((last > _LEAST) | (last == 0.0))).all():
-        return s
-    return np.ldexp(s, -np.frexp(first)[1])
 
 
 def rescale_statistics(values: ArrayLike, scale: ArrayLike, rank: int) -> Float[np.ndarray, "... statistic"]:

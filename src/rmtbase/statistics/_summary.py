@@ -71,14 +71,15 @@ def summarize_stream(blocks: Blocks, probabilities: ArrayLike) -> SampleSummary:
     """Summarise, as :func:`summarize`, a sample that comes in blocks and is never held in memory.
 
     Moments are summed about the mean of the first block, in units of its standard deviation. Quantiles are those of
-    ``numpy.quantile``, to the bit; up to sixteen million numbers, or one row, are held for them at a time.
-
-    Summary of every row: arrays (row,) and (row, probability).
+    ``numpy.quantile``, to the bit; up to sixteen million numbers, or one row, are held for them at a time. The arrays
+    are (row,) and (row, probability).
     """
     n, sums = 0, np.zeros((4, 0))
     origin = unit = np.zeros(0)
     for part in blocks():
-        block = _require_block(part)
+        block = require_real_numbers("blocks", part)
+        if block.ndim != 2 or not block.size:
+            raise ParameterError("blocks", f"shape {block.shape}", "blocks (row, draw) of at least one of each")
         with np.errstate(invalid="ignore", over="ignore"):
             if not sums.size:
                 exponent = np.frexp(np.abs(block).max(axis=1))[1]  # keeps squares in range; changes no bit
@@ -100,25 +101,17 @@ def summarize_stream(blocks: Blocks, probabilities: ArrayLike) -> SampleSummary:
         std = unit * np.sqrt(unbiased)
         std_error = _std_standard_error(std, fourth / unbiased**2, n)
         mean = origin + unit * m1
-    quantiles = _quantiles_of_stream(blocks, probabilities, origin.size, n)
-    return SampleSummary(mean, std, std / np.sqrt(n), std_error, *quantiles)
-
-
-def _quantiles_of_stream(
-    blocks: Blocks, probabilities: ArrayLike, rows: int, draws: int
-) -> tuple[Float[np.ndarray, "row probability"], Float[np.ndarray, "row probability"]]:
-    levels = _require_levels(probabilities)
-    together = max(_HELD // draws, 1)
+    levels, rows, together = _require_levels(probabilities), origin.size, max(_HELD // n, 1)
     quantile, error = np.empty((2, rows, levels.size))
     for first in range(0, rows if levels.size else 0, together):
         part = slice(first, min(first + together, rows))
-        sample = np.empty((part.stop - first, draws))
+        sample = np.empty((part.stop - first, n))
         filled = 0
         for block in blocks():
             sample[:, filled : filled + block.shape[1]] = block[part]
             filled += block.shape[1]
         quantile[part], error[part] = (values.T for values in _quantiles_with_errors(sample, levels, axis=1))
-    return quantile, error
+    return SampleSummary(mean, std, std / np.sqrt(n), std_error, quantile, error)
 
 
 def _quantiles_with_errors(
@@ -140,13 +133,6 @@ def _require_levels(probabilities: ArrayLike) -> Float[np.ndarray, " probability
     if levels.ndim != 1:
         raise ParameterError("probabilities", f"shape {levels.shape}", "a one-dimensional array")
     return levels
-
-
-def _require_block(part: ArrayLike) -> Float[np.ndarray, "row draw"]:
-    block = require_real_numbers("blocks", part)
-    if block.ndim != 2 or not block.size:
-        raise ParameterError("blocks", f"shape {block.shape}", "blocks (row, draw) of at least one of each")
-    return block
 
 
 def _require_spread(draws: int) -> None:

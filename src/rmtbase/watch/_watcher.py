@@ -6,8 +6,7 @@ import math
 import sys
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +24,7 @@ from rmtbase.results.trajectory.measure import earlier_file
 from rmtbase.results.trajectory.schema import STEP
 from rmtbase.tables import groups_of, require_writable, write_table
 
-BUDGET = 0.05
-"""Default share of a run's time that looks may take."""
-
+BUDGET = 0.05  # share of a run's time that looks may take by default
 _OF_ADAPTERS = "the updates of its adapters were added to its weights, and the module itself was not run"
 
 
@@ -151,7 +148,11 @@ class Watcher:
         before = self.steps
         if before and step <= before[-1]:
             raise ParameterError("step", step, f"more than {before[-1]}, that of the last look; see go_on_from")
-        with _generators_as_they_were():
+        torch = sys.modules.get("torch")
+        generators = nullcontext()
+        if torch is not None:
+            generators = torch.random.fork_rng(devices=range(torch.cuda.device_count()))
+        with generators:
             opened = self._opened(model, f"step-{step}")
             part = self.scoring.step(opened, StepName(step, f"step-{step}", opened.weights_digest()))
         trajectory = joined([part] if self.tree is None else [without_alarm(self.tree), part])
@@ -204,30 +205,19 @@ class Watcher:
         departures = groups_of(self.tree)["/departures"]
         raised = int(np.isfinite(departures["alarm_step"].values).sum())
         q_value = departures["omnibus_q_value"].isel({STEP: -1, "null": 0}).values
-        first = next(iter(last.left.values()))
+        differing = next(iter(last.left.values()))
         spending = spending_of(self.tree)
         least = None if spending is None or is_over else spending.largest_p_value_named(seen=len(self.steps))
         return {
-            "rmtbase/left_share": math.nan if first is None else first / last.n_heads,
-            "rmtbase/heads_that_differ": math.nan if first is None else float(first),
-            "rmtbase/smallest_q_value": math.nan if first is None else float(np.nanmin(q_value)),
+            "rmtbase/left_share": math.nan if differing is None else differing / last.n_heads,
+            "rmtbase/heads_that_differ": math.nan if differing is None else float(differing),
+            "rmtbase/smallest_q_value": math.nan if differing is None else float(np.nanmin(q_value)),
             "rmtbase/median_participation_ratio": last.median_participation_ratio,
             "rmtbase/largest_distance": abs(last.distance),
             "rmtbase/alarm": float(raised) if raised or (self._can_name and last.n_heads) else math.nan,
             "rmtbase/alarm_detectable_p_value": math.nan if least is None else least,
             "rmtbase/look_seconds": self.seconds[-1],
         }
-
-
-@contextmanager
-def _generators_as_they_were() -> Iterator[None]:
-    """Restore the state of torch's random generators after a block, if torch has been imported."""
-    torch = sys.modules.get("torch")
-    if torch is None:
-        yield
-        return
-    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-        yield
 
 
 def adapted_weights(model: Any) -> dict[str, Any] | None:
@@ -246,22 +236,16 @@ def adapted_weights(model: Any) -> dict[str, Any] | None:
     base = next((module for module in model.modules() if isinstance(module, PreTrainedModel)), None)
     if base is None:
         return None
-    wrapped: dict[str, Any] = {
-        name: module
-        for name, module in base.named_modules()
-        if isinstance(module, (BaseTunerLayer, ModulesToSaveWrapper))
-    }
+    kinds, wrapped = (BaseTunerLayer, ModulesToSaveWrapper), dict[str, Any]()
+    wrapped |= {name: module for name, module in base.named_modules() if isinstance(module, kinds)}
     if not wrapped:
         return None
-    tensors = {
-        name: module
-        for name, module in base.state_dict().items()
-        if not any(name.startswith(f"{place}.") for place in wrapped)
-    }
+    places = tuple(f"{place}." for place in wrapped)
+    tensors = {name: tensor for name, tensor in base.state_dict().items() if not name.startswith(places)}
     with torch.no_grad():
         for place, layer in wrapped.items():
             in_effect = _updated(place, layer) if isinstance(layer, BaseTunerLayer) else _saved(layer)
-            tensors |= {f"{place}.{name}": module for name, module in in_effect.items()}
+            tensors |= {f"{place}.{name}": tensor for name, tensor in in_effect.items()}
     return {"model": tensors, "family": base.config.model_type, "config": base.config, "name": type(base).__name__}
 
 

@@ -1,9 +1,8 @@
 from ._heavy_tails import HeavyTails, heavy_tails
 from ._learned_part import LearnedPart, learned_part
-from ._signal_tails import TailSummary, summarize_tails
 from ._spectral_signal import SpectralSignal, spectral_signal
 from .measure import signal
-from .rows import SignalRow, signal_rows
+from .rows import SignalRow, TailSummary, signal_rows, summarize_tails
 
 __all__ = [
     "HeavyTails",

@@ -47,7 +47,7 @@ def learned_modules(tree: xr.DataTree, model: Model | Difference) -> list[Module
     places = {(place.stack, place.layer): layer for layer, place in enumerate(minuend.layers)}
     rows: dict[str, list[SignalRow]] = {}
     for row in signal_rows(tree):
-        component = {"qk": "attention_query"}.get(row.what, row.what)  # a module of an adapter is a head
+        component = "attention_query" if row.what == "qk" else row.what  # a module of an adapter is a head
         if component in CIRCUITS:
             continue
         tensor = minuend.tensors(places[row.stack, row.layer], component)[0]
@@ -57,32 +57,25 @@ def learned_modules(tree: xr.DataTree, model: Model | Difference) -> list[Module
             rows.setdefault(module, []).append(row)
     if not rows:
         raise ParameterError("tree", "no whole matrices", "those of a model: matrices='spectra'")
-    p_values = np.array([_p_value(parts) for parts in rows.values()])
-    q_values = benjamini_hochberg(p_values).tolist()
-    modules = [
-        _module(name, parts, p, q)
-        for (name, parts), p, q in zip(rows.items(), p_values.tolist(), q_values, strict=True)
-    ]
+    p_values = []
+    for parts in rows.values():
+        tested = [row.numbers["first_p_value"] for row in parts if row.testable]
+        p_values.append(min(1.0, len(tested) * min(tested)) if tested else np.nan)
+    q_values = benjamini_hochberg(np.array(p_values)).tolist()
+    modules = []
+    for (name, parts), p_value, q_value in zip(rows.items(), p_values, q_values, strict=True):
+        norms, shares, numbers = (
+            np.array([row.numbers[number] for row in parts], dtype=float)
+            for number in ("squared_norm", "signal_share", "n_directions")
+        )
+        share = float(norms @ shares / norms.sum())
+        reason = (parts[0].reason or NOT_RECORDED) if np.isnan(p_value) else Reason()
+        no_number = next((Reason(row.no_number) for row in parts if row.no_number), Reason())
+        modules.append(Module(name, float(numbers.sum()), share, p_value, q_value, reason, no_number))
     if np.isnan(p_values).all():
         words = untested_words(modules_not_testable(modules), len(modules), "module")
         raise ParameterError("tree", words, "modules that can be tested, to decide by")
     return sorted(modules, key=lambda module: (bool(module.reason), -np.nan_to_num(module.share, nan=-1.0)))
-
-
-def _p_value(rows: Sequence[SignalRow]) -> float:
-    tested = [row.numbers["first_p_value"] for row in rows if row.testable]
-    return min(1.0, len(tested) * min(tested)) if tested else np.nan
-
-
-def _module(name: str, rows: Sequence[SignalRow], p_value: float, q_value: float) -> Module:
-    norms, shares, numbers = (
-        np.array([row.numbers[number] for row in rows], dtype=float)
-        for number in ("squared_norm", "signal_share", "n_directions")
-    )
-    share = float(norms @ shares / norms.sum())
-    reason = (rows[0].reason or NOT_RECORDED) if np.isnan(p_value) else Reason()
-    no_number = next((Reason(row.no_number) for row in rows if row.no_number), Reason())
-    return Module(name, float(numbers.sum()), share, p_value, q_value, reason, no_number)
 
 
 def decisions_text(modules: Sequence[Module], level: float, form: str) -> str:

@@ -2,37 +2,80 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
+from scipy.linalg import eigvalsh_tridiagonal
 
 from rmtbase.errors import ParameterError
-from rmtbase.linalg import matrix_singular_values
+from rmtbase.linalg import matrix_singular_values, singular_values
 from rmtbase.parameters import require_dims, require_real_array, require_repeats, require_seed
 from rmtbase.progress import SILENT, Progress
 from rmtbase.reasons import Reason
-from rmtbase.results.signal._remaining_noise import noise_left
-from rmtbase.results.signal._spectral_comparison import (
-    Setting,
-    SpectralComparison,
-    compare_spectrum,
-    noise_spectra,
-    undirected,
-)
+from rmtbase.results.depth._depth_fitter import WIDEST_DRAW
+from rmtbase.results.signal._sequential_count import noise_left
+from rmtbase.results.signal._spectral_likelihood import PATH_SIGMA, Fits, Spectra, fit_candidates, noise_law, ordered_at
 from rmtbase.results.signal._spectral_signal import require_level
+from rmtbase.results.signal.schema import CANDIDATES
 from rmtbase.shown import in_one_line
 from rmtbase.statistics import PowerLawFit, power_law_fit, power_law_p_value
 
 FEWEST = 16
 """Fewest eigenvalues of a spectrum: twice as many as the shortest tail of a power law has."""
 
+DRAWING_SPECTRA, DRAWING_PATHS = "drawing Gaussian spectra", "drawing residual paths"
+
 _EQUAL = 1e-9  # relative
 _LEAST = 1e-150  # for the largest singular value: its square and that of its inverse must be doubles
+_FEWEST_DRAWS = 99
+_LEAST_LEVEL = 1e-4
+_NOISE, _SPIKES, _POWER_LAW, _DEPTH = range(len(CANDIDATES))
+_DIMS = "tail_of_dims"
 
 Values = Float[np.ndarray, " r"]
+
+
+@in_one_line
+@dataclass(frozen=True, eq=False)
+class SpectralComparison:
+    """Noise, spikes on a bulk, a power law and effective depth, compared on all eigenvalues of one matrix."""
+
+    # ℓ of each of :data:`CANDIDATES`, with Schwarz's penalty for fitted parameters; -inf for spikes if none was found,
+    # or if no bulk is left below them
+    log_likelihood: Float[np.ndarray, " candidate"]
+    # p-value of each candidate: the probability, by draws of it, that the best of the others is as far ahead. NaN where
+    # there is none.
+    p_value: Float[np.ndarray, " candidate"]
+    directions: int  # k, the number of spikes
+    # tail, exponent: number of eigenvalues in the power law's tail, and its α, by this likelihood. Its x_min maximises
+    # the likelihood of the whole spectrum, whereas ``statistics.power_law_fit`` takes the x_min of the smallest
+    # distance.
+    tail: int
+    exponent: float
+    depth: int  # L of the residual path
+    level: float  # level of the tests
+
+    @property
+    def standing(self) -> tuple[str, ...]:
+        """Candidates that are not ruled out at the level."""
+        return tuple(name for name, p in zip(CANDIDATES, self.p_value.tolist(), strict=True) if p > self.level)
+
+    @property
+    def verdict(self) -> str:
+        """Noise if it stands, else the only candidate that stands, several or none: one of ``schema.VERDICTS``.
+
+        Among matrices that learned nothing, at most the share ``level`` is called anything but noise.
+        """
+        if "noise" in self.standing:
+            return "noise"
+        if len(self.standing) == 1:
+            return self.standing[0]
+        return "undecided" if self.standing else "neither"
 
 
 @in_one_line
@@ -110,14 +153,14 @@ def heavy_tails(
     count, share = require_repeats("draws", draws), require_level(level)
     if not 1.0 / (count + 1) <= share:
         raise ParameterError("level", level, f"one that {count} draws can reach: at least 1/{count + 1}")
-    setting = Setting(undirected(shape), count, require_seed(seed), share, progress)
+    setting = _Setting(max(shape, shape[::-1]), count, require_seed(seed), share, progress)
     null, eigenvalues = _null_exponents(setting), values**2
     fit = power_law_fit(eigenvalues)
     return HeavyTails(
         fit=fit,
         p_value=float((null <= fit.exponent).sum() + 1) / (count + 1),
         goodness=power_law_p_value(eigenvalues, count, seed),
-        comparison=compare_spectrum(eigenvalues, setting),
+        comparison=_compared(eigenvalues, setting),
         null_exponent=null,
         shape=shape,
         draws=count,
@@ -146,9 +189,6 @@ def _require_values(array: ArrayLike, dims: tuple[int, ...] | None) -> tuple[Val
     return values, shape
 
 
-_DIMS = "tail_of_dims"
-
-
 def no_tail(values: Values, dims: tuple[int, ...]) -> Reason:
     """Return the reason why the tail of descending singular values cannot be tested, if any."""
     if min(dims) < FEWEST or noise_left(dims, 0).ratio is None:
@@ -162,6 +202,163 @@ def no_tail(values: Values, dims: tuple[int, ...]) -> Reason:
     return Reason("tail_equal") if values[-1] >= largest * (1.0 - _EQUAL) else Reason()
 
 
+def tail_draws(level: float) -> int:
+    """Return the number of draws that tests of tails take at a level."""
+    if level < _LEAST_LEVEL:
+        raise ParameterError(
+            "level", level, f"at least {_LEAST_LEVEL:g} for tails, whose tests take 1/level draws each"
+        )
+    return max(_FEWEST_DRAWS, math.ceil(1.0 / level - 1e-9) - 1)
+
+
+def tail_values(eigenvalues: Values, dims: tuple[int, ...], level: float) -> dict[str, Any]:
+    """Compute the variables of one spectrum; only the reason if its tail cannot be tested."""
+    values = np.sqrt(eigenvalues)
+    if reason := no_tail(values, dims):
+        return {"tail_reason": str(reason)}
+    tails = heavy_tails(values, tail_draws(level), level, dims=dims)
+    low, middle, high = np.quantile(tails.null_exponent, (0.025, 0.5, 0.975)).tolist()
+    compared = tails.comparison
+    return {
+        "power_law_exponent": tails.fit.exponent,
+        "power_law_tail": tails.fit.tail,
+        "exponent_p_value": tails.p_value,
+        "exponent_goodness": tails.goodness,
+        "null_exponent": middle,
+        "null_exponent_low": low,
+        "null_exponent_high": high,
+        "path_depth": compared.depth,
+        "tail_verdict": compared.verdict,
+        **{f"{name}_p_value": p_value for name, p_value in zip(CANDIDATES, compared.p_value, strict=True)},
+        **{f"{name}_log_likelihood": ell for name, ell in zip(CANDIDATES, compared.log_likelihood, strict=True)},
+    }
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """Settings of the draws, compared without ``progress``, which does not change them."""
+
+    dims: tuple[int, ...]  # of the chain or its transpose, which have the same spectra: the one with the larger first
+    draws: int
+    seed: int
+    level: float  # of the sequential test for spikes
+    progress: Progress = field(compare=False)
+
+    def fitted(self, log_eigenvalues: Spectra) -> Fits:
+        return fit_candidates(log_eigenvalues, self.dims, self.level)
+
+
+def _compared(eigenvalues: Values, setting: _Setting) -> SpectralComparison:
+    """Compare the candidates of :mod:`rmtbase.results.signal._spectral_likelihood` on one descending spectrum.
+
+    Eigenvalues repel each other, so a difference of composite likelihoods does not follow a normal law (Vuong's law is
+    for independent values). Its law is simulated: matrices of each fitted candidate are drawn, and all candidates are
+    fitted to them anew. The p-value of candidate M is (b + 1)/(draws + 1), where b draws of M have the likeliest of the
+    others as far ahead of M as the matrix has. It is exact for noise at any scale; for the other candidates it is exact
+    except for the fitted parameters.
+
+    Draws of noise are the chain's own spectra. Draws of spikes are a bulk of the chain of dims n_l - k with outliers of
+    their own spread. Draws of the power law are independent values of the tail above a bulk of noise that is cut where
+    the tail starts. Draws of depth are residual paths. Bulks are spectra of noise that are mapped by their distribution
+    function to the bulk's law, which keeps their rigidity. Paths are drawn at most 512 wide; differences are then
+    compared per eigenvalue, which makes the p-value approximate.
+
+    Source: Q. H. Vuong, Econometrica 57, 307 (1989), for the question; D. R. Cox, J. R. Statist. Soc. B 24, 406 (1962),
+        for the law of a ratio under either hypothesis.
+    """
+    y = np.log(eigenvalues)[None]
+    fits = setting.fitted(y)
+    likelihood, width = fits.log_likelihood[0], min(y.size, WIDEST_DRAW)
+    drawn = {
+        _NOISE: _noise_fits(setting).log_likelihood,
+        _POWER_LAW: setting.fitted(_drawn(setting, _POWER_LAW, fits, y[0])).log_likelihood,
+        _DEPTH: _path_likelihood(setting, width, int(fits.depth[0])) * (y.size / width),
+    }
+    if np.isfinite(likelihood[_SPIKES]):
+        drawn[_SPIKES] = setting.fitted(_drawn(setting, _SPIKES, fits, y[0])).log_likelihood
+    p_value = np.full(len(CANDIDATES), np.nan)
+    for candidate, of_draws in drawn.items():
+        spectra = np.vstack([likelihood, of_draws])
+        ahead = np.delete(spectra, candidate, axis=1).max(axis=1) - spectra[:, candidate]
+        p_value[candidate] = float((ahead >= ahead[0]).mean())
+    tail, depth, directions = int(fits.tail[0]), int(fits.depth[0]), int(fits.directions[0])
+    return SpectralComparison(likelihood, p_value, directions, tail, 1.0 + float(fits.slope[0]), depth, setting.level)
+
+
 @lru_cache(maxsize=64)
-def _null_exponents(setting: Setting) -> Float[np.ndarray, " draw"]:
-    return np.array([power_law_fit(eigenvalues).exponent for eigenvalues in np.exp(noise_spectra(setting))])
+def _noise_spectra(setting: _Setting) -> Spectra:
+    """Draw spectra of a chain at σ = 1, as ln λ."""
+    from rmtbase.ensembles import gaussian_chain
+    from rmtbase.montecarlo import draw_spectra
+
+    chunks, advance = [], setting.progress.bar(DRAWING_SPECTRA, setting.draws)
+    if len(setting.dims) == 2:
+        rng = np.random.default_rng((setting.seed, _NOISE, *setting.dims))
+        for _ in range(setting.draws):
+            chunks.append(_matrix_eigenvalues(*setting.dims, rng)[None])
+            advance(1)
+    else:
+        name = "x".join(map(str, setting.dims))
+        for chunk in draw_spectra(gaussian_chain(setting.dims), setting.draws, setting.seed, name):
+            chunks.append(chunk.singular_values**2)
+            advance(len(chunk.singular_values))
+    return np.log(np.concatenate(chunks))
+
+
+def _matrix_eigenvalues(long: int, rank: int, rng: np.random.Generator) -> Values:
+    """Draw the eigenvalues of one Gaussian matrix, descending, in O(r²), from B Bᵀ of its bidiagonal form B.
+
+    B is that of ``ensembles``. A dense solver would take an hour for 99 draws of rank 4096. The smallest eigenvalue
+    keeps 7 digits there.
+    """
+    diagonal = np.sqrt(rng.chisquare(long - np.arange(rank)))
+    below = np.sqrt(rng.chisquare(np.arange(rank - 1, 0, -1)))
+    squares = diagonal**2 + np.append(0.0, below**2)
+    values = eigvalsh_tridiagonal(squares, diagonal[:-1] * below, lapack_driver="sterf")[::-1]
+    return np.maximum(values, values[0] * np.finfo(float).eps)
+
+
+@lru_cache(maxsize=64)
+def _noise_fits(setting: _Setting) -> Fits:
+    return setting.fitted(_noise_spectra(setting))
+
+
+@lru_cache(maxsize=64)
+def _null_exponents(setting: _Setting) -> Float[np.ndarray, " draw"]:
+    return np.array([power_law_fit(eigenvalues).exponent for eigenvalues in np.exp(_noise_spectra(setting))])
+
+
+@lru_cache(maxsize=256)
+def _path_likelihood(setting: _Setting, width: int, depth: int) -> Float[np.ndarray, "draw candidate"]:
+    """ℓ of the candidates in draws of a residual path, multiplied in NumPy: compiling each depth would take longer."""
+    advance = setting.progress.bar(DRAWING_PATHS, setting.draws)
+    rng = np.random.default_rng((setting.seed, _DEPTH, width, depth))
+    y = np.empty((setting.draws, width))
+    for row in y:
+        path, scale = np.eye(width), PATH_SIGMA / math.sqrt(width)
+        for _ in range(depth):
+            path += scale * (rng.standard_normal((width, width)) @ path)
+        values = singular_values(path)
+        row[:] = 2.0 * np.log(np.maximum(values, values[0] * np.finfo(float).eps))  # smaller values are rounding
+        advance(1)
+    dims = tuple(max(width, round(n * width / min(setting.dims))) for n in setting.dims)
+    return replace(setting, dims=dims).fitted(y).log_likelihood
+
+
+def _drawn(setting: _Setting, candidate: int, fits: Fits, y: Values) -> Spectra:
+    """Draw spectra of fitted spikes, or of a power law's tail, on a bulk of noise."""
+    k, tail, shift = int(fits.directions[0]), int(fits.tail[0]), float(fits.shift[0, candidate])
+    law, start, rng = noise_law(setting.dims), float(y[tail - 1]), np.random.default_rng((setting.seed, candidate))
+    spikes = candidate == _SPIKES
+    bulk = noise_law(tuple(n - k for n in setting.dims)) if spikes else law
+    below = 1.0 if spikes else math.exp(float(law.logcdf(np.array(start - shift))))
+    spectra = np.empty((setting.draws, y.size))
+    # The distribution function of noise at its own draws: values as evenly spread as eigenvalues are, descending.
+    for row, levels in zip(spectra, np.exp(law.logcdf(_noise_spectra(setting))), strict=True):
+        m = k if spikes else int(rng.binomial(y.size, tail / y.size))
+        if spikes:
+            row[:m] = y[:m] + fits.spread[0, :m] * rng.standard_normal(m)
+        else:
+            row[:m] = start + rng.standard_exponential(m) / fits.slope[0]
+        row[m:] = bulk.ppf(below * ordered_at(levels, y.size - m)) + shift
+    return np.sort(spectra, axis=1)[:, ::-1]

@@ -37,9 +37,8 @@ from rmtbase.models import Difference, WeightMatrices
 from rmtbase.results.signal.schema import WITHIN_CHANCE
 from rmtbase.tables import Circuit, Factor
 
+# standard deviations under random signs by which c₂ must exceed 0; at most 1 % of matrices without structure do
 BEYOND_CHANCE = 4.0
-"""Standard deviations under random signs by which c₂ must exceed 0; at most 1 % of matrices without structure do."""
-
 _LOWERED = 2.0  # standard deviations by which c₂ is lowered, and c₃ raised, before the share is computed
 _LEAST = 8  # rows, the fewest for which the bound was measured
 _ROUNDING = 1e-12
@@ -66,7 +65,10 @@ def share_bound(matrix: Shaped[np.ndarray, "row column"]) -> ShareBound:
     the share by more than 5 percentage points, for directions that are spread over rows and columns: see
     studies/how_much for the shapes, laws and directions that were tried.
     """
-    unit = _unit_rows(matrix)
+    wide = np.asarray(matrix, dtype=np.float64)
+    wide = wide / (float(np.abs(wide).max(initial=0.0)) or 1.0)
+    norms = np.linalg.norm(wide, axis=1)
+    unit = wide[norms > 0.0] / norms[norms > 0.0, None]
     h, d = unit.shape
     if not _LEAST <= h <= d:
         return no_bound("too_few_axes")
@@ -75,12 +77,7 @@ def share_bound(matrix: Shaped[np.ndarray, "row column"]) -> ShareBound:
     if not c_2 > BEYOND_CHANCE * std + _ROUNDING:
         return no_bound(WITHIN_CHANCE)
     c_3, std_3 = cycles_of_six(unit) / h, np.sqrt(6.0 * max(cycles_of_six(square), 0.0)) / h
-    return _least_share(c_2 - _LOWERED * std, c_3 + _LOWERED * std_3, square)
-
-
-def _least_share(c_2: float, c_3: float, square: Float64[np.ndarray, "row column"]) -> ShareBound:
-    """Solve for the share at which directions of equal strength have these cumulants."""
-    h = len(square)
+    c_2, c_3 = c_2 - _LOWERED * std, c_3 + _LOWERED * std_3
     lambda_2 = _of_two_rows(square) / (h - 1)
     lambda_3 = _of_three_rows(square) * h / ((h - 1) * (h - 2))
 
@@ -129,14 +126,6 @@ def _of_three_rows(square: Float64[np.ndarray, "row column"]) -> float:
     return float((first**3 - 3.0 * first * second + 2.0 * third).sum())
 
 
-def _unit_rows(matrix: Shaped[np.ndarray, "row column"]) -> Float64[np.ndarray, "row column"]:
-    """Scale the rows that are not zero to the norm 1."""
-    wide = np.asarray(matrix, dtype=np.float64)
-    wide = wide / (float(np.abs(wide).max(initial=0.0)) or 1.0)
-    norms = np.linalg.norm(wide, axis=1)
-    return wide[norms > 0.0] / norms[norms > 0.0, None]
-
-
 class HeadBounds:
     """Collector of the bounds of all heads by circuits of one matrix, while the matrices are read."""
 
@@ -147,7 +136,6 @@ class HeadBounds:
     def submit(
         self, site: int, factors: Mapping[Factor, Shaped[np.ndarray, "factor_head rank width"]], pool: Executor
     ) -> dict[Circuit, list[Future[list[ShareBound]]]]:
-        """Begin with the heads of one site."""
         return {
             circuit: [pool.submit(_bounds, factors[circuit.factors[0]])]
             for circuit in self.circuits
@@ -155,7 +143,6 @@ class HeadBounds:
         }
 
     def keep(self, site: int, submitted: Mapping[Circuit, Sequence[Future[list[ShareBound]]]]) -> None:
-        """Wait for a site, and keep its bounds."""
         for circuit, futures in submitted.items():
             self._bounds[site, circuit] = [bound for future in futures for bound in future.result()]
 

@@ -67,27 +67,31 @@ def learned_part(
         ParameterError: a factor is not a matrix, not finite or zero, the factors differ in their number of rows, or
             values are so large or small that eigenvalues leave float64; and as in :func:`spectral_signal`.
     """
-    factors = [_require_matrix("a", a)] + ([] if b is None else [_require_matrix("b", b)])
+    factors = []
+    for name, array in ({"a": a} | ({} if b is None else {"b": b})).items():
+        factors.append(require_real_array(name, array).astype(np.float64))
+        if factors[-1].ndim != 2 or not factors[-1].size or not np.isfinite(factors[-1]).all():
+            raise ParameterError(name, factors[-1].shape, "a matrix of finite numbers")
     if len(factors) == 1:
         shape, (left, s, right) = factors[0].shape, np.linalg.svd(factors[0], full_matrices=False)
     else:
-        if len({len(one) for one in factors}) > 1:
+        if len(factors[0]) != len(factors[1]):
             raise ParameterError("b", factors[1].shape, f"{len(factors[0])} rows, as a has")
         shape = (factors[0].shape[1], len(factors[0]), factors[1].shape[1])
         left, s, right = product_svd(*factors)
     dims = shape if dims is None else require_dims(dims)
     if not _LEAST < s[0] < 1.0 / _LEAST:
         name = "a" if b is None else "aᵀb"
-        found = "zeros, of which nothing can be said" if s[0] == 0.0 else f"a largest singular value of {s[0]:.3g}"
-        raise ParameterError(name, found, f"one between {_LEAST:g} and {1.0 / _LEAST:g} (rescale the weights)")
+        size = "zeros, of which nothing can be said" if s[0] == 0.0 else f"a largest singular value of {s[0]:.3g}"
+        raise ParameterError(name, size, f"one between {_LEAST:g} and {1.0 / _LEAST:g} (rescale the weights)")
     s = without_noise(s[: min(dims)])
     if signs:
-        one = signal_of_counts(s[None] ** 2, dims, [sign_flips(require_level(level)).count(*factors)])
-        found = SpectralSignal(**{field.name: getattr(one, field.name)[0] for field in fields(one)})
+        counted = signal_of_counts(s[None] ** 2, dims, [sign_flips(require_level(level)).count(*factors)])
+        signal = SpectralSignal(**{field.name: getattr(counted, field.name)[0] for field in fields(counted)})
     else:
-        found = spectral_signal(s**2, dims, level, excess_kurtosis)
-    k = found.shrunken.shape[-1]
-    return LearnedPart(left[:, :k], found.shrunken, right[:k], found)
+        signal = spectral_signal(s**2, dims, level, excess_kurtosis)
+    k = signal.shrunken.shape[-1]
+    return LearnedPart(left[:, :k], signal.shrunken, right[:k], signal)
 
 
 def learned_part_of(
@@ -100,37 +104,26 @@ def learned_part_of(
 ) -> LearnedPart:
     """Estimate the learned part of one head's circuit, or of a whole matrix, of an opened model."""
     noise = noise_of(find_null(null), require_level(level))
-    signs = noise.flips is not None
     if what not in CIRCUITS:
         if head is not None:
             raise ParameterError("what", what, f"one of {', '.join(CIRCUITS)}, of a head")
-        matrix = model.matrix(layer, what)
-        kurtosis = noise.kurtosis(matrix.shape, [matrix])
-        return learned_part(matrix, level=level, excess_kurtosis=kurtosis, signs=signs)
-    circuit, sites = (
-        CIRCUITS[what],
-        {model.layers.index(model.sites[site].place): site for site in range(len(model.sites))},
-    )
-    if layer not in sites or sites[layer] not in sites_of(model, circuit):
-        raise ParameterError("layer", layer, f"the index of a layer whose heads have {circuit.symbol}")
-    site = sites[layer]
-    n_heads = getattr(model.sites[site], circuit.heads)
-    if head is None or not 0 <= head < n_heads:
-        raise ParameterError("head", head, f"0 to {n_heads - 1}")
-    dims = null_shape(model, site, circuit)
-    if not isinstance(dims, tuple):
-        raise ParameterError(
-            "what", what, "a product whose noise has a law: here a part of the keys is rotated by itself"
-        )
-    factors = head_factors(model, site, circuit, head)
-    return learned_part(*factors, dims=dims, level=level, excess_kurtosis=noise.kurtosis(dims, factors), signs=signs)
-
-
-def _require_matrix(name: str, array: ArrayLike) -> Float[np.ndarray, "row column"]:
-    matrix = require_real_array(name, array).astype(np.float64)
-    if matrix.ndim != 2 or not matrix.size or not np.isfinite(matrix).all():
-        raise ParameterError(name, matrix.shape, "a matrix of finite numbers")
-    return matrix
+        factors = [model.matrix(layer, what)]
+        dims = factors[0].shape
+    else:
+        circuit = CIRCUITS[what]
+        site = {model.layers.index(at.place): place for place, at in enumerate(model.sites)}.get(layer, -1)
+        if site not in sites_of(model, circuit):
+            raise ParameterError("layer", layer, f"the index of a layer whose heads have {circuit.symbol}")
+        n_heads = getattr(model.sites[site], circuit.heads)
+        if head is None or not 0 <= head < n_heads:
+            raise ParameterError("head", head, f"0 to {n_heads - 1}")
+        dims = null_shape(model, site, circuit)
+        if not isinstance(dims, tuple):
+            expected = "a product whose noise has a law: here a part of the keys is rotated by itself"
+            raise ParameterError("what", what, expected)
+        factors = head_factors(model, site, circuit, head)
+    kurtosis, signs = noise.kurtosis(dims, factors), noise.flips is not None
+    return learned_part(*factors, dims=dims, level=level, excess_kurtosis=kurtosis, signs=signs)
 
 
 def read_directions(

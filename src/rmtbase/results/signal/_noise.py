@@ -104,7 +104,9 @@ class MatrixSpectrumTaker:
             square = np.square(block, dtype=np.float64)
             squares, fourths = squares + float(square.sum()), fourths + float(np.vdot(square, square))
         assert triangle is not None
-        kurtosis = math.prod(shape) * fourths / squares**2 - 3.0 if squares**2 > 0.0 else math.nan
-        count = None if flips is None else flips.count(np.concatenate(list(blocks)), map_draws=map_spans)
-        noise = self._noise.of_head(shape, 1, (kurtosis,) if count is None else count)
+        if flips is None:
+            prepared = (math.prod(shape) * fourths / squares**2 - 3.0 if squares**2 > 0.0 else math.nan,)
+        else:
+            prepared = flips.count(np.concatenate(list(blocks)), map_draws=map_spans)
+        noise = self._noise.of_head(shape, 1, prepared)
         self.spectra[name] = MatrixSpectrum(shape, matrix_singular_values(triangle) ** 2, noise)

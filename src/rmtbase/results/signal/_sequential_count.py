@@ -1,16 +1,21 @@
-"""Sequential test of spectra: the number of learned directions, and why there is none."""
+"""Sequential test of spectra: the number of learned directions, and the noise that is left of a chain below them."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 
-from rmtbase.results.signal._remaining_noise import Values, noise_left
+from rmtbase import laws
+from rmtbase.errors import ParameterError
+from rmtbase.nulls import SMALLEST_P_VALUE
 from rmtbase.results.signal.schema import ALL_OF_THE_NORM, NO_LAW_LEFT, TOO_FEW_LEFT, ZEROS_LEFT
 
+Values = Float[np.ndarray, "..."]
 Spectra = Float[np.ndarray, "spectrum r"]
 PerSpectrum = Float[np.ndarray, " spectrum"]
 Counts = Int[np.ndarray, " spectrum"]
@@ -18,6 +23,95 @@ Mask = Bool[np.ndarray, " spectrum"]
 
 LEAST_REST = 8
 """Smallest number of eigenvalues that must be left; with fewer, the law of the largest of them is not known."""
+
+_REMOTE = 40.0  # in scales of the edge, above the edge
+
+
+@dataclass(frozen=True)
+class RemainingNoise:
+    """Noise at v = Π σ_l² = 1 after k directions of any strength are removed: the chain of dims n_l - k.
+
+    Infinitely strong directions leave exactly that chain. A direction of finite strength changes the sum of the other
+    eigenvalues by (θ gain)² - λ (``laws.Outlier.excess``), which tends to -Π n_l Σ 1/n_l as θ → infinity. Its
+    :meth:`deflation` is that limit minus this change.
+    """
+
+    dims: tuple[int, ...]  # dims of the remaining chain, n_l - k
+
+    @cached_property
+    def total(self) -> float:
+        """E Σλ = Π n_l."""
+        return float(math.prod(self.dims))
+
+    @cached_property
+    def relative_std(self) -> float:
+        """Standard deviation of Σλ over its mean; exact."""
+        return math.sqrt(float(laws.trace_cumulant((1, 1), dims=self.dims, normalization="none"))) / self.total
+
+    @cached_property
+    def either_way(self) -> tuple[int, ...]:
+        """Dims in an order common to a chain and its transpose, so that both share laws."""
+        return min(self.dims, self.dims[::-1])
+
+    @cached_property
+    def ratio(self) -> laws.NullLaw | None:
+        """The law of Σλ/λ_max; None where it is not known."""
+        try:
+            return laws.null("stable_rank", dims=self.either_way)
+        except ParameterError:
+            return None
+
+    @cached_property
+    def remote(self) -> float:
+        """Eigenvalue beyond which no tail probability is above the floor of p-values, whatever the corrections."""
+        law = laws.GaussianChain(dims=self.dims, normalization="none")
+        return law.support[1] + _REMOTE * law.edge_scale[1]
+
+    @cached_property
+    def spike(self) -> laws.RankOneSpike:
+        """Law of one further direction."""
+        return laws.RankOneSpike(dims=self.dims, factor=0, normalization="none")
+
+    def p_value(self, eigenvalue: Values, others: Values) -> Values | None:
+        """P(λ_max is as large a part of Σλ), given eigenvalues and the sums of the others; None if it is not known."""
+        p_values = np.full(eigenvalue.shape, SMALLEST_P_VALUE)
+        near = eigenvalue * (self.total - self.remote) < others * self.remote
+        if near.any():
+            if self.ratio is None:
+                return None
+            p_values[near] = np.maximum(self.ratio.cdf(1.0 + others[near] / eigenvalue[near]), SMALLEST_P_VALUE)
+        return p_values
+
+    def deflation(self, eigenvalue: Values) -> Values:
+        """Reduction of the others' sum by directions at these eigenvalues, beyond the limit θ → ∞."""
+        return -self.spike.outlier(eigenvalue).excess - self.total * math.fsum(1.0 / n for n in self.dims)
+
+    def direction(self, eigenvalue: Values) -> tuple[dict[str, Values], Values]:
+        """Describe a direction by the names of :class:`SpectralSignal`; also return the spread of its eigenvalue."""
+        outlier = self.spike.outlier(eigenvalue)
+        strength = self.spike.gain * np.fmax(outlier.strength, self.spike.threshold)
+        # With ψ = m/θ², each overlap is (1 - S)(1 + c ψ), c that of the end on its side, and shrunken = s (1 - S).
+        ends = [1.0 + self.total / (n * strength**2) for n in (self.dims[0], self.dims[-1])]
+        left, right = (np.minimum(outlier.shrunken / np.sqrt(eigenvalue) * end, 1.0) for end in ends)
+        named = {"strength": strength, "shrunken": outlier.shrunken, "overlap_left": left, "overlap_right": right}
+        return named, outlier.std
+
+    def limits(self, eigenvalue: Values, unrepelled: Values, level: float) -> tuple[Values, Values]:
+        """Outermost of the confidence limits of the strength that belong to either eigenvalue."""
+        low, high = self.spike.strength_limits(np.stack([eigenvalue, unrepelled]), level)
+        return self.spike.gain * np.fmin(*low), self.spike.gain * np.fmax(*high)
+
+
+@lru_cache(maxsize=4096)
+def noise_left(dims: tuple[int, ...], k: int) -> RemainingNoise:
+    """Return the noise that k directions leave of a chain; its laws are computed only once."""
+    return RemainingNoise(tuple(n - k for n in dims))
+
+
+@lru_cache(maxsize=1024)
+def detectable_strength(noise: RemainingNoise, level: float) -> float:
+    """Strength that the image of a further direction needs to be found with probability 1 - level."""
+    return noise.spike.gain * noise.spike.detectable_strength(1.0 - level, level)
 
 
 class CountedDirections(NamedTuple):
@@ -27,7 +121,6 @@ class CountedDirections(NamedTuple):
     kept: Mask  # whether a hypothesis was kept; False if all that can be tested were rejected
     p_value: Float[np.ndarray, "spectrum hypothesis"]  # p-values of H_0, H_1, ..., as far as they were tested
     scale: PerSpectrum  # v of the noise
-    deflation: PerSpectrum  # deflation of the sum of the rest by the directions found, at v = 1
     # code of ``schema.NO_NUMBER`` where the test went on to where none can be made; "" otherwise
     no_number: Shaped[np.ndarray, " spectrum"]
 
@@ -59,37 +152,35 @@ def count_directions(values: Spectra, dims: tuple[int, ...], level: float) -> Co
         without = rows[scale <= 0.0]
         no_number[without] = np.where(sums[without, k + 1] > 0.0, ALL_OF_THE_NORM, ZEROS_LEFT)
         rows, scale = rows[scale > 0.0], scale[scale > 0.0]
-        deflation[rows] += noise.deflation(noise.spike.outlier(values[rows, k] / scale).excess)
+        deflation[rows] += noise.deflation(values[rows, k] / scale)
     else:
         no_number[rows] = TOO_FEW_LEFT
     columns = np.stack(p_values, axis=1) if p_values else np.empty((len(values), 0))
-    counted = at_last_scale(values, sums, dims, kept, number, deflation)
-    return counted._replace(p_value=columns, no_number=np.where(kept, counted.no_number, no_number))
+    counted = at_last_scale(values, dims, kept, number, columns, deflation)
+    return counted._replace(no_number=np.where(kept, counted.no_number, no_number))
 
 
 def at_last_scale(
-    values: Spectra, sums: Spectra, dims: tuple[int, ...], kept: Mask, number: Counts, deflation: PerSpectrum
+    values: Spectra, dims: tuple[int, ...], kept: Mask, number: Counts, p_value: Values, deflation: PerSpectrum
 ) -> CountedDirections:
-    """Evaluate all directions at the scale of the noise that remains without all of them; without p-values."""
-    scale = _scales(sums, dims, kept, number, deflation)
-    deflation = np.zeros(len(values))
+    """Evaluate all directions at the scale of the noise that remains without all of them."""
+    sums = np.cumsum(values[:, ::-1], axis=1)[:, ::-1]
+
+    def scales(deflation: PerSpectrum) -> PerSpectrum:
+        scale = np.full(len(sums), np.nan)
+        for k in np.unique(number[kept]).tolist():
+            rows = np.flatnonzero(kept & (number == k))
+            scale[rows] = _scale(sums, dims, rows, k, deflation)
+        return scale
+
+    scale, deflation = scales(deflation), np.zeros(len(values))
     for k in range(int(number[kept].max(initial=0))):
-        rows, noise = np.flatnonzero(kept & (number > k)), noise_left(dims, k)
-        deflation[rows] += noise.deflation(noise.spike.outlier(values[rows, k] / scale[rows]).excess)
-    scale = _scales(sums, dims, kept, number, deflation)
+        rows = np.flatnonzero(kept & (number > k))
+        deflation[rows] += noise_left(dims, k).deflation(values[rows, k] / scale[rows])
+    scale = scales(deflation)
     no_number = np.where(kept & ~(scale > 0.0), ALL_OF_THE_NORM, "")
     kept = kept & (scale > 0.0)
-    no_p_value = np.empty((len(values), 0))
-    return CountedDirections(number, kept, no_p_value, np.where(kept, scale, np.nan), deflation, no_number)
-
-
-def _scales(sums: Spectra, dims: tuple[int, ...], kept: Mask, number: Counts, deflation: PerSpectrum) -> PerSpectrum:
-    """Estimate v of each kept spectrum from the eigenvalues below its directions."""
-    scale = np.full(len(sums), np.nan)
-    for k in np.unique(number[kept]).tolist():
-        rows = np.flatnonzero(kept & (number == k))
-        scale[rows] = _scale(sums, dims, rows, k, deflation)
-    return scale
+    return CountedDirections(number, kept, p_value, np.where(kept, scale, np.nan), no_number)
 
 
 def _scale(

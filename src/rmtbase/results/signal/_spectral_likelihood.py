@@ -33,12 +33,11 @@ from scipy.special import expit
 
 from rmtbase import laws
 from rmtbase.results.depth._depth_fitter import MAX_DEPTH
-from rmtbase.results.signal._remaining_noise import noise_left
-from rmtbase.results.signal._sequential_count import count_directions
+from rmtbase.results.signal._sequential_count import count_directions, noise_left
 from rmtbase.results.signal.schema import CANDIDATES
 
-LEAST_TAIL = 8
-"""Fewest eigenvalues in a power law's tail: fewer could equally well be spikes."""
+LEAST_TAIL = 8  # fewest eigenvalues in a power law's tail: fewer could equally well be spikes
+PATH_SIGMA = 1.0  # σ of the residual paths, as in :func:`rmtbase.results.depth.effective_depth`
 
 Values = Float[np.ndarray, "..."]
 Spectra = Float[np.ndarray, "draw r"]
@@ -56,12 +55,13 @@ _LOWEST = -600.0  # ln λ relative to the largest, so that ratios stay finite
 
 @dataclass(frozen=True, eq=False)
 class SmearedLaw:
-    """Law of y = ln λ as one matrix of r eigenvalues shows it: each quantile smeared by the spacing there."""
+    """Law of y = ln λ as one matrix of r eigenvalues shows it: each quantile smeared by the spacing there.
+
+    The table of ln g and ln G is linear between its nodes and beyond them, as the tails of the kernels are.
+    """
 
     quantile: Float[np.ndarray, " r"]  # quantiles at (i - ½)/r, descending
-    # node, log_density, log_cdf: table of ln g and ln G, ascending in y; linear between the nodes and beyond them, as
-    # the tails of the kernels are
-    node: Float[np.ndarray, " node"]
+    node: Float[np.ndarray, " node"]  # places in y, ascending
     log_density: Float[np.ndarray, " node"]
     log_cdf: Float[np.ndarray, " node"]
 
@@ -87,11 +87,9 @@ class SmearedLaw:
         return cls(quantile, node, np.log(np.maximum(density, tiny)), np.log(np.maximum(mass, tiny)))
 
     def logpdf(self, y: Values) -> Values:
-        """ln g(y)."""
         return np.interp(y, self.node, self.log_density)
 
     def logcdf(self, y: Values) -> Values:
-        """ln G(y)."""
         return np.interp(y, self.node, self.log_cdf)
 
     def ppf(self, mass: Values) -> Values:
@@ -113,10 +111,10 @@ def noise_law(dims: tuple[int, ...]) -> SmearedLaw:
 
 
 @lru_cache(maxsize=256)
-def path_law(rank: int, depth: int, sigma: float) -> SmearedLaw:
+def path_law(rank: int, depth: int) -> SmearedLaw:
     """Smeared law of a residual path."""
     levels = (np.arange(rank) + 0.5) / rank
-    log_quantile = np.asarray(laws.ResidualPath(depth, sigma).log_eigenvalue.isf(levels))
+    log_quantile = np.asarray(laws.ResidualPath(depth, PATH_SIGMA).log_eigenvalue.isf(levels))
     return SmearedLaw.from_quantiles(np.maximum(log_quantile, log_quantile[0] + _LOWEST))
 
 
@@ -134,7 +132,7 @@ class Fits(NamedTuple):
     depth: CountPerDraw  # L
 
 
-def fit_candidates(log_eigenvalues: Spectra, dims: tuple[int, ...], level: float, sigma: float) -> Fits:
+def fit_candidates(log_eigenvalues: Spectra, dims: tuple[int, ...], level: float) -> Fits:
     """Fit every candidate to descending spectra."""
     y = log_eigenvalues
     draws, rank = y.shape
@@ -143,7 +141,7 @@ def fit_candidates(log_eigenvalues: Spectra, dims: tuple[int, ...], level: float
     likelihood[:, 0], shift[:, 0] = _shifted(y, bulk)
     likelihood[:, 1], shift[:, 1], directions, spread = _spikes(y, dims, level)
     likelihood[:, 2], shift[:, 2], tail, slope = _power_law(y, bulk)
-    likelihood[:, 3], shift[:, 3], depth = _depth(y, sigma)
+    likelihood[:, 3], shift[:, 3], depth = _depth(y)
     fitted = np.stack([np.ones(draws), 1.0 + directions, np.full(draws, 4.0), np.full(draws, 2.0)], axis=1)
     likelihood -= 0.5 * math.log(rank) * fitted
     return Fits(likelihood, shift, directions, spread, tail, slope, depth)
@@ -151,24 +149,20 @@ def fit_candidates(log_eigenvalues: Spectra, dims: tuple[int, ...], level: float
 
 def _shifted(y: Spectra, law: SmearedLaw) -> tuple[PerDraw, PerDraw]:
     """Return (Σ ln g(y_i - s), s) at the best s, which lies among the shifts that align one quantile each."""
-    best = np.empty((2, len(y)))
+    likelihood, shift = np.empty((2, len(y)))
     apart = np.sort(y - law.quantile[: y.shape[1]], axis=1)
     step = law.edge_width
     for row, spectrum in enumerate(y):
         grid = np.linspace(apart[row, 0] - step, apart[row, -1] + step, _COARSE)
         # Nine tenths of the differences usually lie close together: the grid is dense there.
         grid = np.union1d(grid, np.quantile(apart[row], np.linspace(0.05, 0.95, _COARSE)))
-        best[:, row] = _best(spectrum, law, grid)
-    return best[0], best[1]
-
-
-def _best(spectrum: Float[np.ndarray, " r"], law: SmearedLaw, grid: Float[np.ndarray, " shift"]) -> tuple[float, float]:
-    for _ in range(_REFINEMENTS):
-        total = law.logpdf(spectrum - grid[:, None]).sum(axis=1)
-        best = int(total.argmax())
-        low, high = grid[max(best - 1, 0)], grid[min(best + 1, grid.size - 1)]
-        grid = np.append(np.linspace(low, high, _FINE), grid[best])
-    return float(total[best]), float(grid[-1])  # type: ignore[reportPossiblyUnbound]
+        for _ in range(_REFINEMENTS):
+            total = law.logpdf(spectrum - grid[:, None]).sum(axis=1)
+            best = int(total.argmax())
+            likelihood[row], shift[row] = total[best], grid[best]
+            low, high = grid[max(best - 1, 0)], grid[min(best + 1, grid.size - 1)]
+            grid = np.append(np.linspace(low, high, _FINE), grid[best])
+    return likelihood, shift
 
 
 def _spikes(y: Spectra, dims: tuple[int, ...], level: float) -> tuple[PerDraw, PerDraw, CountPerDraw, Spectra]:
@@ -184,21 +178,14 @@ def _spikes(y: Spectra, dims: tuple[int, ...], level: float) -> tuple[PerDraw, P
         _, std = noise_left(dims, 0).direction(units[spike])  # laws without the other spikes hardly differ
         spread[spike] = np.fmax(std / units[spike], noise_law(dims).edge_width)
     for row in np.flatnonzero(number > 0).tolist():
-        k, rank = int(number[row]), y.shape[1]
+        k = int(number[row])
         law = noise_law(tuple(n - k for n in dims))
-        _, shift[row] = (float(value[0]) for value in _shifted(y[row : row + 1, k:], law))
-        likelihood[row] = spiked_density(y[row], y[row, :k], spread[row, :k], law, float(shift[row]), rank).sum()
+        shift[row] = _shifted(y[row : row + 1, k:], law)[1][0]
+        likelihood[row] = spiked_density(y[row], y[row, :k], spread[row, :k], law, float(shift[row]), y.shape[1]).sum()
     return likelihood, shift, number, spread
 
 
-def spiked_density(
-    y: Values,
-    at: Float[np.ndarray, " spike"],
-    spread: Float[np.ndarray, " spike"],
-    bulk: SmearedLaw,
-    shift: float,
-    rank: int,
-) -> Values:
+def spiked_density(y: Values, at: Values, spread: Values, bulk: SmearedLaw, shift: float, rank: int) -> Values:
     """ln f(y) for spikes at given places above a bulk, in a spectrum of ``rank`` eigenvalues."""
     kernels = np.exp(-0.5 * ((y[..., None] - at) / spread) ** 2) / (math.sqrt(2.0 * math.pi) * spread)
     density = (1.0 - at.size / rank) * np.exp(bulk.logpdf(y - shift)) + kernels.sum(axis=-1) / rank
@@ -244,11 +231,11 @@ def _power_law(y: Spectra, bulk: SmearedLaw) -> tuple[PerDraw, PerDraw, CountPer
     return fitted[0], fitted[1], tail, fitted[2]
 
 
-def _depth(y: Spectra, sigma: float) -> tuple[PerDraw, PerDraw, CountPerDraw]:
+def _depth(y: Spectra) -> tuple[PerDraw, PerDraw, CountPerDraw]:
     """Return (Σ ln g, s, L) at the best s and L; the likeliest depths are searched for with the medians aligned."""
 
     def aligned(rows: Int[np.ndarray, " row"], depth: int) -> Float[np.ndarray, " row"]:
-        law = path_law(y.shape[1], depth, sigma)
+        law = path_law(y.shape[1], depth)
         return law.logpdf(y[rows] - np.median(y[rows] - law.quantile, axis=1)[:, None]).sum(axis=1)
 
     every = np.arange(len(y))
@@ -260,7 +247,7 @@ def _depth(y: Spectra, sigma: float) -> tuple[PerDraw, PerDraw, CountPerDraw]:
         likely = np.argsort([-aligned(rows, depth) for depth in depths.tolist()], axis=0)[:_TRIED]
         for place_of_depth in np.unique(likely).tolist():
             chosen = rows[(likely == place_of_depth).any(axis=0)]
-            likelihood, shift = _shifted(y[chosen], path_law(y.shape[1], int(depths[place_of_depth]), sigma))
+            likelihood, shift = _shifted(y[chosen], path_law(y.shape[1], int(depths[place_of_depth])))
             better = likelihood > fitted[0, chosen]
             fitted[:, chosen[better]] = likelihood[better], shift[better]
             best[chosen[better]] = depths[place_of_depth]

@@ -27,8 +27,15 @@ from rmtbase.errors import ParameterError
 from rmtbase.nulls import LARGEST_KURTOSIS, SMALLEST_P_VALUE, without_kurtosis
 from rmtbase.parameters import require_dims, require_probability, require_real_array
 from rmtbase.reasons import Reason
-from rmtbase.results.signal._remaining_noise import noise_left
-from rmtbase.results.signal._sequential_count import LEAST_REST, CountedDirections, count_directions
+from rmtbase.results.signal._sequential_count import (
+    LEAST_REST,
+    CountedDirections,
+    PerSpectrum,
+    Spectra,
+    count_directions,
+    detectable_strength,
+    noise_left,
+)
 from rmtbase.results.signal.schema import OF_DIRECTION
 from rmtbase.shown import in_one_line
 from rmtbase.statistics import cauchy_combination, spectral_statistics
@@ -36,8 +43,7 @@ from rmtbase.statistics import cauchy_combination, spectral_statistics
 _LEAST_LEVEL = 1e-12
 _REPULSION, _SOFTENED = 1.25, 0.5  # see spectral_signal
 
-FLOOR_LEVEL = 1e-3
-"""p-value of the remaining eigenvalues below which they are not a noise floor."""
+FLOOR_LEVEL = 1e-3  # p-value of the remaining eigenvalues below which they are not a noise floor
 
 REST_STATISTICS = (
     "stable_rank",
@@ -148,16 +154,24 @@ def spectral_signal(
     if no_law_at(shape):
         few = f"at least {LEAST_REST} eigenvalues, and a chain whose largest eigenvalue has a known law"
         raise ParameterError("dims", shape, few)
+    each = values.shape[:-1]
+    kurtosis = require_real_array("excess_kurtosis", excess_kurtosis).astype(np.float64)
+    if kurtosis.shape not in {(), each}:
+        raise ParameterError("excess_kurtosis", kurtosis.shape, f"one number, or one for each spectrum, shape {each}")
+    if not ((kurtosis >= -2.0) & (kurtosis <= LARGEST_KURTOSIS)).all():
+        expected = f"from -2, below which there is none, to {LARGEST_KURTOSIS:g}, beyond which no first order helps"
+        raise ParameterError("excess_kurtosis", excess_kurtosis, expected)
     flat = values.reshape(-1, values.shape[-1])
-    kurtosis = _require_kurtosis(excess_kurtosis, values.shape[:-1]).reshape(-1)
     counted = count_directions(flat, shape, level)
-    if kurtosis.any():
-        flat = _as_of_normal(flat, shape, kurtosis, counted.scale)
+    if kurtosis.any():  # moves eigenvalues to their places without it, at the scale of the noise, or of all if unknown
+        scale = np.where(np.isnan(counted.scale), flat.sum(axis=1) / math.prod(shape), counted.scale)
+        moved, unit = scale > 0.0, scale[scale > 0.0, None]
+        kurtosis = np.broadcast_to(kurtosis, each).reshape(-1)[moved]
+        flat = flat.copy()
+        flat[moved] = unit * without_kurtosis(flat[moved] / unit, kurtosis, shape)
         counted = count_directions(flat, shape, level)
     arrays = described(flat, shape, level, counted)
-    return SpectralSignal(
-        **{name: array.reshape((*values.shape[:-1], *array.shape[1:])) for name, array in arrays.items()}
-    )
+    return SpectralSignal(**{name: array.reshape((*each, *array.shape[1:])) for name, array in arrays.items()})
 
 
 def no_law_at(dims: tuple[int, ...]) -> Reason:
@@ -175,37 +189,8 @@ def require_level(level: object) -> float:
     return checked
 
 
-def _require_kurtosis(excess_kurtosis: ArrayLike, shape: tuple[int, ...]) -> Float[np.ndarray, "..."]:
-    """Check an excess kurtosis, and return one for each spectrum."""
-    array = require_real_array("excess_kurtosis", excess_kurtosis).astype(np.float64)
-    if array.shape not in {(), shape}:
-        raise ParameterError("excess_kurtosis", array.shape, f"one number, or one for each spectrum, shape {shape}")
-    if not ((array >= -2.0) & (array <= LARGEST_KURTOSIS)).all():
-        expected = f"from -2, below which there is none, to {LARGEST_KURTOSIS:g}, beyond which no first order helps"
-        raise ParameterError("excess_kurtosis", excess_kurtosis, expected)
-    return np.broadcast_to(array, shape)
-
-
-def _as_of_normal(
-    values: Float[np.ndarray, "spectrum r"],
-    dims: tuple[int, ...],
-    kurtosis: Float[np.ndarray, " spectrum"],
-    scale: Float[np.ndarray, " spectrum"],
-) -> Float[np.ndarray, "spectrum r"]:
-    """Move eigenvalues to their places without excess kurtosis, at the scale of the noise, or of all if unknown."""
-    unit = np.where(np.isnan(scale), values.sum(axis=1) / math.prod(dims), scale)[:, None]
-    moved = unit[:, 0] > 0.0
-    moved_values = values.copy()
-    moved_values[moved] = unit[moved] * without_kurtosis(values[moved] / unit[moved], kurtosis[moved], dims)
-    return moved_values
-
-
 def described(
-    values: Float[np.ndarray, "spectrum r"],
-    dims: tuple[int, ...],
-    level: float,
-    counted: CountedDirections,
-    normal: bool = True,
+    values: Spectra, dims: tuple[int, ...], level: float, counted: CountedDirections, normal: bool = True
 ) -> dict[str, np.ndarray]:
     """Compute the fields of :class:`SpectralSignal`; without ``normal``, those that need the law of entries are NaN."""
     number, kept = counted.number, counted.kept
@@ -220,46 +205,43 @@ def described(
         named, std[rows, j] = noise.direction(units[rows, j])
         for name, value in named.items():
             of_direction[name][rows, j] = value
-    unrepelled = units - _repulsion(units, std)
-    for j in range(longest if normal else 0):
-        rows, noise = np.flatnonzero(kept & (number > j)), noise_left(dims, j)
-        low, high = noise.limits(units[rows, j], unrepelled[rows, j], level)
-        of_direction["strength_low"][rows, j] = np.fmin(low, of_direction["strength"][rows, j])
-        of_direction["strength_high"][rows, j] = np.fmax(high, of_direction["strength"][rows, j])
+    if normal:
+        unrepelled = units - _repulsion(units, std)
+        for j in range(longest):
+            rows = np.flatnonzero(kept & (number > j))
+            low, high = noise_left(dims, j).limits(units[rows, j], unrepelled[rows, j], level)
+            of_direction["strength_low"][rows, j] = np.fmin(low, of_direction["strength"][rows, j])
+            of_direction["strength_high"][rows, j] = np.fmax(high, of_direction["strength"][rows, j])
     for name in ("strength", "strength_low", "strength_high", "shrunken"):
         of_direction[name] *= np.sqrt(counted.scale)[:, None]
     squares = np.where(kept, values.sum(axis=1), np.nan)
+    tested = np.column_stack([np.full(len(values), np.nan), counted.p_value])
     is_direction = np.arange(values.shape[1]) < number[:, None]
     of_spectrum = {
         "n_directions": np.where(kept, number, np.nan),
         "first_p_value": counted.p_value[:, 0] if counted.p_value.size else np.full(len(values), np.nan),
-        "next_p_value": _last(counted.p_value),
+        "next_p_value": tested[np.arange(len(tested)), np.isfinite(tested).sum(axis=1)],
         "signal_share": np.minimum(np.nansum(of_direction["strength"] ** 2, axis=1) / squares, 1.0),
         "raw_share": np.minimum((values * is_direction).sum(axis=1) / squares, 1.0),
         "noise_scale": np.sqrt(counted.scale),
-        **{
-            name: np.full(len(values), np.nan)
-            for name in ("rest_p_value", "noise_scale_std", "threshold", "detectable_strength")
-        },
     }
+    for name in ("rest_p_value", "noise_scale_std", "threshold", "detectable_strength"):
+        of_spectrum[name] = np.full(len(values), np.nan)
     for k in np.unique(number[kept]).tolist():
         rows, noise = np.flatnonzero(kept & (number == k)), noise_left(dims, k)
         scale = of_spectrum["noise_scale"][rows]
         of_spectrum["threshold"][rows] = noise.spike.gain * noise.spike.threshold * scale
-        if not normal:
-            continue
-        of_spectrum["rest_p_value"][rows] = _rest_p_value(values[rows, k:], noise.either_way)
-        of_spectrum["noise_scale_std"][rows] = 0.5 * noise.relative_std * scale
-        of_spectrum["detectable_strength"][rows] = noise.detectable_strength(level) * scale
+        if normal:
+            of_spectrum["rest_p_value"][rows] = _rest_p_value(values[rows, k:], noise.either_way)
+            of_spectrum["noise_scale_std"][rows] = 0.5 * noise.relative_std * scale
+            of_spectrum["detectable_strength"][rows] = detectable_strength(noise, level) * scale
     floor = of_spectrum["rest_p_value"] >= FLOOR_LEVEL
     of_spectrum["noise_floor"] = floor if normal else np.full(len(values), np.nan)
     of_spectrum["no_number"] = counted.no_number
     return of_spectrum | of_direction
 
 
-def _repulsion(
-    eigenvalue: Float[np.ndarray, "spectrum direction"], std: Float[np.ndarray, "spectrum direction"]
-) -> Float[np.ndarray, "spectrum direction"]:
+def _repulsion(eigenvalue: Spectra, std: Spectra) -> Spectra:
     """Compute the shift of each eigenvalue by the repulsion of the others; NaN among them are ignored."""
     pushed = np.zeros(eigenvalue.shape)
     for j in range(eigenvalue.shape[1]):
@@ -270,22 +252,12 @@ def _repulsion(
     return pushed
 
 
-def _last(p_value: Float[np.ndarray, "spectrum hypothesis"]) -> Float[np.ndarray, " spectrum"]:
-    """Take the last entry of each row that is not NaN."""
-    tested = ~np.isnan(p_value)
-    if not tested.any():
-        return np.full(len(p_value), np.nan)
-    place = np.where(tested.any(axis=1), tested.sum(axis=1) - 1, 0)
-    return p_value[np.arange(len(p_value)), place]
-
-
-def _rest_p_value(rest: Float[np.ndarray, "spectrum r"], dims: tuple[int, ...]) -> Float[np.ndarray, " spectrum"]:
+def _rest_p_value(rest: Spectra, dims: tuple[int, ...]) -> PerSpectrum:
     """Compute the p-value of the rest: two-sided for each statistic by its law, then Cauchy's combination over all."""
-    observed = spectral_statistics(np.sqrt(rest), REST_STATISTICS)
     p_values = []
-    for k, name in enumerate(REST_STATISTICS):
+    for name, values in zip(REST_STATISTICS, spectral_statistics(np.sqrt(rest), REST_STATISTICS).T, strict=True):
         law = laws.null(name, dims=dims)
-        p_values.append(np.minimum(2.0 * np.minimum(law.cdf(observed[:, k]), law.sf(observed[:, k])), 1.0))
+        p_values.append(np.minimum(2.0 * np.minimum(law.cdf(values), law.sf(values)), 1.0))
     return cauchy_combination(np.maximum(np.stack(p_values, axis=-1), SMALLEST_P_VALUE))
 
 

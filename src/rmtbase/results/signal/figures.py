@@ -57,7 +57,14 @@ def learned_directions(ax: Axes, theme: Theme, tree: xr.DataTree, subject: str) 
         ax.set_ylim(top=max(ax.get_ylim()[1], 2.0))
     lines = []
     if group["n_directions"].notnull().any():
-        lines.append(_directions_in_words(group, subject, bool(untested.any()), bool(unknown.any())))
+        counted = group["n_directions"].notnull().values
+        number, rest_is_noise = (group[name].values[counted] for name in ("n_directions", "noise_floor"))
+        testable = "testable " if untested.any() else ""
+        spectra = f"{counted.sum()} {testable}{_spectra_of(subject)}{' with a number' if unknown.any() else ''}"
+        not_noise = (
+            "" if np.isnan(rest_is_noise).all() else f"; in {int((rest_is_noise == 0).sum())} the rest is not noise"
+        )
+        lines.append(f"learned directions in {int((number > 0).sum())} of {spectra}{not_noise}")
     if unknown.any():
         why = "; ".join(Reason(reason).words for reason in dict.fromkeys(reasons[unknown].tolist()))
         lines.append(f"{unknown.sum()} of {tested.sum()} {_spectra_of(subject)} have no number: {why}")
@@ -68,15 +75,6 @@ def learned_directions(ax: Axes, theme: Theme, tree: xr.DataTree, subject: str) 
     return Around(_title(group, subject, lines), y="strength of directions / threshold", layers=group)
 
 
-def _directions_in_words(group: xr.Dataset, subject: str, some_untested: bool, some_unknown: bool) -> str:
-    """Say in how many of the spectra with a number there are directions, and in how many the rest is not noise."""
-    counted = group["n_directions"].notnull().values
-    number, floor = (group[name].values[counted] for name in ("n_directions", "noise_floor"))
-    spectra = f"{counted.sum()} {'testable ' * some_untested}{_spectra_of(subject)}{' with a number' * some_unknown}"
-    not_noise = "" if np.isnan(floor).all() else f"; in {int((floor == 0).sum())} the rest is not noise"
-    return f"learned directions in {int((number > 0).sum())} of {spectra}{not_noise}"
-
-
 def _groups_of_signal(tree: xr.DataTree) -> dict[str, xr.Dataset]:
     """Collect the groups of heads of a tree of signal and noise by circuit, and the matrices."""
     circuits = tree.children["circuits"].children if "circuits" in tree.children else {}
@@ -85,7 +83,6 @@ def _groups_of_signal(tree: xr.DataTree) -> dict[str, xr.Dataset]:
 
 
 def _places_in_layers(group: xr.Dataset) -> Float[np.ndarray, "layer spectrum"]:
-    """Position of each spectrum on the axis: within its layer from left to right."""
     layers, count = group["sigma"].shape
     offset = np.linspace(-0.3, 0.3, count) if count > 1 else np.zeros(1)
     return np.arange(layers)[:, None] + offset

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, NamedTuple
 
@@ -24,15 +24,13 @@ from rmtbase.results.large_matrices import tell_of_large
 from rmtbase.results.scores import layer_coordinates
 from rmtbase.results.scores._heads import sizes_of
 from rmtbase.results.scores._read_matrices import products_of
+from rmtbase.results.signal._heavy_tails import tail_draws, tail_values
 from rmtbase.results.signal._learned_bound import HeadBounds, ShareBound, no_bound
 from rmtbase.results.signal._noise import MatrixSpectrum, MatrixSpectrumTaker, Noise, NoiseOfHead, noise_of
 from rmtbase.results.signal._sign_flips import signal_of_counts
-from rmtbase.results.signal._signal_tails import tail_draws, tail_values
 from rmtbase.results.signal._spectral_signal import SpectralSignal, no_law_at, require_level, spectral_signal
 from rmtbase.results.signal.schema import OF_DIRECTION, OF_TAIL, SIGNAL_SCHEMA
 from rmtbase.tables import CIRCUITS, Circuit, describe
-
-_MatrixSpectra = Literal["none", "spectra"]
 
 
 def signal(
@@ -40,7 +38,7 @@ def signal(
     null: Null | str | None = None,
     *,
     circuits: Sequence[str] | None = None,
-    matrices: _MatrixSpectra = "spectra",
+    matrices: Literal["none", "spectra"] = "spectra",
     level: float = 0.05,
     heavy_tails: bool = False,
     progress: Progress = SILENT,
@@ -136,8 +134,19 @@ def signal(
         groups["/matrices"] = _of_matrices(model, whole_matrices.spectra, settings)
         advance(1)
     tree: xr.DataTree = xr.DataTree.from_dict(groups)
-    chosen = {"circuits": [circuit.name for circuit in of_heads], "matrices": matrices}
-    tree.attrs = _attributes(model, chosen, settings, (*model.notes, *of_flips))
+    by_null = {"null": settings.null.name, "initialization": settings.null.initialization}
+    call = {
+        "function": "rmtbase.results.signal.signal",
+        "circuits": [circuit.name for circuit in of_heads],
+        "matrices": matrices,
+        "level": level,
+        **by_null,
+        **({} if noise.flips is None else {"draws": noise.flips.draws, "seed": noise.flips.seed}),
+        **({"heavy_tails": True} if heavy_tails else {}),
+    }
+    notes, weights = (*model.notes, *of_flips), {"query_key_sha256": model.fingerprint()}
+    of_kind = {"level": level, **by_null}
+    tree.attrs = file_attributes("signal", model, of_kind, notes, model.warnings, call, weights=weights)
     for circuit in of_heads:
         sizes, _ = sizes_of(circuit, [model.sites[site] for site in spectra[circuit]])
         tree["circuits"][circuit.name].attrs = {"circuit": circuit.name, **sizes}
@@ -178,10 +187,9 @@ class _Spectrum(NamedTuple):
         """Reason why directions cannot be counted."""
         counts = self.noise.counted
         no_law = no_law_at(self.dims) if counts is None else counts.untested
-        return self.known_reason or no_law or (Reason() if self.noise.kurtosis <= LARGEST_KURTOSIS else _HEAVY)
-
-
-_HEAVY = Reason("heavy_entries", {"largest": LARGEST_KURTOSIS})
+        if self.known_reason or no_law or self.noise.kurtosis <= LARGEST_KURTOSIS:
+            return self.known_reason or no_law
+        return Reason("heavy_entries", {"largest": LARGEST_KURTOSIS})
 
 
 def _of_heads(
@@ -217,13 +225,15 @@ def _of_groups(
         if len(shape) != len(circuit.factors) + 1:
             reason = reason or Reason("product_shared")
         for group, singular_values in enumerate(joint.singular_values):
-            prepared = None if joint.prepared is None else joint.prepared[group]
-            noise = settings.noise.of_head(shape, len(circuit.factors), prepared) if not reason else _unknown(reason)
+            noise = NoiseOfHead(np.nan, reason=reason)
+            if not reason:
+                prepared = None if joint.prepared is None else joint.prepared[group]
+                noise = settings.noise.of_head(shape, len(circuit.factors), prepared)
             spectra.append(_Spectrum((row, group), singular_values**2, shape, noise, no_bound("product")))
     size = len(groups), max(len(joint.shares) for joint in groups.values())
-    places = layer_coordinates([model.sites[site].place for site in groups])
+    coordinates = layer_coordinates([model.sites[site].place for site in groups]) | {"key_head": np.arange(size[1])}
     name = f"/circuits/{circuit.name}/groups"
-    table = _group(spectra, size, places | {"key_head": np.arange(size[1])}, name, replace(settings, tails=None))
+    table = _group(spectra, size, coordinates, name, replace(settings, tails=None))
     members = max(joint.shares.shape[-1] for joint in groups.values())
     head_share = np.full((*size, table.sizes["direction"], members), np.nan)
     for row, joint in enumerate(groups.values()):
@@ -233,10 +243,6 @@ def _of_groups(
     schema = SIGNAL_SCHEMA[name]
     table["head_share"] = schema["head_share"].dims, head_share
     return describe(table.assign_coords(member=np.arange(members)), schema)
-
-
-def _unknown(reason: Reason) -> NoiseOfHead:
-    return NoiseOfHead(np.nan, reason=reason)
 
 
 def _chain(model: WeightMatrices, site: int, circuit: Circuit) -> tuple[tuple[int, ...], Reason]:
@@ -297,7 +303,15 @@ def _group(
         values["reason"][at] = str(reason)
         if not reason:
             by_dims.setdefault(spectrum.dims, []).append(spectrum)
-    signals = [(tested, _signal_of(tested, dims, settings.level)) for dims, tested in by_dims.items()]
+    signals: list[tuple[list[_Spectrum], SpectralSignal]] = []
+    for dims, tested in by_dims.items():
+        eigenvalues, noises = np.array([spectrum.eigenvalues for spectrum in tested]), [each.noise for each in tested]
+        counts = [noise.counted for noise in noises if noise.counted is not None]
+        if counts:
+            signals.append((tested, signal_of_counts(eigenvalues, dims, counts)))
+        else:
+            kurtosis = np.array([noise.kurtosis for noise in noises])
+            signals.append((tested, spectral_signal(eigenvalues, dims, settings.level, kurtosis)))
     width = max((signal.p_value.shape[1] for _, signal in signals), default=0)
     computed = [field.name for field in fields(SpectralSignal) if field.name != "no_number"] + ["expected_error"]
     values |= {variable: np.full((*size, width) if variable in OF_DIRECTION else size, np.nan) for variable in computed}
@@ -310,7 +324,16 @@ def _group(
         values["expected_error"][tuple(part[without] for part in at)] = np.nan
         values["no_number"][at] = values["reason"][at] = signal.no_number
     if settings.tails is not None:
-        values |= _tails(spectra, size, settings.level, settings.tails.bar("comparing tails", len(spectra)))
+        for variable, (_, domain) in OF_TAIL.items():
+            values[variable] = np.full(size, "", object) if domain.kinds == "OUT" else np.full(size, np.nan)
+        advance = settings.tails.bar("comparing tails", len(spectra))
+        for spectrum in spectra:
+            of_tail: dict[str, Any] = {"tail_reason": str(spectrum.known_reason)}
+            if not spectrum.known_reason:
+                of_tail = tail_values(spectrum.eigenvalues, spectrum.dims, settings.level)
+            for variable, number in of_tail.items():
+                values[variable][spectrum.at] = number
+            advance(1)
     schema = SIGNAL_SCHEMA[name]
     places = {"direction": np.arange(width), "index": np.arange(longest)}
     variables = {
@@ -318,47 +341,3 @@ def _group(
         for variable, array in values.items()
     }
     return describe(xr.Dataset(variables, coords={**coordinates, **places}), schema)
-
-
-def _tails(
-    spectra: Sequence[_Spectrum], size: tuple[int, int], level: float, advance: Callable[[int], None]
-) -> dict[str, np.ndarray]:
-    """Compute the variables of the tails of a group."""
-    values = {
-        name: np.full(size, "", dtype=object) if domain.kinds == "OUT" else np.full(size, np.nan)
-        for name, (_, domain) in OF_TAIL.items()
-    }
-    for spectrum in spectra:
-        reason = spectrum.known_reason
-        numbers = {"tail_reason": str(reason)} if reason else tail_values(spectrum.eigenvalues, spectrum.dims, level)
-        for name, number in numbers.items():
-            values[name][spectrum.at] = number
-        advance(1)
-    return values
-
-
-def _signal_of(spectra: Sequence[_Spectrum], dims: tuple[int, ...], level: float) -> SpectralSignal:
-    """Compute signal and noise of spectra with the same dims."""
-    eigenvalues = np.array([spectrum.eigenvalues for spectrum in spectra])
-    counts = [spectrum.noise.counted for spectrum in spectra if spectrum.noise.counted is not None]
-    if counts:
-        return signal_of_counts(eigenvalues, dims, counts)
-    return spectral_signal(eigenvalues, dims, level, np.array([spectrum.noise.kurtosis for spectrum in spectra]))
-
-
-def _attributes(
-    model: WeightMatrices, chosen: Mapping[str, object], settings: _Settings, notes: Sequence[str]
-) -> dict[str, object]:
-    null, flips = settings.null, settings.noise.flips
-    call = {
-        "function": "rmtbase.results.signal.signal",
-        **chosen,
-        "level": settings.level,
-        "null": null.name,
-        **({} if flips is None else {"draws": flips.draws, "seed": flips.seed}),
-        "initialization": null.initialization,
-        **({} if settings.tails is None else {"heavy_tails": True}),
-    }
-    of_kind = {"level": settings.level, "null": null.name, "initialization": null.initialization}
-    weights = {"query_key_sha256": model.fingerprint()}
-    return file_attributes("signal", model, of_kind, notes, model.warnings, call, weights=weights)

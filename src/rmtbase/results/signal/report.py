@@ -9,11 +9,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rmtbase.heads.direction_tokens import nearer_than_chance, nearest_words, readings_headline
+from rmtbase.models import opened_from, token_names
 from rmtbase.reasons import NOT_RECORDED, Reason
 from rmtbase.report import DETAILS, UNTESTED, Column, Heading, Item, Rows, Verbatim
 from rmtbase.results.attributes import command_about, result_json
+from rmtbase.results.signal.rows import (
+    SignalRow,
+    SignalSummary,
+    discoveries,
+    groups_headline,
+    not_testable,
+    signal_groups,
+    signal_headline,
+    signal_rows,
+    summarize_signal,
+    summarize_tails,
+)
 from rmtbase.results.signal.schema import VERDICTS, WITHIN_CHANCE
 from rmtbase.shown import percent, shown
+from rmtbase.statistics import benjamini_hochberg
 from rmtbase.terminal.endings import VERBOSITY, Verbosity, note
 from rmtbase.words import counted, plural
 
@@ -23,11 +38,8 @@ if TYPE_CHECKING:
     from rmtbase.heads.direction_tokens import DirectionReading
     from rmtbase.models import Difference, Model, WeightMatrices
     from rmtbase.nulls import Null
-    from rmtbase.results.signal.rows import SignalRow, SignalSummary
 
-_LISTED = 12
-"""Largest number of spectra, and of groups, that get a line of their own."""
-
+_LISTED = 12  # largest number of spectra, and of groups, that get a line of their own
 _FIRST = 3  # spectra named as those that learned most
 _NO_NUMBER = "no number"
 _CANNOT_TELL = "cannot tell"
@@ -35,15 +47,13 @@ _LONGEST_TOKEN = 20  # characters
 
 
 def _strongest_rows(rows: Sequence[SignalRow]) -> list[SignalRow]:
-    """Select the spectra in which the most was learned, at most ``_LISTED``."""
+    """Select the spectra in which the most was learned."""
     return sorted((row for row in rows if row.directions), key=lambda row: -row.numbers["signal_share"])[:_LISTED]
 
 
 def strongest_readings(model: WeightMatrices, tree: xr.DataTree, directions: int, null: Null) -> list[DirectionReading]:
     """Read the strongest directions of the listed spectra as tokens."""
-    from rmtbase.models import opened_from, token_names
     from rmtbase.results.signal._learned_part import read_directions
-    from rmtbase.results.signal.rows import signal_rows
 
     level, (source, *_) = float(tree.attrs["level"]), opened_from(model)
     names, rows = token_names(source.path), _strongest_rows(signal_rows(tree))
@@ -62,8 +72,6 @@ def decisions(tree: xr.DataTree, model: Model | Difference, form: str) -> Iterat
 
 def report(tree: xr.DataTree, readings: Sequence[DirectionReading] | None = None) -> Iterator[Item]:
     """Print what each circuit and component has learned, the strongest spectra, the groups, and the tokens read."""
-    from rmtbase.results.signal.rows import signal_groups, signal_rows, summarize_signal
-
     level, rows, groups = float(tree.attrs["level"]), signal_rows(tree), signal_groups(tree)
     strongest, summaries = _strongest_rows(rows), summarize_signal(rows)
     yield Heading.of_model(tree.attrs)
@@ -82,8 +90,6 @@ def _answer(
     rows: Sequence[SignalRow], summaries: Sequence[SignalSummary], strongest: Sequence[SignalRow], level: float
 ) -> Iterator[Item]:
     """Say in how many spectra something was learned, where most and how much, and how many directions."""
-    from rmtbase.results.signal.rows import signal_headline
-
     yield signal_headline(rows, level)
     if strongest:
         first = ", ".join(
@@ -105,32 +111,43 @@ def _answer(
     ]
     if medians:
         yield f"Median number of directions: {', '.join(medians)}; noise has none with probability {1 - level:.0%}."
-    yield from _bound_items([item for item in summaries if item.bounded or WITHIN_CHANCE in item.unbounded])
-    if any(row.numbers["noise_floor"] is False for row in strongest[:_FIRST]):
-        yield "In brackets: the other eigenvalues do not look like noise, which makes the number uncertain."
-
-
-def _bound_items(summaries: Sequence[SignalSummary]) -> Iterator[Item]:
-    """Give the median bound on the learned share of each circuit, or say that it cannot be told for most."""
-    if not any(summary.bounded for summary in summaries):
-        if summaries:
-            count = sum(summary.spectra for summary in summaries)
-            yield f"Learned share of each matrix of a head: cannot tell (0 of {count} have a bound beyond chance)."
-        return
+    with_bounds = [summary for summary in summaries if summary.bounded or WITHIN_CHANCE in summary.unbounded]
     bounds = []
-    for summary in summaries:
+    for summary in with_bounds:
         median = _CANNOT_TELL if math.isnan(summary.bound) else f"at least {percent(summary.bound)} in the median"
         bounds.append(f"{summary.what} {median} ({summary.bounded} of {summary.spectra} have a bound)")
-    yield (
-        f"Learned share of each matrix of a head, rows scaled to one norm: {'; '.join(bounds)}. At most 5 % of the "
-        "bounds exceed the share by more than 5 points."
-    )
+    if any(summary.bounded for summary in with_bounds):
+        yield (
+            f"Learned share of each matrix of a head, rows scaled to one norm: {'; '.join(bounds)}. At most 5 % of the "
+            "bounds exceed the share by more than 5 points."
+        )
+    elif with_bounds:
+        count = sum(summary.spectra for summary in with_bounds)
+        yield f"Learned share of each matrix of a head: cannot tell (0 of {count} have a bound beyond chance)."
+    if any(row.numbers["noise_floor"] is False for row in strongest[:_FIRST]):
+        yield "In brackets: the other eigenvalues do not look like noise, which makes the number uncertain."
 
 
 def _row_items(
     rows: Sequence[SignalRow], summaries: Sequence[SignalSummary], strongest: Sequence[SignalRow], level: float
 ) -> Iterator[Item]:
     """Print a line for each circuit and component, then the spectra in which the most was learned."""
+
+    def lacking(summary: SignalSummary) -> str:
+        return _NO_NUMBER if summary.testable else UNTESTED
+
+    def share(summary: SignalSummary) -> str:
+        return _if_number(100 * summary.share, "{:.1f} %", lacking(summary))
+
+    def bound(summary: SignalSummary) -> str:
+        return _if_number(100 * summary.bound, "{:.1f} %", _CANNOT_TELL if WITHIN_CHANCE in summary.unbounded else "")
+
+    def overlaps(row: SignalRow) -> str:
+        return ", ".join(f"{row.directions[0][name]:.2f}" for name in ("overlap_left", "overlap_right"))
+
+    def noise_scale(row: SignalRow) -> str:
+        return f"{row.numbers['noise_scale']:.3g}" + _if_number(row.numbers["noise_scale_std"], " ± {:.1g}", "")
+
     if any(row.testable for row in rows):
         yield (
             "Directions are counted in each by itself: a spectrum that learned nothing has one with probability "
@@ -142,22 +159,24 @@ def _row_items(
         Column("spectra", cell=lambda item: str(item.spectra)),
         Column("testable", cell=lambda item: str(item.testable)),
         Column("none found", cell=lambda item: str(item.without) if item.testable else UNTESTED),
-        Column("directions, median", cell=lambda item: _if_number(item.median, "{:g}", _lacking(item))),
+        Column("directions, median", cell=lambda item: _if_number(item.median, "{:g}", lacking(item))),
         Column("most", cell=lambda item: f"{'≥ ' if item.unknown else ''}{_if_number(item.most)}"),
-        Column(
-            "learned share of the squared norm",
-            cell=lambda item: _if_number(100 * item.share, "{:.1f} %", _lacking(item)),
-        ),
+        Column("learned share of the squared norm", cell=share),
         Column("rest is not noise", cell=lambda item: _if_number(item.no_floor)),
-        Column(
-            "at least, by a bound",
-            cell=lambda item: _if_number(
-                100 * item.bound, "{:.1f} %", _CANNOT_TELL if WITHIN_CHANCE in item.unbounded else ""
-            ),
-        ),
+        Column("at least, by a bound", cell=bound),
     )
     if strongest:
-        yield Rows.of(strongest, *_spectrum_columns(level), named=3)
+        yield Rows.of(
+            strongest,
+            *_place_columns(),
+            Column("directions", cell=_directions),
+            *_strength_columns(level),
+            Column("overlaps", cell=overlaps),
+            Column("learned share", cell=lambda row: f"{100 * row.numbers['signal_share']:.1f} %"),
+            Column("noise scale", cell=noise_scale),
+            Column("rest is noise, p", cell=lambda row: _if_number(row.numbers["rest_p_value"], "{:.2g}")),
+            named=3,
+        )
     omitted = sum(bool(row.directions) for row in rows) - len(strongest)
     if omitted > 0:
         yield f"and {omitted} more; the file and --json hold all of them"
@@ -165,10 +184,6 @@ def _row_items(
         yield "( ): the other eigenvalues are not those of noise, so that the number depends on where noise begins."
     yield from _reasons("a number of directions", [Reason(row.no_number) for row in rows])
     yield from _reasons("a bound on the learned share", [Reason(row.no_bound) for row in rows])
-
-
-def _lacking(summary: SignalSummary) -> str:
-    return _NO_NUMBER if summary.testable else UNTESTED
 
 
 def _place_columns(head: str = "head") -> tuple[Column, ...]:
@@ -194,24 +209,6 @@ def _strength_columns(level: float) -> tuple[Column, ...]:
     )
 
 
-def _spectrum_columns(level: float) -> tuple[Column, ...]:
-    def overlaps(row: SignalRow) -> str:
-        return ", ".join(f"{row.directions[0][name]:.2f}" for name in ("overlap_left", "overlap_right"))
-
-    def noise_scale(row: SignalRow) -> str:
-        return f"{row.numbers['noise_scale']:.3g}" + _if_number(row.numbers["noise_scale_std"], " ± {:.1g}", "")
-
-    return (
-        *_place_columns(),
-        Column("directions", cell=_directions),
-        *_strength_columns(level),
-        Column("overlaps", cell=overlaps),
-        Column("learned share", cell=lambda row: f"{100 * row.numbers['signal_share']:.1f} %"),
-        Column("noise scale", cell=noise_scale),
-        Column("rest is noise, p", cell=lambda row: _if_number(row.numbers["rest_p_value"], "{:.2g}")),
-    )
-
-
 def _directions(row: SignalRow) -> str:
     """Format the number of directions, in brackets if there is no noise floor."""
     number = str(row.numbers["n_directions"])
@@ -220,9 +217,6 @@ def _directions(row: SignalRow) -> str:
 
 def _group_items(rows: Sequence[SignalRow], groups: Sequence[SignalRow], level: float) -> Iterator[Item]:
     """Print heads that share a key head, or values, as one, beside the directions of each head by itself."""
-    from rmtbase.results.signal.rows import groups_headline
-
-    yield f"Heads that share a key head or values, as one: {groups_headline(groups)}."
     numbers = {(row.stack, row.layer, row.what, row.head): row.numbers["n_directions"] for row in rows}
 
     def in_heads(group: SignalRow) -> str:
@@ -235,8 +229,8 @@ def _group_items(rows: Sequence[SignalRow], groups: Sequence[SignalRow], level: 
     def shares(group: SignalRow) -> str:
         return " ".join(f"{100 * share:.0f}" for share in group.directions[0]["head_share"]) + " %"
 
-    strongest = _strongest_rows(groups)
-    if strongest:
+    yield f"Heads that share a key head or values, as one: {groups_headline(groups)}."
+    if strongest := _strongest_rows(groups):
         yield Rows.of(
             strongest,
             *_place_columns("shared head"),
@@ -254,13 +248,7 @@ def _if_number(value: float, form: str = "{:g}", otherwise: str = UNTESTED) -> s
 
 def _tail_items(rows: Sequence[SignalRow], level: float) -> Iterator[Item]:
     """Print a line for each circuit and component: exponents, and the verdicts on its spectra."""
-    from rmtbase.results.signal._signal_tails import summarize_tails
-
-    def verdict_column(code: str, words: str) -> Column:
-        return Column(words, cell=lambda item: str(item.verdicts[code]))
-
-    summaries = summarize_tails(rows, level)
-    if summaries:
+    if summaries := summarize_tails(rows, level):
         yield Rows.of(
             summaries,
             Column("what", "left", cell=lambda item: item.what),
@@ -268,7 +256,7 @@ def _tail_items(rows: Sequence[SignalRow], level: float) -> Iterator[Item]:
             Column("exponent, median", cell=lambda item: f"{item.exponent:.3g}"),
             Column("95 % of noise", cell=lambda item: f"{item.null_low:.3g}–{item.null_high:.3g}"),
             Column("heavier tail", cell=lambda item: str(item.heavier)),
-            *(verdict_column(code, words) for code, words in VERDICTS.items()),
+            *(Column(word, cell=lambda item, code=code: str(item.verdicts[code])) for code, word in VERDICTS.items()),
         )
         yield (
             "Exponents of a power law fitted to the eigenvalues, beside those of matrices that learned nothing; a "
@@ -286,8 +274,6 @@ def _reasons(lacking: str, reasons: Sequence[Reason]) -> Iterator[Item]:
 
 def _reading_items(readings: Sequence[DirectionReading], level: float, command: str) -> Iterator[Item]:
     """Say how many directions point at tokens beyond chance, and list these; with ``--verbose`` all directions."""
-    from rmtbase.heads.direction_tokens import nearer_than_chance, nearest_words, readings_headline
-
     yield readings_headline(readings, level)
     listed = readings if VERBOSITY.get() >= Verbosity.VERBOSE else nearer_than_chance(readings, level)
     if not listed:
@@ -320,11 +306,20 @@ def _reading_items(readings: Sequence[DirectionReading], level: float, command: 
 
 def as_json(tree: xr.DataTree, readings: Sequence[DirectionReading] | None = None) -> dict[str, Any]:
     """Return every head and matrix with its directions as plain data; null where there is no number."""
-    from rmtbase.heads.direction_tokens import readings_headline
-    from rmtbase.results.signal.rows import discoveries, not_testable, signal_groups, signal_headline, signal_rows
-
     level, rows, groups = float(tree.attrs["level"]), signal_rows(tree), signal_groups(tree)
-    tested = sum(row.testable for row in rows)
+    tested, heads = sum(row.testable for row in rows), [row for row in rows if row.head is not None]
+    q_values = benjamini_hochberg(np.array([row.numbers["first_p_value"] for row in heads])).tolist()
+    of_heads = [
+        _place_json(row)
+        | {"p_value": row.numbers["first_p_value"], "q_value": q_value}
+        | {"differs": q_value < level if row.testable else None}
+        | {name: row.numbers[name] for name in ("n_directions", "signal_share", "learned_share_bound")}
+        | {"testable": row.testable, "no_number": row.no_number, "no_bound": row.no_bound}
+        | {"reason": row.reason.words if row.reason or row.testable else NOT_RECORDED.words}
+        for row, q_value in zip(heads, q_values, strict=True)
+    ]
+    of_groups = {"groups": [_row_json(group, "key_head") for group in groups]} if groups else {}
+    of_tokens = {} if readings is None else {"tokens": [_reading_json(reading) for reading in readings]}
     return result_json(
         tree.attrs,
         ("model", "revision", "level"),
@@ -332,28 +327,11 @@ def as_json(tree: xr.DataTree, readings: Sequence[DirectionReading] | None = Non
         [signal_headline(rows, level), *([] if readings is None else [readings_headline(readings, level)])],
         n_testable=tested,
         n_learned=discoveries(rows, level) if tested else None,
-        heads=_heads_json(rows, level),
+        heads=of_heads,
         spectra=[_row_json(row) for row in rows],
-        **({"groups": [_row_json(group, "key_head") for group in groups]} if groups else {}),
-        **({} if readings is None else {"tokens": [_reading_json(reading) for reading in readings]}),
+        **of_groups,
+        **of_tokens,
     )
-
-
-def _heads_json(rows: Sequence[SignalRow], level: float) -> list[dict[str, Any]]:
-    """List every circuit of every head with its test, q over all heads, and how much it learned."""
-    from rmtbase.statistics import benjamini_hochberg
-
-    heads = [row for row in rows if row.head is not None]
-    q_value = benjamini_hochberg(np.array([row.numbers["first_p_value"] for row in heads]))
-    return [
-        _place_json(row)
-        | {"p_value": row.numbers["first_p_value"], "q_value": float(q)}
-        | {"differs": bool(q < level) if row.testable else None}
-        | {name: row.numbers[name] for name in ("n_directions", "signal_share", "learned_share_bound")}
-        | {"testable": row.testable, "no_number": row.no_number, "no_bound": row.no_bound}
-        | {"reason": row.reason.words if row.reason or row.testable else NOT_RECORDED.words}
-        for row, q in zip(heads, q_value, strict=True)
-    ]
 
 
 def _place_json(row: SignalRow | DirectionReading, unit: str = "head") -> dict[str, Any]:
@@ -362,13 +340,9 @@ def _place_json(row: SignalRow | DirectionReading, unit: str = "head") -> dict[s
 
 def _row_json(row: SignalRow, unit: str = "head") -> dict[str, Any]:
     tails = {name: value.words if isinstance(value, Reason) else value for name, value in row.tails.items()}
-    return (
-        _place_json(row, unit)
-        | row.numbers
-        | {"directions": row.directions, "reason": row.reason.words}
-        | {"no_number": row.no_number, "no_bound": row.no_bound}
-        | ({"heavy_tails": tails} if tails else {})
-    )
+    of_row = {"directions": row.directions, "reason": row.reason.words}
+    codes = {"no_number": row.no_number, "no_bound": row.no_bound}
+    return _place_json(row, unit) | row.numbers | of_row | codes | ({"heavy_tails": tails} if tails else {})
 
 
 def _reading_json(reading: DirectionReading) -> dict[str, Any]:

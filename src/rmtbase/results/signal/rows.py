@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from rmtbase.errors import ParameterError
 from rmtbase.reasons import NOT_RECORDED, NotTestable, Reason, listed_reasons
-from rmtbase.results.signal.schema import OF_DIRECTION, OF_TAIL, SIGNAL_SCHEMA
+from rmtbase.results.signal.schema import OF_DIRECTION, OF_TAIL, SIGNAL_SCHEMA, VERDICTS
 from rmtbase.shown import in_one_line
 from rmtbase.statistics import benjamini_hochberg
 from rmtbase.tables import CIRCUITS, Variable, groups_of, rows_of
@@ -30,16 +30,13 @@ class SignalRow:
     only the number of its directions, and with it their share, is unknown.
     """
 
-    # stack, layer: place of the spectrum; the stack is "" if the model has only one
-    stack: str
+    stack: str  # "" if the model has only one
     layer: int
     what: str  # name of the circuit or the component
     head: int | None  # number of the head, or of the shared key head; None for a matrix
-    # numbers by the names of ``SIGNAL_SCHEMA``, and ``squared_norm``, ‖W‖_F²; NaN, or None for counts, where there is
-    # none
+    # by the names of ``SIGNAL_SCHEMA``, and ``squared_norm``, ‖W‖_F²; NaN, or None for counts, where there is none
     numbers: dict[str, Any]
-    # numbers of each direction by the names of ``SIGNAL_SCHEMA``, the strongest first
-    directions: list[dict[str, Any]]
+    directions: list[dict[str, Any]]  # numbers of each direction by the names of ``SIGNAL_SCHEMA``, the strongest first
     reason: Reason  # why no test could be made, or why the number of directions is not known
     tails: dict[str, Any]  # numbers of heavy tails by the names of ``SIGNAL_SCHEMA``; empty if these were not computed
     no_number: str  # code of the reason why the number is not known although directions were found; or ""
@@ -96,12 +93,12 @@ def _rows(groups: Mapping[str, xr.Dataset], path: str, dim: str, circuit: str = 
         directions = [
             {variable: column[k] for variable, column in columns.items()} for k in range(numbers["n_directions"] or 0)
         ]
-        tails = {variable: numbers.pop(variable) for variable in OF_TAIL if variable in numbers}
-        reason, no_number, no_bound = (numbers.pop(variable) for variable in ("reason", "no_number", "no_bound"))
         for direction in directions if "head_share" in group else ():
             direction["head_share"] = [share for share in direction["head_share"] if not np.isnan(share)]
         what, head = (circuit, name) if circuit else (name, None)
-        rows.append(SignalRow(*place, what, head, numbers, directions, reason, tails, no_number, no_bound))
+        tails = {variable: numbers.pop(variable) for variable in OF_TAIL if variable in numbers}
+        reasons = {variable: numbers.pop(variable) for variable in ("reason", "no_number", "no_bound")}
+        rows.append(SignalRow(*place, what, head, numbers, directions, tails=tails, **reasons))
     return rows
 
 
@@ -172,29 +169,31 @@ def _no_number_words(rows: Sequence[SignalRow], noun: str) -> str:
 
 def summarize_signal(rows: Sequence[SignalRow]) -> list[SignalSummary]:
     """Summarize each circuit and component, in their order."""
-    return [
-        _summary(what, [row for row in rows if row.what == what]) for what in dict.fromkeys(row.what for row in rows)
-    ]
-
-
-def _summary(what: str, rows: Sequence[SignalRow]) -> SignalSummary:
-    tested = [row for row in rows if row.testable]
-    number, share, floor = (_column(tested, name) for name in ("n_directions", "signal_share", "noise_floor"))
-    bound, unknown = _column(rows, "learned_share_bound"), int(np.isnan(number).sum())
-    return SignalSummary(
-        what,
-        len(rows),
-        len(tested),
-        int((number == 0).sum()),
-        float("nan") if np.isnan(floor).all() else float(((floor == 0) & ~np.isnan(number)).sum()),
-        unknown,
-        _median(number),
-        max(float(np.nanmax(number, initial=0.0)), float(unknown > 0)) if tested else float("nan"),
-        _median(share),
-        int((~np.isnan(bound)).sum()),
-        -_median(-bound),
-        dict(Counter(row.no_bound for row in rows if row.no_bound)),
-    )
+    summaries = []
+    for what in dict.fromkeys(row.what for row in rows):
+        of_part = [row for row in rows if row.what == what]
+        tested = [row for row in of_part if row.testable]
+        number, share, floor = (_column(tested, name) for name in ("n_directions", "signal_share", "noise_floor"))
+        bound, unknown = _column(of_part, "learned_share_bound"), int(np.isnan(number).sum())
+        no_floor = ((floor == 0) & ~np.isnan(number)).sum()
+        most = max(np.nanmax(number, initial=0.0), unknown > 0) if tested else np.nan
+        summaries.append(
+            SignalSummary(
+                what=what,
+                spectra=len(of_part),
+                testable=len(tested),
+                without=int((number == 0).sum()),
+                no_floor=float(np.nan if np.isnan(floor).all() else no_floor),
+                unknown=unknown,
+                median=_median(number),
+                most=float(most),
+                share=_median(share),
+                bounded=int((~np.isnan(bound)).sum()),
+                bound=-_median(-bound),
+                unbounded=dict(Counter(row.no_bound for row in of_part if row.no_bound)),
+            )
+        )
+    return summaries
 
 
 def _column(rows: Sequence[SignalRow], name: str) -> Float[np.ndarray, " spectrum"]:
@@ -205,3 +204,32 @@ def _median(values: Float[np.ndarray, " spectrum"]) -> float:
     """Compute the median, with unknown values above all others; NaN if it falls on an unknown one."""
     median = float(np.median(np.nan_to_num(values, nan=np.inf))) if values.size else np.nan
     return median if np.isfinite(median) else float("nan")
+
+
+class TailSummary(NamedTuple):
+    """Tails of the spectra of one circuit or component."""
+
+    what: str  #: name of the circuit or component
+    spectra: int  #: number of spectra that have numbers
+    exponent: float  #: median of the fitted exponents
+    #: null_low, null_high: medians of the ends of the band that holds 95 % of the exponents of noise
+    null_low: float
+    null_high: float
+    heavier: int  #: number of spectra whose exponent is smaller than by chance, at the level
+    verdicts: dict[str, int]  #: number of spectra with each of ``VERDICTS``
+
+
+def summarize_tails(rows: Sequence[SignalRow], level: float) -> list[TailSummary]:
+    """Summarize each circuit and component with tails, in their order."""
+    of_parts: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        if row.tails.get("tail_verdict"):
+            of_parts.setdefault(row.what, []).append(row.tails)
+    summaries = []
+    for what, tails in of_parts.items():
+        names = ("power_law_exponent", "null_exponent_low", "null_exponent_high")
+        exponent, low, high = (float(np.median([tail[name] for tail in tails])) for name in names)
+        heavier = sum(tail["exponent_p_value"] <= level for tail in tails)
+        verdicts = dict.fromkeys(VERDICTS, 0) | Counter(tail["tail_verdict"] for tail in tails)
+        summaries.append(TailSummary(what, len(tails), exponent, low, high, heavier, verdicts))
+    return summaries

@@ -24,8 +24,7 @@ from rmtbase.tables.domain import (
     Domain,
 )
 
-CANDIDATES = ("noise", "spikes", "power_law", "depth")
-"""Candidates for a spectrum, in the order of every axis of candidates."""
+CANDIDATES = ("noise", "spikes", "power_law", "depth")  # for a spectrum, in the order of every axis of candidates
 
 VERDICTS = {
     "noise": "noise",
@@ -37,25 +36,19 @@ VERDICTS = {
 }
 """Verdicts on a spectrum and their words: one of the candidates, several of them, or none."""
 
+# codes of the reasons why a spectrum with directions has no number of them, and why a learned share has no bound
 NO_NUMBER = TOO_FEW_LEFT, ALL_OF_THE_NORM, ZEROS_LEFT, NO_LAW_LEFT = (
     "too_few_left", "all_of_the_norm", "zeros_left", "no_law_left"
 )  # fmt: skip
-"""Codes of the reasons why a spectrum with directions has no number of them."""
-
 WITHIN_CHANCE = "within_chance"
-
 NO_BOUND = (
     WITHIN_CHANCE, "product", "whole_matrix", "dependent_entries", "signs_not_random", "too_few_axes", "contradiction"
 )  # fmt: skip
-"""Codes of the reasons why there is no bound on a learned share."""
 
 NEED_A_LAW = (
     "strength_low", "strength_high", "rest_p_value", "noise_floor", "noise_scale_std", "detectable_strength"
 )  # fmt: skip
 """Variables that are NaN with sign flips: the scatter of eigenvalues and the test of the rest need a law."""
-
-TAILS = "heavy_tails"
-"""The optional part of the file."""
 
 
 def _codes(*codes: str) -> Domain:
@@ -124,7 +117,7 @@ def spectrum_schema(*dims: str) -> Schema:
         **{name: Variable(dims, *declared) for name, declared in OF_SPECTRUM.items()},
         **{name: Variable((*dims, "direction"), *declared) for name, declared in OF_DIRECTION.items()},
         "eigenvalue": Variable((*dims, "index"), "eigenvalues of the product's square, padded with NaN", FALLING),
-        **{name: Variable(dims, *declared, part=TAILS) for name, declared in OF_TAIL.items()},
+        **{name: Variable(dims, *declared, part="heavy_tails") for name, declared in OF_TAIL.items()},
     }
 
 
@@ -155,12 +148,10 @@ their common σ̂; ``ov`` likewise for heads that share values.
 
 
 def _has_spectra(groups: Mapping[str, xr.Dataset]) -> Fault:
-    """Check that there are heads or matrices."""
     return None if SIGNAL_SCHEMA.keys() & groups.keys() else ("neither heads nor matrices", "a group of either")
 
 
 def _directions_fit(groups: Mapping[str, xr.Dataset]) -> Fault:
-    """Check that each direction of each spectrum has an entry."""
     for name in (name for name in SIGNAL_SCHEMA if name in groups):
         if (groups[name]["n_directions"].values > groups[name].sizes["direction"]).any():
             return f"more n_directions in {quoted(name)} than there is room for", "an entry of direction for each"

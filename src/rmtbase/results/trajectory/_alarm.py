@@ -39,15 +39,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import xarray as xr
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 
 from rmtbase.parameters import require_positive_integer, require_probability
 from rmtbase.results.trajectory.schema import ALARM_VARIABLES, DEPARTURES_SCHEMA, STEP
 from rmtbase.tables import describe, groups_of, heads_present, tree_of
 
 ALARM_LEVEL = 0.05
-ANALYTIC_FLOOR = 1e-6
-"""Floor of p-values for an analytic null; of smaller p-values only the order of magnitude is known."""
+ANALYTIC_FLOOR = 1e-6  # of p-values for an analytic null; of smaller ones only the order of magnitude is known
 
 _OF_ALARM = ("planned_looks", "alarm_level")
 _FORESEEN = 10_000  # looks
@@ -117,10 +116,11 @@ def look_weights(looks: int, planned: int | None = None) -> Float[np.ndarray, " 
     Each of K planned looks has 0.9/K, and later looks share the rest by the same formula.
     """
     place = np.arange(1, looks + 1)
+    beyond = place if planned is None else np.maximum(place - planned, 1)
+    telescoping = 1.0 / np.log2(beyond + 1.0) - 1.0 / np.log2(beyond + 2.0)
     if planned is None:
-        return _telescoping(place)
-    later = np.where(place > planned, _LATER * _telescoping(np.maximum(place - planned, 1)), 0.0)
-    return np.where(place <= planned, (1.0 - _LATER) / planned, later)
+        return telescoping
+    return np.where(place <= planned, (1.0 - _LATER) / planned, _LATER * telescoping)
 
 
 def evidence(p_value: Float[np.ndarray, "look ..."], spending: Spending) -> Float[np.ndarray, "look ..."]:
@@ -174,11 +174,9 @@ def alarm_sentence(tree: xr.DataTree) -> str:
         return ""
     named = int(np.isfinite(groups_of(tree)["/departures"]["alarm_step"].values).sum())
     least = spending.largest_p_value_named()
-    seen = (
-        "cannot name a head if no other differs"
-        if least is None
-        else f"names a head that stays at p ≤ {least:.2g} from the first look on, even if no other differs"
-    )
+    seen = "cannot name a head if no other differs"
+    if least is not None:
+        seen = f"names a head that stays at p ≤ {least:.2g} from the first look on, even if no other differs"
     raised_for = f"raised for {named}" if named else "not raised for any"
     return (
         f"The alarm, false in at most {spending.level:.0%} of runs over all looks, was {raised_for} of "
@@ -200,7 +198,3 @@ def alarm_floor(tree: xr.DataTree) -> float:
     null = groups_of(tree)["/null"]
     draws = null["null_draws"].values if "null_draws" in null else np.array([tree.attrs["null_draws"]])
     return float(1.0 / (draws.min() + 1))
-
-
-def _telescoping(place: Int[np.ndarray, " look"]) -> Float[np.ndarray, " look"]:
-    return 1.0 / np.log2(place + 1.0) - 1.0 / np.log2(place + 2.0)

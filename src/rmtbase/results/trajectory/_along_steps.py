@@ -24,17 +24,72 @@ from rmtbase.results.trajectory.schema import (
 from rmtbase.shown import in_one_line, quoted
 from rmtbase.tables import describe, groups_of, tree_of
 
+COMMIT = "hub commit "
+"""Prefix of the note that names the hub commit of a model."""
+
 _OF_NULLS = ("p_value", "omnibus_p_value", "omnibus_q_value")
+_NOTED = ("notes", "warnings")
+_OF_REVISION = ("revision", "sha256", "sha256_of_variables")
+_INSTALLATION = ("software", "platform")
+
+
+@in_one_line
+class StepName(NamedTuple):
+    """Checkpoint of a step of a trajectory."""
+
+    step: int  # number of optimizer steps taken
+    revision: str  # revision of the model, or the name of its folder
+    fingerprint: str  # SHA-256 of the weights
+    commit: str = ""  # commit on the hub, if the checkpoint is from there
+
+    def coordinates(self) -> dict[str, Any]:
+        return {STEP: (STEP, [self.step]), "revision": (STEP, [self.revision])}
+
+    def of_commit(self) -> dict[str, str]:
+        return {"commit": self.commit} if self.commit else {}
 
 
 def one_step(scores: Mapping[str, xr.DataTree], at: StepName, options: Mapping[str, Any] | None = None) -> xr.DataTree:
-    """Build the trajectory of a single step."""
-    first = groups_of(next(iter(scores.values())))
-    groups = {name: _stepped(name, group, at) if group.variables else group for name, group in first.items() if name}
+    """Build the trajectory of a single step, whose attributes are those of the scores by the first null.
+
+    The provenance of the scores by every null is kept.
+    """
+    first = next(iter(scores.values()))
+    groups = {
+        name: _stepped(name, group, at) if group.variables else group
+        for name, group in groups_of(first).items()
+        if name
+    }
     fingerprint = {"fingerprint": (STEP, [at.fingerprint]), "duplicate_of": (STEP, [""])}
     groups["/heads"] = groups["/heads"].assign_coords(fingerprint)
-    groups["/departures"] = _by_null(scores, at)
-    return _described(groups, attributes_of_one(scores, at, options or {}))
+    by_null = []  # p-values, from which the departures follow
+    for tree in scores.values():
+        heads = groups_of(tree)["/heads"]
+        stacks = {name: heads.coords[name] for name in ("stack", "stack_layer") if name in heads.coords}
+        p_values = heads[list(_OF_NULLS)].reset_coords(drop=True)
+        by_null.append(p_values.assign_coords(stacks).expand_dims("null"))
+    departures: xr.Dataset = xr.concat(by_null, dim="null").expand_dims(STEP)  # type: ignore[assignment]
+    departures = departures.assign_coords({"null": list(scores), **at.coordinates()})
+    groups["/departures"] = _with_departures(departures.transpose(STEP, "null", "layer", "head", ...))
+    records = {null: json.loads(tree.attrs["provenance"]) for null, tree in scores.items()}
+    record = next(iter(records.values()))
+    provenance = {
+        **record,
+        "call": {null: _without(of_null["call"], "revision") for null, of_null in records.items()},
+        "null": {null: of_null["null"] for null, of_null in records.items()},
+        "weights": {at.revision: {**record["weights"], "fingerprint": at.fingerprint, **at.of_commit()}},
+        **({"options": dict(options)} if options else {}),
+    }
+    lines = {name: _once(line for tree in scores.values() for line in json.loads(tree.attrs[name])) for name in _NOTED}
+    attributes = {
+        **_without(first.attrs, *_OF_REVISION),
+        "kind": "trajectory",
+        "nulls": json.dumps(list(scores)),
+        "failed": "[]",
+        # without the commit: the same weights may have several
+        **{name: json.dumps([line for line in lines[name] if not line.startswith(COMMIT)]) for name in _NOTED},
+    }
+    return _described(groups, attributes, provenance)
 
 
 def renamed(tree: xr.DataTree, at: StepName) -> xr.DataTree:
@@ -46,11 +101,14 @@ def renamed(tree: xr.DataTree, at: StepName) -> xr.DataTree:
             group[STEP_OF_ENTRY][...] = at.step
         elif STEP in group.dims:
             # Assigned alone, an index would come last, and the bytes of a file depend on the order of its variables.
-            variables = group.assign_coords(_of_step(at)).variables
+            variables = group.assign_coords(at.coordinates()).variables
             coordinates = {coordinate: variables[coordinate] for coordinate in group.coords}
             groups[name] = group.drop_vars(list(group.coords)).assign_coords(coordinates)
     groups["/departures"] = _with_departures(groups["/departures"])
-    return _described(groups, renamed_attributes(part, at))
+    record = json.loads(part.attrs["provenance"])
+    (weights,) = record["weights"].values()
+    record["weights"] = {at.revision: _without(weights, "commit") | at.of_commit()}
+    return _described(groups, part.attrs, record)
 
 
 def joined(
@@ -65,9 +123,9 @@ def joined(
         raise ParameterError("parts", "none", "one trajectory at least")
     shapes: dict[str, list[xr.DataTree]] = {}
     for part in sorted(parts, key=lambda part: _steps(part)[-1]):
-        shapes.setdefault(_shape(part), []).append(part)
+        shapes.setdefault(json.dumps(_sizes(part), sort_keys=True), []).append(part)
     most = max(reversed(shapes.values()), key=lambda parts: sum(len(_steps(part)) for part in parts))
-    matching = most if like is None else shapes[_shape(like)]
+    matching = most if like is None else shapes[json.dumps(_sizes(like), sort_keys=True)]
     mismatched = {
         revision: f"other sizes than {'most' if matching is most else 'before'}: {_differing(part, matching[-1])}"
         for parts_of_shape in shapes.values()
@@ -79,7 +137,21 @@ def joined(
     if any(len({*column}) < len(steps) for column in zip(*steps, strict=True)):
         raise ParameterError("parts", steps, "trajectories of which each step is in one")
     groups_of_parts = [groups_of(part) for part in matching]
-    groups = {name: _concatenated([groups[name] for groups in groups_of_parts]) for name in groups_of_parts[-1]}
+    groups = {}
+    for name, group in groups_of_parts[-1].items():  # constant variables are taken from the last part
+        if (along := _along(group)) is not None:
+            group = xr.concat(
+                [groups_of_part[name] for groups_of_part in groups_of_parts],
+                dim=along[0],
+                data_vars="minimal",
+                coords="minimal",
+                compat="override",
+                join="override",
+            )
+            dim, steps_of_group = _along(group) or along
+            if (np.diff(steps_of_group) < 0).any():
+                group = group.isel({dim: np.argsort(steps_of_group, kind="stable")})
+        groups[name] = group
     return _completed(groups, matching, {**(failed or {}), **mismatched})
 
 
@@ -101,10 +173,45 @@ def _only(tree: xr.DataTree, steps: Sequence[int]) -> xr.DataTree:
 def _completed(
     groups: dict[str, xr.Dataset], parts: Sequence[xr.DataTree], failed: Mapping[str, str] | None = None
 ) -> xr.DataTree:
-    """Make a trajectory of the groups of parts, whose departures and duplicates follow from its steps."""
-    groups["/heads"] = _with_duplicates(groups["/heads"])
+    """Make a trajectory of the groups of parts, however these were made; departures and duplicates follow from steps.
+
+    Its notes are those of all revisions, and then those of some, with their names.
+    """
+    heads = groups["/heads"]
+    revisions: list[str] = heads["revision"].values.tolist()
+    first: dict[str, str] = {}
+    originals = map(first.setdefault, heads["fingerprint"].values.tolist(), revisions)
+    duplicates = ["" if original == name else original for original, name in zip(originals, revisions, strict=True)]
+    groups["/heads"] = heads.assign_coords(duplicate_of=(STEP, duplicates))
     groups["/departures"] = _with_departures(groups["/departures"])
-    return _described(groups, joined_attributes(parts, groups["/heads"]["revision"].values.tolist(), failed))
+    records = [json.loads(part.attrs["provenance"]) for part in parts]
+    recorded = {revision: weights for record in records for revision, weights in record["weights"].items()}
+    weights = {revision: _without(recorded[revision], *_NOTED) for revision in revisions}
+    noted = {}
+    for name in _NOTED:
+        by_revision = {revision: lines for part in parts for revision, lines in _lines(part, name).items()}
+        common = _once(line for line in by_revision[revisions[-1]] if all(line in by_revision[at] for at in revisions))
+        of_some = {at: sorted(line for line in by_revision[at] if line not in common) for at in revisions}
+        for revision, lines in of_some.items():
+            if lines:
+                weights[revision][name] = lines
+        for line in _once(line for lines in of_some.values() for line in lines):
+            runs = groupby(revisions, lambda revision, line=line, of_some=of_some: line in of_some[revision])
+            spans = [list(run) for has_line, run in runs if has_line]
+            names = ", ".join(run[0] if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in spans)
+            common.append(f"{names}: {line}")
+        noted[name] = json.dumps(common)
+    last = records[-1]
+    earlier = []
+    for record in records:
+        for installation in (*record.get("earlier", ()), {name: record[name] for name in _INSTALLATION}):
+            if installation not in earlier and any(installation[name] != last[name] for name in _INSTALLATION):
+                earlier.append(installation)
+    reasons = {name: reason for part in parts for name, reason in failures(part).items()} | dict(failed or {})
+    missing = sorted(reasons.keys() - {*revisions}, key=_natural)
+    failed_now = json.dumps([{"revision": name, "reason": reasons[name]} for name in missing])
+    provenance = {**_without(last, "earlier"), "weights": weights, **({"earlier": earlier} if earlier else {})}
+    return _described(groups, {**parts[-1].attrs, **noted, "failed": failed_now}, provenance)
 
 
 def _along(group: xr.Dataset) -> tuple[str, np.ndarray] | None:
@@ -127,24 +234,7 @@ def _stepped(group: str, dataset: xr.Dataset, at: StepName) -> xr.Dataset:
         dataset = dataset.sel(probability=list(KEPT_PROBABILITIES))
     moved = {name: dataset.variables[name].expand_dims(STEP) for name in moving}
     coordinates = {name: moved.pop(name) for name in moving if name in dataset.coords}
-    return dataset.drop_vars(coordinates).assign(moved).assign_coords(coordinates | _of_step(at))
-
-
-def _of_step(at: StepName) -> dict[str, Any]:
-    return {STEP: (STEP, [at.step]), "revision": (STEP, [at.revision])}
-
-
-def _by_null(scores: Mapping[str, xr.DataTree], at: StepName) -> xr.Dataset:
-    """Collect the p-values of each null, from which the departures follow."""
-    by_null = []
-    for tree in scores.values():
-        heads = groups_of(tree)["/heads"]
-        stacks = {name: heads.coords[name] for name in ("stack", "stack_layer") if name in heads.coords}
-        p_values = heads[list(_OF_NULLS)].reset_coords(drop=True)
-        by_null.append(p_values.assign_coords(stacks).expand_dims("null"))
-    group: xr.Dataset = xr.concat(by_null, dim="null").expand_dims(STEP)  # type: ignore[assignment]
-    group = group.assign_coords({"null": list(scores), **_of_step(at)})
-    return _with_departures(group.transpose(STEP, "null", "layer", "head", ...))
+    return dataset.drop_vars(coordinates).assign(moved).assign_coords(coordinates | at.coordinates())
 
 
 def _with_departures(group: xr.Dataset) -> xr.Dataset:
@@ -153,45 +243,25 @@ def _with_departures(group: xr.Dataset) -> xr.Dataset:
     return group.assign(first_step=(dims, first), lasting_step=(dims, lasting))
 
 
-def _with_duplicates(heads: xr.Dataset) -> xr.Dataset:
-    first: dict[str, str] = {}
-    names = zip(heads["fingerprint"].values.tolist(), heads["revision"].values.tolist(), strict=True)
-    originals = [(first.setdefault(fingerprint, revision), revision) for fingerprint, revision in names]
-    return heads.assign_coords(
-        duplicate_of=(STEP, ["" if original == name else original for original, name in originals])
-    )
-
-
-def _concatenated(datasets: Sequence[xr.Dataset]) -> xr.Dataset:
-    """Concatenate a group of all parts in the order of the steps; constant variables are taken from the last part."""
-    if (along := _along(datasets[-1])) is None:
-        return datasets[-1]
-    joined_group: xr.Dataset = xr.concat(  # type: ignore[assignment]  # the concat of datasets is a dataset
-        datasets, dim=along[0], data_vars="minimal", coords="minimal", compat="override", join="override"
-    )
-    dim, steps = _along(joined_group) or along
-    if (np.diff(steps) >= 0).all():
-        return joined_group
-    return joined_group.isel({dim: np.argsort(steps, kind="stable")})
-
-
-def _described(groups: Mapping[str, xr.Dataset], attributes: Mapping[Any, Any]) -> xr.DataTree:
+def _described(
+    groups: Mapping[str, xr.Dataset], attributes: Mapping[Any, Any], provenance: Mapping[str, Any]
+) -> xr.DataTree:
     """Build the tree of the groups, and describe the variables that a trajectory adds to scores."""
     schemas = {name: DEPARTURES_SCHEMA if name == "/departures" else STEP_COORDINATES for name in groups}
-    return tree_of({name: describe(group, schemas[name]) for name, group in groups.items()}, attributes)
+    record = json.dumps(provenance, sort_keys=True, indent=1)
+    described = {name: describe(group, schemas[name]) for name, group in groups.items()}
+    return tree_of(described, {**attributes, "provenance": record})
 
 
 def _steps(part: xr.DataTree) -> list[int]:
     return groups_of(part)["/heads"][STEP].values.tolist()
 
 
-def _shape(part: xr.DataTree) -> str:
-    """Return a key that is equal for trajectories that can be joined."""
-    return json.dumps(_sizes(part), sort_keys=True)
-
-
 def _sizes(part: xr.DataTree) -> dict[str, list[Any]]:
-    """Dimensions of the variables of each group, and the values of those that do not depend on the step."""
+    """Dimensions of the variables of each group, and the values of those that do not depend on the step.
+
+    They are equal for trajectories that can be joined.
+    """
     sizes: dict[str, list[Any]] = {}
     for path, group in groups_of(part).items():
         if STEP not in group.dims:
@@ -216,24 +286,6 @@ def _differing(part: xr.DataTree, expected: xr.DataTree) -> str:
     return f"{quoted(next(names))} is not the same"
 
 
-COMMIT = "hub commit "
-"""Prefix of the note that names the hub commit of a model."""
-
-NOTED = ("notes", "warnings")
-_OF_REVISION = ("revision", "sha256", "sha256_of_variables")
-_INSTALLATION = ("software", "platform")
-
-
-@in_one_line
-class StepName(NamedTuple):
-    """Checkpoint of a step of a trajectory."""
-
-    step: int  # number of optimizer steps taken
-    revision: str  # revision of the model, or the name of its folder
-    fingerprint: str  # SHA-256 of the weights
-    commit: str = ""  # commit on the hub, if the checkpoint is from there
-
-
 def revisions_of(tree: xr.DataTree) -> dict[str, StepName]:
     """Return the checkpoints of a trajectory by revision, in the order of their steps."""
     heads, weights = groups_of(tree)["/heads"], json.loads(tree.attrs["provenance"])["weights"]
@@ -244,83 +296,9 @@ def revisions_of(tree: xr.DataTree) -> dict[str, StepName]:
     }
 
 
-def options_of(tree: xr.DataTree) -> dict[str, Any] | None:
-    """Return the :meth:`Scoring.options` by which the checkpoints were scored; None if they are not recorded."""
-    return json.loads(tree.attrs["provenance"]).get("options")
-
-
 def failures(tree: xr.DataTree) -> dict[str, str]:
     """Return the revisions that could not be scored, with the reasons."""
     return {failure["revision"]: failure["reason"] for failure in json.loads(tree.attrs["failed"])}
-
-
-def attributes_of_one(scores: Mapping[str, xr.DataTree], at: StepName, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Attributes of the scores of a checkpoint by the first null, with the provenance of the scores by every null."""
-    records = {null: json.loads(tree.attrs["provenance"]) for null, tree in scores.items()}
-    record = next(iter(records.values()))
-    provenance = {
-        **record,
-        "call": {null: _without(of_null["call"], "revision") for null, of_null in records.items()},
-        "null": {null: of_null["null"] for null, of_null in records.items()},
-        "weights": {at.revision: {**record["weights"], "fingerprint": at.fingerprint, **_commit(at)}},
-        **({"options": dict(options)} if options else {}),
-    }
-    lines = {name: _once(line for tree in scores.values() for line in json.loads(tree.attrs[name])) for name in NOTED}
-    return {
-        **_without(next(iter(scores.values())).attrs, *_OF_REVISION),
-        "kind": "trajectory",
-        "nulls": json.dumps(list(scores)),
-        "failed": "[]",
-        # without the commit: the same weights may have several
-        **{name: json.dumps([line for line in lines[name] if not line.startswith(COMMIT)]) for name in NOTED},
-        "provenance": _json(provenance),
-    }
-
-
-def renamed_attributes(part: xr.DataTree, at: StepName) -> dict[str, Any]:
-    """Attributes of a step, rewritten for another step that has the same weights."""
-    record = json.loads(part.attrs["provenance"])
-    (weights,) = record["weights"].values()
-    record["weights"] = {at.revision: _without(weights, "commit") | _commit(at)}
-    return {**_without(part.attrs), "provenance": _json(record)}
-
-
-def joined_attributes(
-    parts: Sequence[xr.DataTree], revisions: Sequence[str], failed: Mapping[str, str] | None = None
-) -> dict[str, Any]:
-    """Attributes of a trajectory that is joined from some revisions of others, however these were made."""
-    records = [json.loads(part.attrs["provenance"]) for part in parts]
-    recorded = {revision: weights for record in records for revision, weights in record["weights"].items()}
-    weights = {revision: _without(recorded[revision], *NOTED) for revision in revisions}
-    noted = {}
-    for name in NOTED:
-        by_revision = {revision: lines for part in parts for revision, lines in _lines(part, name).items()}
-        columns = [by_revision[revision] for revision in revisions]
-        common = _once(line for line in columns[-1] if all(line in lines for lines in columns))
-        for revision, lines in zip(revisions, columns, strict=True):
-            if lines_of_some := sorted(line for line in lines if line not in common):
-                weights[revision][name] = lines_of_some
-        noted[name] = json.dumps(
-            [*common, *_prefixed({revision: weights[revision].get(name, ()) for revision in revisions})]
-        )
-    last = records[-1]
-    installations = [
-        installation
-        for record in records
-        for installation in (*record.get("earlier", ()), {name: record[name] for name in _INSTALLATION})
-        if any(installation[name] != last[name] for name in _INSTALLATION)
-    ]
-    earlier = [installation for k, installation in enumerate(installations) if installation not in installations[:k]]
-    reasons = {name: reason for part in parts for name, reason in failures(part).items()} | dict(failed or {})
-    missing = sorted(reasons.keys() - {*revisions}, key=_natural)
-    return {
-        **_without(parts[-1].attrs),
-        **noted,
-        "failed": json.dumps([{"revision": name, "reason": reasons[name]} for name in missing]),
-        "provenance": _json(
-            {**_without(last, "earlier"), "weights": weights, **({"earlier": earlier} if earlier else {})}
-        ),
-    }
 
 
 def _lines(part: xr.DataTree, name: str) -> dict[str, list[str]]:
@@ -329,20 +307,6 @@ def _lines(part: xr.DataTree, name: str) -> dict[str, list[str]]:
     by_revision = {revision: weights[revision].get(name, ()) for revision in revisions_of(part)}
     common = lines[: len(lines) - len(_once(line for of_some in by_revision.values() for line in of_some))]
     return {revision: [*common, *of_some] for revision, of_some in by_revision.items()}
-
-
-def _prefixed(own: Mapping[str, Sequence[str]]) -> list[str]:
-    """Write each line with the revisions that it is about; consecutive ones by the first and the last."""
-    prefixed = []
-    for line in _once(line for lines in own.values() for line in lines):
-        runs = [
-            [revision for revision, _ in run]
-            for has, run in groupby(own.items(), lambda item, line=line: line in item[1])
-            if has
-        ]
-        names = ", ".join(run[0] if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs)
-        prefixed.append(f"{names}: {line}")
-    return prefixed
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
@@ -354,13 +318,5 @@ def _once(lines: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(lines))
 
 
-def _commit(at: StepName) -> dict[str, str]:
-    return {"commit": at.commit} if at.commit else {}
-
-
 def _without(record: Mapping[Any, Any], *names: str) -> dict[str, Any]:
     return {str(name): value for name, value in record.items() if name not in names}
-
-
-def _json(record: Mapping[str, Any]) -> str:
-    return json.dumps(record, sort_keys=True, indent=1)

@@ -41,8 +41,7 @@ from rmtbase.words import counted
 
 Result = TypeVar("Result")
 
-FETCHED = "rmtbase-fetched-"
-"""Prefix of the temporary folders that hold fetched files until they are scored."""
+FETCHED = "rmtbase-fetched-"  # prefix of the temporary folders that hold fetched files until they are scored
 
 
 @in_one_line
@@ -163,7 +162,6 @@ class NotesOfCheckpoints(NotedOnce):
     """Progress without bars, because the checkpoints have one; it shows a note that several share only once."""
 
     def bar(self, label: str, total: int) -> Callable[[int], None]:
-        """Return a silent bar."""
         return SILENT.bar(label, total)
 
 
@@ -192,7 +190,6 @@ class Finished:
             return None
 
     def count(self) -> int:
-        """Return the number of finished checkpoints."""
         return sum(_STEP_FILE.fullmatch(path.name) is not None for path in self.folder.iterdir())
 
     def words(self) -> str:
@@ -219,7 +216,16 @@ class Finished:
 def finished_checkpoints(output: Path, key: str) -> Iterator[Finished]:
     """Open the finished checkpoints of a trajectory for a ``with`` block, locked against other runs."""
     folder = output.with_name(f"{output.name}.steps")
-    _require_ours(folder, key)
+    if folder.exists() and not folder.is_dir():
+        raise StoreError(folder, "something that is no folder", "a folder, or nothing; choose another output name")
+    for name in sorted(path.name for path in folder.iterdir()) if folder.exists() else ():
+        step_file = _STEP_FILE.fullmatch(name)
+        if step_file is None and name != LOCK and not is_temporary(name) and not name.startswith(FETCHED):
+            expected = "finished checkpoints, or nothing; choose another output name, or move it away"
+            raise StoreError(folder, shown(name), expected)
+        if step_file is not None and step_file[1] != key[:16]:
+            expected = "those of this command; choose another output name, or remove the folder to begin anew"
+            raise StoreError(folder, "checkpoints scored with other options, or by another installation", expected)
     finished = Finished(folder, key)
     with locked_folder(folder, "finished checkpoints", lambda: not finished.count()):
         sweep(folder)
@@ -227,22 +233,3 @@ def finished_checkpoints(output: Path, key: str) -> Iterator[Finished]:
             shutil.rmtree(fetched, ignore_errors=True)
         with resumable(finished.words):
             yield finished
-
-
-def _require_ours(folder: Path, key: str) -> None:
-    if not folder.exists():
-        return
-    if not folder.is_dir():
-        raise StoreError(folder, "something that is no folder", "a folder, or nothing; choose another output name")
-    for name in sorted(path.name for path in folder.iterdir()):
-        step_file = _STEP_FILE.fullmatch(name)
-        if step_file is None and name != LOCK and not is_temporary(name) and not name.startswith(FETCHED):
-            raise StoreError(
-                folder, shown(name), "finished checkpoints, or nothing; choose another output name, or move it away"
-            )
-        if step_file is not None and step_file[1] != key[:16]:
-            raise StoreError(
-                folder,
-                "checkpoints scored with other options, or by another installation",
-                "those of this command; choose another output name, or remove the folder to begin anew",
-            )

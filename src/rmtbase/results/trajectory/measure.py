@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -19,7 +20,7 @@ from rmtbase.results import open_table
 from rmtbase.results.scores._head_elements import ElementMode
 from rmtbase.results.scores._read_matrices import LAYERS
 from rmtbase.results.scores.measure import MatrixMode
-from rmtbase.results.trajectory._along_steps import StepName, joined, options_of, renamed, revisions_of
+from rmtbase.results.trajectory._along_steps import StepName, joined, renamed, revisions_of
 from rmtbase.results.trajectory._checkpoint_scores import (
     Checkpoints,
     Failed,
@@ -104,17 +105,19 @@ def trajectory(
         WorkerError, MissingDependencyError: Dask fails or is missing, as in :func:`rmtbase.montecarlo.run_plan`.
     """
     series = model if isinstance(model, Series) else find_series(model, revisions)
+    circuits, components = (
+        tuple(dict.fromkeys([names] if isinstance(names, str) else names)) for names in (circuits, components)
+    )
+    opening = {"fold": series.fold, "proof": series.proof}
     scoring = Scoring(
-        nulls=nulls,
-        matrices=matrices,
-        circuits=_names(circuits),
-        components=_names(components),
-        elements=elements,
-        fold=series.fold,
-        proof=series.proof,
+        nulls=nulls, matrices=matrices, circuits=circuits, components=components, elements=elements, **opening
     )
     scoring.reads()  # judges the options before anything is fetched
-    entering = _workers(executor, progress)
+    entering: AbstractContextManager[DaskWorkers | None] = nullcontext()
+    if not isinstance(executor, Inline):
+        from rmtbase.montecarlo import dask_workers
+
+        entering = dask_workers(executor, progress, "scoring")
     if output is None:
         return _completed(_Run(Checkpoints(series, keep), scoring, entering, progress))
     output = require_writable(output)
@@ -133,18 +136,6 @@ def trajectory(
         except OutputError as error:
             progress.note(f"the trajectory is written; what it was made from is still there: {error}")
     return tree
-
-
-def _names(names: Iterable[str] | str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys([names] if isinstance(names, str) else names))
-
-
-def _workers(executor: Executor, progress: Progress) -> AbstractContextManager[DaskWorkers | None]:
-    if isinstance(executor, Inline):
-        return nullcontext()
-    from rmtbase.montecarlo import dask_workers
-
-    return dask_workers(executor, progress, "scoring")
 
 
 class _Run(NamedTuple):
@@ -187,7 +178,10 @@ def _completed(run: _Run, before: xr.DataTree | None = None, finished: Finished 
 def _outcomes(
     run: _Run, remaining: Sequence[Revision], before: Sequence[xr.DataTree]
 ) -> Iterator[tuple[Revision, xr.DataTree | Failed]]:
-    """Yield checkpoints and their results as they finish. Equal weights are scored once, and failures are noted."""
+    """Yield checkpoints and their results as they finish, on Dask workers in any order; failures are noted.
+
+    Equal weights are scored once: those of the first checkpoint, or on workers of the one whose worker sees them first.
+    """
     trees = {at.fingerprint: tree for tree in before for at in revisions_of(tree).values()}
     with run.workers as dask:
         advance = run.progress.bar("scoring checkpoints", len(remaining))
@@ -213,26 +207,20 @@ def _outcomes(
 def _scored(
     run: _Run, remaining: Sequence[Revision], trees: Mapping[str, xr.DataTree], dask: DaskWorkers | None
 ) -> Iterator[tuple[Revision, xr.DataTree | Failed | Same]]:
-    """Score checkpoints in the order of their steps, or on Dask workers in the order in which they finish.
-
-    ``trees`` has all that are scored, by fingerprint, also while this goes on. Among checkpoints with the same weights,
-    the first is scored: on workers the one whose worker sees the weights first.
-    """
-    if dask is None:
-        progress = NotesOfCheckpoints(run.progress)
-        for revision in remaining:
-            yield (
-                revision,
-                score_checkpoint(
-                    run.checkpoints, revision, run.scoring, lambda at: at.fingerprint not in trees, progress
-                ),
+    """Score checkpoints; ``trees`` has all that are scored, by fingerprint, also while this goes on."""
+    if dask is not None:
+        with dask.first_come() as first_come:
+            is_new = partial(_is_new, frozenset(trees), first_come)
+            yield from dask.map(
+                score_checkpoint, remaining, lambda revision: (run.checkpoints, revision, run.scoring, is_new)
             )
         return
-    with dask.first_come() as first_come:
-        is_new = partial(_is_new, frozenset(trees), first_come)
-        yield from dask.map(
-            score_checkpoint, remaining, lambda revision: (run.checkpoints, revision, run.scoring, is_new)
+    progress = NotesOfCheckpoints(run.progress)
+    for revision in remaining:
+        outcome = score_checkpoint(
+            run.checkpoints, revision, run.scoring, lambda at: at.fingerprint not in trees, progress
         )
+        yield revision, outcome
 
 
 def _is_new(fingerprints: frozenset[str], first_come: FirstCome, at: StepName) -> bool:
@@ -247,12 +235,16 @@ def earlier_file(output: Path, options: Mapping[str, Any], model: str | None = N
         return None
     except TableError as error:
         raise TableError(output, error.found, f"{error.expected}; {_ADVICE}") from error
-    name, recorded = str(tree.attrs["model"]), options_of(tree)
+    name, recorded = str(tree.attrs["model"]), json.loads(tree.attrs["provenance"]).get("options")
     if model is not None and name != shown(model):
         raise TableError(output, f"the trajectory of {quoted(name)}", f"one of {quoted(model)}; {_ADVICE}")
     if recorded is None:
         raise TableError(output, "a trajectory that does not say how it was scored", f"one that does; {_ADVICE}")
-    recorded, options = _flat(recorded), _flat(options)
+    recorded, options = (
+        {**values, "nulls": list(values["nulls"])}
+        | {f"{option} of {name}": value for name, null in values["nulls"].items() for option, value in null.items()}
+        for values in (recorded, options)
+    )
     names = [name for name in {**recorded, **options} if recorded.get(name) != options.get(name)]
     if names:
         found, expected = (
@@ -263,10 +255,9 @@ def earlier_file(output: Path, options: Mapping[str, Any], model: str | None = N
 
 
 def _require_same_weights(tree: xr.DataTree, output: Path, run: _Run) -> None:
-    """Raise an error if the weights of a checkpoint of the series differ from those in the trajectory.
+    """Compare the weights of the series' checkpoints with those of the trajectory, on the hub by their commits.
 
-    Checkpoints on the hub are compared by commit; otherwise the weights are read. Checkpoints that can no longer be
-    read are noted.
+    Checkpoints that can no longer be read are noted.
     """
     series, by_name = run.checkpoints.series, revisions_of(tree)
     by_step = {at.step: at for at in by_name.values()}
@@ -286,13 +277,6 @@ def _require_same_weights(tree: xr.DataTree, output: Path, run: _Run) -> None:
             expected = f"those of the checkpoint that is there now, as in a file of this run; {_ADVICE}"
             raise TableError(output, f"other weights of {revision.name}", expected)
         advance(1)
-
-
-def _flat(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options, with each option of each null as a separate entry such as ``"seed of gaussian"``."""
-    nulls = options["nulls"]
-    of_nulls = {f"{option} of {name}": value for name, null in nulls.items() for option, value in null.items()}
-    return {**options, "nulls": list(nulls), **of_nulls}
 
 
 def _short(value: object) -> str:

@@ -44,19 +44,34 @@ def as_json(tree: xr.DataTree, path: Path | None = None) -> dict[str, Any]:
 
 def report(tree: xr.DataTree) -> Iterator[Item]:
     """Say when heads began to differ, which differ most, and what failed; as details each checkpoint."""
+
+    def number(step: StepSummary, null: str) -> str:
+        """Format the number of heads that differ from a null, and the number tested if the first null has another."""
+        differing, tested = step.left[null], step.tested[null]
+        if differing is None:
+            return UNTESTED
+        return str(differing) if tested == step.n_heads else f"{differing} of {tested}"
+
+    def ratio(step: StepSummary) -> float | str:
+        return step.median_participation_ratio if step.farthest else UNTESTED
+
+    def by(step: StepSummary) -> str:
+        on_log_scale = bool(step.statistic) and SPECTRAL_STATISTICS[step.statistic].on_log_scale
+        return f"ln {step.statistic}" if on_log_scale else step.statistic
+
     summary = summarize_trajectory(tree)
     steps = summary.steps
     columns = (
         Column("step", cell=lambda step: str(step.step)),
         Column("revision", "left", cell=lambda step: step.revision),
         *(
-            Column(f"differ from {against(null)}", cell=partial(_left, null=null))
-            for null in (departure.null for departure in summary.departures)
+            Column(f"differ from {against(departure.null)}", cell=partial(number, null=departure.null))
+            for departure in summary.departures
         ),
         Column("of testable heads", cell=lambda step: str(step.n_heads)),
-        Column("median NPR", form=".4f", cell=lambda step: _tested(step, step.median_participation_ratio)),
-        Column("farthest head", "left", cell=lambda step: _tested(step, step.farthest)),
-        Column("by", "left", cell=lambda step: f"{'ln ' * _on_log_scale(step.statistic)}{step.statistic}"),
+        Column("median NPR", form=".4f", cell=ratio),
+        Column("farthest head", "left", cell=lambda step: step.farthest or UNTESTED),
+        Column("by", "left", cell=by),
         Column("z", form="+.1f", cell=lambda step: step.distance),
         Column("", "left", cell=lambda step: f"as {step.duplicate_of}" if step.duplicate_of else ""),
     )
@@ -65,19 +80,3 @@ def report(tree: xr.DataTree) -> Iterator[Item]:
     yield DETAILS
     yield summary.level()
     yield Rows.of(steps, *columns, named=2)
-
-
-def _tested(step: StepSummary, cell: str | float) -> str | float:
-    return cell if step.farthest else UNTESTED
-
-
-def _on_log_scale(statistic: str) -> bool:
-    return bool(statistic) and SPECTRAL_STATISTICS[statistic].on_log_scale
-
-
-def _left(step: StepSummary, null: str) -> str:
-    """Format the number of heads that differ from a null, with the number tested if not that of the first null."""
-    number, tested = step.left[null], step.tested[null]
-    if number is None:
-        return UNTESTED
-    return str(number) if tested == step.n_heads else f"{number} of {tested}"

@@ -25,11 +25,8 @@ from rmtbase.tables.domain import (
     Domain,
 )
 
-Groups = Mapping[str, xr.Dataset]
-
 STEP = "step"
-STEP_OF_ENTRY = "at_step"
-"""Coordinate with the step of each entry, in a group whose number of entries varies, like super-weights."""
+STEP_OF_ENTRY = "at_step"  # step of each entry, in a group whose number of entries varies, like super-weights
 
 KEPT_PROBABILITIES = (0.025, 0.5, 0.975)
 """Probabilities of the null quantiles that a trajectory keeps: the median and the ends of the central 95 %."""
@@ -167,8 +164,7 @@ def scores_at(trajectory: xr.DataTree, step: int) -> xr.DataTree:
     return tree
 
 
-def _steps_agree(groups: Groups) -> Fault:
-    """Check that all groups have the same steps."""
+def _steps_agree(groups: Mapping[str, xr.Dataset]) -> Fault:
     steps = groups["/heads"][STEP].values
     for name, group in groups.items():
         if STEP in group.coords and not np.array_equal(group[STEP].values, steps):

@@ -79,16 +79,14 @@ class Departure(NamedTuple):
         if begin == end:
             differ = "differs" if self.left == 1 else "differ"
             return f"{self.left or 'None'} of {heads} {differ} from {noun} at step {end}, the only one{untested}."
-        when = f": {self._when()}" if self.left else ""
+        when = f": {self._when(begin)}" if self.left else ""
         came_back = f" {self.came_back} differed from it at some step, but not at the last." if self.came_back else ""
         return f"{self.left or 'None'} of {heads} came to differ from {noun} for good{when}{untested}.{came_back}"
 
-    def _when(self) -> str:
+    def _when(self, begin: int) -> str:
         """Say between which checkpoints heads departed for good."""
         intervals = ((self.first_after, self.first), (self.half_after, self.half), (self.last_after, self.last))
-        first, half, last = (
-            "" if by is None else between_checkpoints(after, by, self.checkpoints[0]) for after, by in intervals
-        )
+        first, half, last = ("" if by is None else between_checkpoints(after, by, begin) for after, by in intervals)
         if first == last:
             return f"{'all ' * (self.n_heads > 1)}{first}"
         if self.left == 1:
@@ -151,17 +149,17 @@ def summarize_trajectory(tree: xr.DataTree) -> TrajectorySummary:
     if not isinstance(tree, xr.DataTree) or "departures" not in tree.children:
         raise ParameterError("tree", type(tree).__name__, "a trajectory, as rmtbase.trajectory makes it")
     groups = groups_of(tree)
-    departures = groups["/departures"]
+    departures, heads = groups["/departures"], groups["/heads"]
     of_last = summarize_scores(scores_at(tree, int(departures[STEP][-1])))
-    nulls, last = json.loads(tree.attrs["nulls"]), groups["/heads"].isel({STEP: -1})
+    nulls, last = json.loads(tree.attrs["nulls"]), heads.isel({STEP: -1})
     return TrajectorySummary(
         model=str(tree.attrs["model"]),
-        steps=tuple(_step(groups["/heads"], departures, k) for k in range(departures.sizes[STEP])),
-        departures=tuple(_departure(departures.sel(null=null), last, nulls[0]) for null in nulls),
+        steps=tuple(_step(heads.isel({STEP: k}), departures.isel({STEP: k})) for k in range(departures.sizes[STEP])),
+        departures=tuple(_departure(departures.sel(null=null), last, null == nulls[0]) for null in nulls),
         failed=failures(tree),
         alarm=alarm_sentence(tree),
         most=tuple(of_last.moved.sentences()),
-        growth=_growth(groups["/heads"]) if of_last.findings else "",
+        growth=_growth(heads) if of_last.findings else "",
     )
 
 
@@ -176,8 +174,8 @@ def _growth(heads: xr.Dataset) -> str:
     return f"Median moved share: {', '.join(f'{percent(median[k])} at step {steps[k]}' for k in places)}."
 
 
-def _step(heads: xr.Dataset, departures: xr.Dataset, k: int) -> StepSummary:
-    heads, q_value = heads.isel({STEP: k}), departures["omnibus_q_value"].isel({STEP: k})
+def _step(heads: xr.Dataset, departures: xr.Dataset) -> StepSummary:
+    q_value = departures["omnibus_q_value"]
     by_null = {str(null): q_value.sel(null=null).values for null in q_value["null"].values}
     tested = {null: int(np.isfinite(q).sum()) for null, q in by_null.items()}
     distance = farthest_distance(heads)
@@ -201,7 +199,7 @@ def _step(heads: xr.Dataset, departures: xr.Dataset, k: int) -> StepSummary:
     )
 
 
-def _departure(of_null: xr.Dataset, heads: xr.Dataset, first_null: str) -> Departure:
+def _departure(of_null: xr.Dataset, heads: xr.Dataset, is_first: bool) -> Departure:
     steps, null = of_null[STEP].values, str(of_null["null"].item())
     tested = np.isfinite(of_null["omnibus_p_value"].isel({STEP: -1}).values)
     departed, lasting = of_null["first_step"].values[tested], of_null["lasting_step"].values[tested]
@@ -219,26 +217,16 @@ def _departure(of_null: xr.Dataset, heads: xr.Dataset, first_null: str) -> Depar
 
     half_of_all = (n_heads + 1) // 2
     sure = math.ceil(half_of_all / (1.0 - FOR_GOOD))  # of the heads that differ a share of 5 % may differ by chance
-    first_after, first = interval(1, 1)
-    half_after, half = interval(half_of_all, min(sure, n_heads))
-    last_after, last = interval(n_heads, n_heads)
+    (first_after, first), (half_after, half), (last_after, last) = (
+        interval(1, 1), interval(half_of_all, min(sure, n_heads)), interval(n_heads, n_heads)
+    )  # fmt: skip
     names, missing = layer_names(heads), Reason("no_p_value", {"null": null, "step": int(steps[-1])})
     untested = []
     for layer, head in np.argwhere(heads_present(heads) & ~tested).tolist():
-        of_first = "reason" in heads and null == first_null
-        reason = Reason.read(heads["reason"].values[layer, head]) if of_first else Reason()
+        reason = Reason.read(heads["reason"].values[layer, head]) if "reason" in heads and is_first else Reason()
         untested.append(NotTestable(f"{names[layer]} head {heads['head'].values[head]}", reason or missing))
+    came_back = int(np.isfinite(departed).sum()) - left
     return Departure(
-        null=null,
-        n_heads=n_heads,
-        left=left,
-        first=first,
-        first_after=first_after,
-        half=half,
-        half_after=half_after,
-        last=last,
-        last_after=last_after,
-        came_back=int(np.isfinite(departed).sum()) - left,
-        checkpoints=(int(steps[0]), int(steps[-1])),
-        not_testable=tuple(untested),
-    )
+        null, n_heads, left, first, first_after, half, half_after, last, last_after, came_back,
+        checkpoints=(int(steps[0]), int(steps[-1])), not_testable=tuple(untested),
+    )  # fmt: skip

@@ -67,15 +67,27 @@ def statistic_along_steps(
         if np.isfinite(upper).any():
             ax.axhspan(0.0, float(np.nanmax(upper)), color=theme.null, alpha=0.28, linewidth=0.8, label=band)
     if group == "matrices":
-        _component_lines(ax, table, statistic, theme)
+        median = column_of(table, statistic).median("layer").transpose("component", "step")
+        names = table["component"].values.tolist()
+        for name, line, look in zip(names, median.values, looks(theme, len(names)), strict=True):
+            ax.plot(steps, line, linewidth=1.2, markersize=3.0, label=symbol_of(name), **look.line())
     elif curves.value.shape[1] > _MOST_LINES:
-        _share_bands(ax, steps, curves.value, theme)
+        for lower, upper, alpha in _SHARES:
+            label = f"{100 * (upper - lower):.0f} % of heads"
+            ends = np.nanquantile(curves.value, [lower, upper], axis=1)
+            ax.fill_between(steps, *ends, color=theme.observed, alpha=alpha, linewidth=0, label=label)
+        median = np.nanmedian(curves.value, axis=1)
+        ax.plot(steps, median, color=theme.observed, linewidth=1.6, label="median head")
     else:
         _layer_lines(ax, steps, curves, theme)
     if prefer_log(curves.value):
         log_axis(ax)
-    else:
-        _symmetric_log(ax, curves)
+    elif curves.low is not None and curves.high is not None:
+        # Heads may lie so far out that the null's band would be invisible on a linear axis.
+        width = float(np.nanmax(np.abs([curves.low, curves.high])))
+        farthest = float(np.nanmax(np.abs(curves.value), initial=0.0))
+        if width > 0 and farthest > _HIDDEN * width and float(np.nanmin(curves.value, initial=0.0)) < 0:
+            symmetric_log_axis(ax, width)
     step_axis(ax, steps)
     return Around(y=curves.label)
 
@@ -87,7 +99,11 @@ def spectra_along_steps(ax: Axes, theme: Theme, trajectory: xr.DataTree) -> Arou
     The null is at the head's own σ̂ at each step. The bands are 1–99 % of the null at the first and the last rank.
     """
     heads = heads_of(trajectory).transpose("step", "layer", "head", ...)
-    layer, head = _farthest_head(heads)
+    last = heads.isel(step=-1)
+    largest = last["z_score"].sel(statistic="largest_eigenvalue").values
+    if np.isnan(largest).all():
+        largest = last["eigenvalue"].values[..., 0]
+    layer, head = map(int, np.unravel_index(np.nanargmax(largest), largest.shape))
     steps, rank = heads["step"].values, heads.sizes["index"]
     quantile = null_quantiles(trajectory, layer, head)[:rank]
     probability = trajectory["null"].to_dataset()["probability"].values
@@ -108,15 +124,6 @@ def spectra_along_steps(ax: Axes, theme: Theme, trajectory: xr.DataTree) -> Arou
     step_axis(ax, steps)
     title = f"layer {heads['layer'].values[layer]} {noun_of(trajectory)} {heads['head'].values[head]}"
     return Around(title, y=r"eigenvalue $\lambda_k$ / its median in random heads")
-
-
-def _farthest_head(heads: xr.Dataset) -> tuple[int, int]:
-    last = heads.isel(step=-1)
-    largest = last["z_score"].sel(statistic="largest_eigenvalue").values
-    if np.isnan(largest).all():
-        largest = last["eigenvalue"].values[..., 0]
-    layer, head = np.unravel_index(np.nanargmax(largest), largest.shape)
-    return int(layer), int(head)
 
 
 @panel
@@ -145,7 +152,10 @@ def departures(ax: Axes, theme: Theme, trajectory: xr.DataTree) -> Around:
         tested, known = np.isfinite(q), np.isfinite(earlier)
         departed = step[tested]
         ax.hlines(y[known], earlier[known], step[known], color=look.colour, linewidth=0.9, alpha=0.6)
-        number = _differing_in_words(int(np.isfinite(departed).sum()), departed.size, y.size)
+        testable = " testable" if departed.size < y.size else ""
+        number = f"{np.isfinite(departed).sum()} of {departed.size}{testable} differ"
+        if not departed.size:
+            number = f"cannot be told: {NOT_TESTABLE}"
         ax.plot(
             np.where(np.isfinite(departed), departed, never), y[tested], linestyle="none", marker=look.marker,
             markersize=size, markerfacecolor="none", markeredgecolor=look.colour, markeredgewidth=1.0,
@@ -163,13 +173,6 @@ def departures(ax: Axes, theme: Theme, trajectory: xr.DataTree) -> Around:
     ax.set_ylim(len(count) - 0.5, -0.5)
     layer_axis(ax, "y", heads, theme)
     return Around("", "step (a head comes to differ somewhere on its line)", "layer")
-
-
-def _differing_in_words(count: int, tested: int, total: int) -> str:
-    """Say how many heads differ of those that could be tested at the last step."""
-    if not tested:
-        return f"cannot be told: {NOT_TESTABLE}"
-    return f"{count} of {tested}{' testable' * (tested < total)} differ"
 
 
 def step_axis(ax: Axes, steps: Int[np.ndarray, " step"]) -> None:
@@ -239,60 +242,30 @@ def _layer_lines(ax: Axes, steps: Int[np.ndarray, " step"], curves: _Curves, the
             label = ""
 
 
-def _share_bands(
-    ax: Axes, steps: Int[np.ndarray, " step"], value: Float[np.ndarray, "step head"], theme: Theme
-) -> None:
-    for lower, upper, alpha in _SHARES:
-        low, high = np.nanquantile(value, [lower, upper], axis=1)
-        label = f"{100 * (upper - lower):.0f} % of heads"
-        ax.fill_between(steps, low, high, color=theme.observed, alpha=alpha, linewidth=0, label=label)
-    ax.plot(steps, np.nanmedian(value, axis=1), color=theme.observed, linewidth=1.6, label="median head")
-
-
-def _component_lines(ax: Axes, table: xr.Dataset, statistic: str, theme: Theme) -> None:
-    """Draw the median over layers for each component."""
-    median = column_of(table, statistic).median("layer").transpose("component", "step")
-    names = table["component"].values.tolist()
-    for name, line, look in zip(names, median.values, looks(theme, len(names)), strict=True):
-        ax.plot(table["step"].values, line, linewidth=1.2, markersize=3.0, label=symbol_of(name), **look.line())
-
-
-def _symmetric_log(ax: Axes, curves: _Curves) -> None:
-    """Make the y axis logarithmic beyond the null's width if heads lie so far out that its band would be invisible."""
-    if curves.low is None or curves.high is None:
-        return
-    width = float(np.nanmax(np.abs([curves.low, curves.high])))
-    farthest = float(np.nanmax(np.abs(curves.value), initial=0.0))
-    if width > 0 and farthest > _HIDDEN * width and float(np.nanmin(curves.value, initial=0.0)) < 0:
-        symmetric_log_axis(ax, width)
-
-
 def figure_recipes(tree: xr.DataTree) -> dict[str, FigureRecipe]:
     """Return the figures of a trajectory by name; figures of single statistics are drawn only on request."""
+
+    def several(names: Sequence[str], group: Group) -> Panels:
+        return Panels(statistic_along_steps, tree, [{"statistic": name, "group": group} for name in names], 2)
+
     heads = heads_of(tree)
     statistics = heads["statistic"].values.tolist()
     recipes: dict[str, FigureRecipe] = {}
     if heads["moved_share"].notnull().any():
         recipes["moved-share-along-steps"] = Single(statistic_along_steps, tree, {"statistic": "moved_share"})
-    recipes["statistics-along-steps"] = _several(
-        tree, [name for name in MAIN_STATISTICS if name in statistics], "heads"
-    )
+    recipes["statistics-along-steps"] = several([name for name in MAIN_STATISTICS if name in statistics], "heads")
     if "departures" in tree.children:
         recipes["departures"] = Single(departures, tree, height=min(1.6 + 0.5 * heads.sizes.get("layer", 1), 8.0))
     if str(tree.attrs["null_method"]) != "resampled":
         recipes["spectra-along-steps"] = Single(spectra_along_steps, tree)
     for name in statistics:
         recipes[f"along-steps-{name}"] = Single(statistic_along_steps, tree, {"statistic": name}, standard=False)
-    if "matrices" in tree.children:
-        recipes |= _of_matrices(tree)
-    return recipes
-
-
-def _of_matrices(tree: xr.DataTree) -> dict[str, FigureRecipe]:
+    if "matrices" not in tree.children:
+        return recipes
     matrices = matrices_of(tree)
     statistics = matrices["statistic"].values.tolist()
     main = [name for name in ("weibull_shape", "weibull_scale", "excess_kurtosis") if name in statistics]
-    recipes: dict[str, FigureRecipe] = {"matrices-along-steps": _several(tree, main, "matrices")}
+    recipes["matrices-along-steps"] = several(main, "matrices")
     if "weibull_shape" in statistics:
         recipes["weibull-plane"] = Single(weibull_plane, tree)
     for name in matrices["component"].values.tolist() if "log_magnitude_histogram" in matrices else ():
@@ -302,7 +275,3 @@ def _of_matrices(tree: xr.DataTree) -> dict[str, FigureRecipe]:
         options = {"statistic": name, "group": "matrices"}
         recipes[f"matrices-along-steps-{name}"] = Single(statistic_along_steps, tree, options, standard=False)
     return recipes
-
-
-def _several(tree: xr.DataTree, names: Sequence[str], group: Group) -> Panels:
-    return Panels(statistic_along_steps, tree, [{"statistic": name, "group": group} for name in names], 2)

@@ -34,8 +34,6 @@ from rmtbase.shown import in_one_line, one_line
 from rmtbase.tables import require_replaceable, require_writable, write_bytes
 
 ANIMATION_FORMATS = ("gif", "mp4")
-"""File formats of animations."""
-
 _MOST_FRAMES = 240
 _MOST_PIXELS = 4_000_000  # most pixels of a frame
 _LAST = 2.0  # seconds that the last frame of a GIF stays
@@ -135,10 +133,7 @@ def save_animation(
     overwrite: bool = False,
     inputs: Iterable[Path] = (),
 ) -> Path:
-    """Write an animation: a GIF, or an MP4 if ffmpeg is installed. The same frames give the same bytes.
-
-    The path.
-    """
+    """Write an animation: a GIF, or an MP4 if ffmpeg is installed. The same frames give the same bytes."""
     path = Path(path)
     kind = format or path.suffix.lower().removeprefix(".")
     if kind not in ANIMATION_FORMATS:
@@ -153,23 +148,26 @@ def save_animation(
     most = (_MOST_PIXELS / float(width * height)) ** 0.5
     if not FEWEST_DPI <= dpi <= most:
         raise ParameterError("dpi", dpi, f"a number from {FEWEST_DPI} to {most:.0f} for frames of this size")
-    encoded = _gif(moving, dpi, frames_per_second) if kind == "gif" else _mp4(moving, dpi, frames_per_second, path)
-    return write_bytes(encoded, path)
-
-
-def _gif(moving: Animation, dpi: float, frames_per_second: float) -> bytes:
-    """Encode the frames with the palette of the last one, so that static parts are not stored again."""
-    last = _image(moving.frame(len(moving) - 1), dpi)
-    palette = last.quantize(255, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
-    frames = [
-        _image(moving.frame(place), dpi).quantize(palette=palette, dither=Image.Dither.NONE)
-        for place in range(len(moving))
-    ]
-    durations = [round(1000 / frames_per_second)] * (len(frames) - 1) + [round(1000 * _LAST)]
-    stream = io.BytesIO()
-    options = {"append_images": frames[1:], "duration": durations, "loop": 0, "optimize": False, "comment": b"rmtbase"}
-    frames[0].save(stream, format="GIF", save_all=True, **options)
-    return stream.getvalue()
+    images = (_image(moving.frame(place), dpi) for place in range(len(moving)))
+    if kind == "gif":
+        # The palette of the last frame is that of all, so that static parts are not stored again.
+        last = _image(moving.frame(len(moving) - 1), dpi)
+        palette = last.quantize(255, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+        frames = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images]
+        durations = [round(1000 / frames_per_second)] * (len(frames) - 1) + [round(1000 * _LAST)]
+        options = {"append_images": frames[1:], "duration": durations, "loop": 0, "optimize": False}
+        stream = io.BytesIO()
+        frames[0].save(stream, format="GIF", save_all=True, comment=b"rmtbase", **options)
+        return write_bytes(stream.getvalue(), path)
+    with tempfile.TemporaryDirectory(prefix="rmtbase-") as folder:
+        for place, image in enumerate(images):
+            image.save(Path(folder) / f"{place:04d}.png")
+        read = ("-framerate", f"{frames_per_second:g}", "-i", "%04d.png")
+        command = ("ffmpeg", "-nostdin", "-loglevel", "error", *read, *_ENCODED, "frames.mp4")
+        ran = subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8", errors="replace", check=False)
+        if ran.returncode:
+            raise OutputError(path, f"ffmpeg failed ({one_line(ran.stderr) or ran.returncode}); write a GIF")
+        return write_bytes((Path(folder) / "frames.mp4").read_bytes(), path)
 
 
 def _image(figure: ThemedFigure, dpi: float) -> Image.Image:
@@ -177,18 +175,6 @@ def _image(figure: ThemedFigure, dpi: float) -> Image.Image:
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     return Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
-
-
-def _mp4(moving: Animation, dpi: float, frames_per_second: float, path: Path) -> bytes:
-    with tempfile.TemporaryDirectory(prefix="rmtbase-") as folder:
-        for place in range(len(moving)):
-            _image(moving.frame(place), dpi).save(Path(folder) / f"{place:04d}.png")
-        read = ("-framerate", f"{frames_per_second:g}", "-i", "%04d.png")
-        command = ("ffmpeg", "-nostdin", "-loglevel", "error", *read, *_ENCODED, "frames.mp4")
-        ran = subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8", errors="replace", check=False)
-        if ran.returncode:
-            raise OutputError(path, f"ffmpeg failed ({one_line(ran.stderr) or ran.returncode}); write a GIF")
-        return (Path(folder) / "frames.mp4").read_bytes()
 
 
 def _drawing(trajectory: xr.DataTree, what: str, place: int) -> Callable[..., Axes]:
