@@ -27,8 +27,8 @@ from rmtbase.results.comparison import (
     shape_band,
     shape_drift,
 )
-from rmtbase.results.comparison._classes import attention_class, published_class
-from rmtbase.results.comparison._grouped import measures_of
+from rmtbase.results.comparison._matrices import attention_class, published_class
+from rmtbase.results.comparison._groups import measures_of
 from rmtbase.results.comparison._matrices import fitted_matrices, initial_recipe
 from rmtbase.results.comparison._published import PUBLISHED_MODELS
 from rmtbase.statistics import weibull_fit

@@ -15,7 +15,7 @@ from test_two_models import NAMES, drawn, levels
 from rmtbase.errors import ParameterError
 from rmtbase.results import open_table
 from rmtbase.results.comparison import compare
-from rmtbase.results.comparison._grouped import measures_of
+from rmtbase.results.comparison._groups import measures_of
 from rmtbase.results.comparison.summary import summarize_comparison
 from rmtbase.results.trajectory.schema import departure_steps
 from rmtbase.tables import write_table

@@ -113,7 +113,7 @@ def panel(draw: Callable[..., Around]) -> Callable[..., Axes]:
                 label.set(text=words, label="")
         if around.unit:
             ax.xaxis.label.set(text=f"{around.x} ({around.unit})", label=around.x)  # the label is kept without the unit
-        titled(ax, around.title, theme)
+        ax.set_title(around.title, fontsize=theme.points("axes.titlesize"))
         if legend and around.scale is not None:
             around.scale.bar(ax, theme)
         elif legend and around.legend is not None:
@@ -210,13 +210,8 @@ def without_frame(ax: Axes) -> None:
     ax.tick_params(length=0)
 
 
-def titled(ax: Axes, title: str, theme: Theme) -> None:
-    """Give the axes a title in the theme's size."""
-    ax.set_title(title, fontsize=theme.points("axes.titlesize"))
-
-
 def panel_size(ax: Axes) -> tuple[float, float]:
-    """Width and height in inches of the axes' part of the figure."""
+    """Return width and height in inches of the axes' part of the figure."""
     figure = ax.get_figure(root=True)
     assert figure is not None  # axes always lie in one
     width, height = figure.get_size_inches()

@@ -43,8 +43,13 @@ def fit_axes(ax: Axes, beside: float = BESIDE) -> None:
         return
     beside += _POWERS if ax.get_yscale() == "log" else 0.0
     for axis in (ax.xaxis, ax.yaxis):
-        if width < _NARROW:
-            _thin_out(axis)
+        locator = axis.get_major_locator()
+        if width < _NARROW and isinstance(locator, MaxNLocator):
+            low, high = sorted(axis.get_view_interval())
+            ticks = np.asarray(locator.tick_values(low, high))
+            is_few = np.count_nonzero((ticks >= low) & (ticks <= high)) <= _FEW_TICKS
+            if isinstance(locator, AutoLocator) or not is_few:  # the former has more on longer axes
+                locator.set_params(nbins=_FEW_TICKS - 1)
         _name_power(axis)
     _turn_names(ax, width - beside)
     unbroken = {text: text.get_text() for text in (ax.title, ax.xaxis.label)}
@@ -55,7 +60,15 @@ def fit_axes(ax: Axes, beside: float = BESIDE) -> None:
     for text, words in unbroken.items():  # the label of y leaves them less room if it has several lines
         text.set_text(words)
         _wrap(text, width - beside - _further_lines(ax.yaxis.label))
-    _lower_legend(ax)
+    if _height_below(ax):  # the legend moves under turned names and the last line of the x axis's label
+        size = float(ax.xaxis.label.get_fontsize()) / 72
+        turned = [label for label in ax.get_xticklabels() if label.get_rotation()]
+        names = max((text_width(label.get_text(), float(label.get_fontsize())) for label in turned), default=0.0)
+        lowered = _further_lines(ax.xaxis.label) + names * math.sin(math.radians(_TURNED))
+        legend, figure = ax.get_legend(), ax.get_figure(root=True)
+        assert legend is not None and figure is not None  # the legend has a height, and axes always lie in a figure
+        down = ScaledTranslation(0, -UNDER_TICKS * size - lowered, figure.dpi_scale_trans)
+        legend.set_bbox_to_anchor((0.5, 0.0), ax.transAxes + down)
 
 
 def _text_height(text: Text) -> float:
@@ -67,19 +80,6 @@ def _text_height(text: Text) -> float:
 def _further_lines(text: Text) -> float:
     """Return the height in inches of all lines but the first."""
     return max(0.0, _text_height(text) - _LEADING * float(text.get_fontsize()) / 72)
-
-
-def _lower_legend(ax: Axes) -> None:
-    """Move a legend below the axes under turned names and the last line of the x axis's label."""
-    if _height_below(ax):
-        size = float(ax.xaxis.label.get_fontsize()) / 72
-        turned = [label for label in ax.get_xticklabels() if label.get_rotation()]
-        names = max((text_width(label.get_text(), float(label.get_fontsize())) for label in turned), default=0.0)
-        lowered = _further_lines(ax.xaxis.label) + names * math.sin(math.radians(_TURNED))
-        legend, figure = ax.get_legend(), ax.get_figure(root=True)
-        assert legend is not None and figure is not None  # the legend has a height, and axes always lie in a figure
-        down = ScaledTranslation(0, -UNDER_TICKS * size - lowered, figure.dpi_scale_trans)
-        legend.set_bbox_to_anchor((0.5, 0.0), ax.transAxes + down)
 
 
 def _height_below(ax: Axes) -> float:
@@ -110,16 +110,6 @@ def _name_power(axis: Axis) -> None:
     if isinstance(formatter, _PowerOfTen) and axis.get_label_text():
         # The power takes the place of the unit, without which the label of the text is kept.
         axis.set_label_text(f"{axis.label.get_label() or axis.get_label_text()} ({formatter.unit})")
-
-
-def _thin_out(axis: Axis) -> None:
-    """Leave at most five tick labels on a linear axis."""
-    locator, (low, high) = axis.get_major_locator(), sorted(axis.get_view_interval())
-    if isinstance(locator, MaxNLocator):
-        ticks = np.asarray(locator.tick_values(low, high))
-        is_few = np.count_nonzero((ticks >= low) & (ticks <= high)) <= _FEW_TICKS
-        if isinstance(locator, AutoLocator) or not is_few:  # the former has more on longer axes
-            locator.set_params(nbins=_FEW_TICKS - 1)
 
 
 def _turn_names(ax: Axes, width: float) -> None:

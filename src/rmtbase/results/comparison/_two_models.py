@@ -63,9 +63,13 @@ def compare_two(first: xr.DataTree, second: xr.DataTree, permutations: int = PER
     """
     permutations, rng = require_positive_integer("permutations", permutations), np.random.default_rng(seed)
     models, paired = (first, second), same_places(first, second)
-    names = [name for name in SPECTRAL_STATISTICS if all(name in _statistics(scores) for scores in models)]
+    statistics = [_heads(scores)["statistic"].values.tolist() for scores in models]
+    names = [name for name in SPECTRAL_STATISTICS if all(name in columns for columns in statistics)]
     first_only = _sharing(first) != _sharing(second)
-    units = [_units(scores, first_only)[..., [_statistics(scores).index(name) for name in names]] for scores in models]
+    units = [
+        _units(scores, first_only)[..., [columns.index(name) for name in names]]
+        for scores, columns in zip(models, statistics, strict=True)
+    ]
     tested = [np.isfinite(values).any(axis=-1) for values in units]
     units = [values[tested[0] & tested[1] if paired else mask] for values, mask in zip(units, tested, strict=True)]
     p_value, adjusted = np.full((2, len(names)), np.nan)
@@ -79,7 +83,7 @@ def compare_two(first: xr.DataTree, second: xr.DataTree, permutations: int = PER
     complete = np.flatnonzero(np.isfinite(np.concatenate(units)).all(axis=0))
     # Sorted by content, so that the p-values do not depend on which model is given first.
     x, y = (values[:, complete] for values in (units if paired else sorted(units, key=np.ndarray.tobytes)))
-    observed, null = (_signed_rank if paired else _rank_sum)(x, y, permutations, rng)
+    observed, null = _permuted(x, y, paired, permutations, rng)
     p_value[complete], adjusted[complete] = permutation_p_values(observed, null)
     sizes = len(x), len(y)
     # The test is two-sided: every permutation is as extreme as its reverse.
@@ -110,8 +114,7 @@ def permutation_p_values(
 ) -> tuple[Float[np.ndarray, " test"], Float[np.ndarray, " test"]]:
     """Two-sided p-value of each test, and the same adjusted for all tests by the largest.
 
-    They are (b + 1)/(B + 1) for B random permutations, or b/B if ``null`` holds ``every`` permutation, including the
-    observed one. ``null`` is an iterable of portions.
+    (b + 1)/(B + 1) for B random permutations, or b/B if ``null``, in portions, has ``every`` one and so the observed.
     """
     far = np.abs(observed) - _TIES
     n = observed_too = 0 if every else 1
@@ -125,14 +128,13 @@ def permutation_p_values(
 
 
 def head_units(scores: xr.DataTree) -> Float[np.ndarray, "unit statistic"]:
-    """Average the signed distances of each key head's heads, for key heads that were scored."""
     units = _units(scores)
     return units[np.isfinite(units).any(axis=-1)]
 
 
 def same_places(first: xr.DataTree, second: xr.DataTree) -> bool:
     """Test whether two models have the same layout: positions and sizes of heads, and how they share key heads."""
-    heads = [scores["heads"].to_dataset().transpose("layer", "head", ...) for scores in (first, second)]
+    heads = [_heads(scores) for scores in (first, second)]
     return (
         shapes_of(first) == shapes_of(second)
         and np.array_equal(heads_present(heads[0]), heads_present(heads[1]))
@@ -140,21 +142,20 @@ def same_places(first: xr.DataTree, second: xr.DataTree) -> bool:
     )
 
 
-def _statistics(scores: xr.DataTree) -> list[str]:
+def _heads(scores: xr.DataTree) -> xr.Dataset:
     require_scores(scores)
-    return scores["heads"].to_dataset()["statistic"].values.tolist()
+    return scores["heads"].to_dataset().transpose("layer", "head", ...)
 
 
 def _sharing(scores: xr.DataTree) -> set[int]:
-    """Return the set of numbers of heads per key head in a model."""
-    heads = scores["heads"].to_dataset().transpose("layer", "head", ...)
-    layers = zip(heads["key_head"].values, heads_present(heads), strict=True)
+    """Return the numbers of heads per key head that occur in a model."""
+    layers = zip(_heads(scores)["key_head"].values, heads_present(_heads(scores)), strict=True)
     return {int(n) for key_heads, mask in layers for n in np.bincount(key_heads[mask]) if n}
 
 
 def _units(scores: xr.DataTree, first_only: bool = False) -> Float[np.ndarray, "layer_key_head statistic"]:
     """Average the distances of each key head's heads, or take only the first head, by layer; NaN if not scored."""
-    heads = scores["heads"].to_dataset().transpose("layer", "head", "statistic", ...)
+    heads = _heads(scores).transpose("layer", "head", "statistic", ...)
     distance, key_head = signed_distance(heads), heads["key_head"].values
     distance = np.where(heads_present(heads)[..., None], distance, np.nan)
     members = key_head[..., None] == np.arange(int(key_head.max()) + 1)  # (layer, head, key head)
@@ -167,42 +168,28 @@ def _units(scores: xr.DataTree, first_only: bool = False) -> Float[np.ndarray, "
         return (total / count).reshape(-1, distance.shape[-1])
 
 
-def _signed_rank(
-    first: np.ndarray, second: np.ndarray, permutations: int, rng: np.random.Generator
+def _permuted(
+    x: np.ndarray, y: np.ndarray, paired: bool, permutations: int, rng: np.random.Generator
 ) -> tuple[Float[np.ndarray, " statistic"], Iterator[Float[np.ndarray, "permutation statistic"]]]:
-    """Signed-rank statistic Σ ± rank |d| / √Σ rank², observed and with random signs."""
+    """Signed-rank statistic Σ ± rank |d| / √Σ rank², or rank sum of y over its deviation: observed, and permuted."""
     from scipy.stats import rankdata
 
-    d = second - first
-    ranks = np.sign(d) * rankdata(np.abs(d), axis=0)
-    scale = np.sqrt((ranks**2).sum(axis=0))
+    d = y - x if paired else np.concatenate([x, y])
+    n, in_second = len(d), np.arange(len(d)) >= len(x)
+    if paired:
+        ranks = np.sign(d) * rankdata(np.abs(d), axis=0)
+        scale = np.sqrt((ranks**2).sum(axis=0))
+    else:
+        ranks = rankdata(d, axis=0)
+        ranks -= ranks.mean(axis=0)
+        scale = np.sqrt((ranks**2).sum(axis=0) * len(x) * len(y) / (n * (n - 1)))
     ranks = ranks / np.where(scale > 0, scale, 1.0)
-    return ranks.sum(axis=0), (
-        rng.choice((-1.0, 1.0), (count, len(d))) @ ranks for count in _portions(permutations, len(d))
-    )
-
-
-def _rank_sum(
-    first: np.ndarray, second: np.ndarray, permutations: int, rng: np.random.Generator
-) -> tuple[Float[np.ndarray, " statistic"], Iterator[Float[np.ndarray, "permutation statistic"]]]:
-    """Rank sum of the second model over its standard deviation, observed and with random assignments to models."""
-    from scipy.stats import rankdata
-
-    ranks = rankdata(np.concatenate([first, second]), axis=0)
-    ranks -= ranks.mean(axis=0)
-    n, in_second = len(ranks), np.arange(len(ranks)) >= len(first)
-    scale = np.sqrt((ranks**2).sum(axis=0) * len(first) * len(second) / (n * (n - 1)))
-    ranks /= np.where(scale > 0, scale, 1.0)
-    return in_second @ ranks, (
-        rng.permuted(np.tile(in_second, (count, 1)), axis=1).astype(float) @ ranks
-        for count in _portions(permutations, n)
-    )
-
-
-def _portions(permutations: int, n: int) -> list[int]:
-    """Split the permutations into portions that fit in memory."""
-    most = max(1, _AT_ONCE // n)
-    return [min(most, permutations - begun) for begun in range(0, permutations, most)]
+    most = max(1, _AT_ONCE // n)  # permutations that fit in memory
+    counts = [min(most, permutations - begun) for begun in range(0, permutations, most)]
+    if paired:
+        return ranks.sum(axis=0), (rng.choice((-1.0, 1.0), (count, n)) @ ranks for count in counts)
+    shuffled = (rng.permuted(np.tile(in_second, (count, 1)), axis=1) for count in counts)
+    return in_second @ ranks, (members.astype(float) @ ranks for members in shuffled)
 
 
 _ALIKE = 1e-3  # relative to the largest eigenvalue of a head; rounding to float16 moves no eigenvalue by as much
@@ -233,11 +220,10 @@ def common_origin(
     """
     permutations, rng = require_positive_integer("permutations", permutations), np.random.default_rng(seed)
     models = first, second
-    prints = [fingerprint(scores) for scores in models]
-    duplicate = bool(prints[0]) and prints[0] == prints[1]
+    duplicate = bool(fingerprint(first)) and fingerprint(first) == fingerprint(second)
     # Sorted by content, so that the result does not depend on which model is given first.
     profiles = sorted(map(_profiles, models), key=np.ndarray.tobytes)
-    heads = [scores["heads"].to_dataset().transpose("layer", "head", "index", ...) for scores in models]
+    heads = [_heads(scores).transpose("layer", "head", "index", ...) for scores in models]
     present = heads_present(heads[0])
     unknown = partial(CommonOrigin, duplicate, np.nan, np.nan, False)
     if not same_places(*models):
@@ -270,7 +256,7 @@ def fingerprint(scores: xr.DataTree) -> str:
 
 def _profiles(scores: xr.DataTree) -> Float[np.ndarray, "layer head feature"]:
     """ln σ_Q, ln σ_K and ln of the eigenvalues, minus their means over the layer; 0 for heads that were not scored."""
-    heads = scores["heads"].to_dataset().transpose("layer", "head", "index", ...)
+    heads = _heads(scores).transpose("layer", "head", "index", ...)
     parts = [heads["sigma_q"].values[..., None], heads["sigma_k"].values[..., None], heads["eigenvalue"].values]
     values = np.concatenate(parts, axis=-1)
     with np.errstate(divide="ignore", invalid="ignore"):

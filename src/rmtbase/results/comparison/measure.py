@@ -15,15 +15,11 @@ from scipy.special import ndtr
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_repeats, require_seed
 from rmtbase.progress import SILENT, Progress
-from rmtbase.results.comparison._classes import TRANSMISSION
 from rmtbase.results.comparison._each_model import ComparedModel, all_components, components_table, models_table
-from rmtbase.results.comparison._grouped import grouped_tables, require_groups
-from rmtbase.results.comparison._groups import GroupTest
-from rmtbase.results.comparison._matrices import fitted_matrices, shape_drift, values_of
-from rmtbase.results.comparison._paired_growth import paired_growth
+from rmtbase.results.comparison._findings import paired_growth, scale_law, shape_band
+from rmtbase.results.comparison._groups import GroupTest, grouped_tables, require_groups
+from rmtbase.results.comparison._matrices import TRANSMISSION, fitted_matrices, shape_drift, values_of
 from rmtbase.results.comparison._published import nearest_table, published_models, published_trims
-from rmtbase.results.comparison._scale_law import scale_law
-from rmtbase.results.comparison._shape_band import shape_band
 from rmtbase.results.comparison._training_budget import Training
 from rmtbase.results.comparison._two_models import PERMUTATIONS, common_origin, compare_two, fingerprint
 from rmtbase.results.comparison.schema import COMPARISON_SCHEMA
@@ -91,7 +87,8 @@ def compare(
         for name in names:
             if name not in models:
                 raise ParameterError(argument, name, f"one of {', '.join(models)}")
-    require_groups(groups, paired)
+    if groups or paired:
+        require_groups(groups, paired)
     permutations, seed = require_repeats("permutations", permutations), require_seed(seed)
     warnings: list[str] = []
     compared = []
@@ -144,7 +141,6 @@ def compare(
 
 
 def _findings(models: Sequence[ComparedModel], table: xr.Dataset, seed: int, warnings: list[str]) -> xr.Dataset:
-    """Compute the findings about all models together that their scores allow."""
     findings: dict[str, Any] = {}
     fits = [fit for fit in (model.fits(*TRANSMISSION) for model in models) if fit.shapes.size]
     if len(fits) > 1:
@@ -168,7 +164,6 @@ def _findings(models: Sequence[ComparedModel], table: xr.Dataset, seed: int, war
 def _pairs_table(
     models: Sequence[ComparedModel], permutations: int, seed: int, progress: Progress, warnings: list[str]
 ) -> xr.Dataset:
-    """Test every pair for a common origin and for differing heads; reasons for missing tests go into ``warnings``."""
     pairs, statistics = list(combinations(models, 2)), list(SPECTRAL_STATISTICS)
     rows: Entries = {}
     advance = progress.bar("comparing", len(pairs))

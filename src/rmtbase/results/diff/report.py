@@ -117,7 +117,6 @@ def _summaries(group: xr.Dataset, level: float) -> list[Row]:
 
 
 def _untested(group: xr.Dataset) -> Untested:
-    """List, for each test, the matrices of a group that could not be tested, each with its reason."""
     layers, untested = layer_names(group), {}
     for test in (name for name in _TESTS if name in group):
         reasons, dims = group[test].values, [str(dim) for dim in group[test].dims]
@@ -136,7 +135,11 @@ def report(tree: xr.DataTree, level: float = 0.05) -> Iterator[Item]:
     summaries = {name: _summaries(group, level) for name, group in groups.items()}
     untested = {name: _untested(group) for name, group in groups.items()}
     shares = larger_shares(tree, level)
-    yield _heading(tree)
+    call = json.loads(tree.attrs["provenance"])["call"]
+    sides = [name for name in ("before", "after", "adapter") if name in call]
+    names = {name: Heading.of_model(dict(zip(("model", "revision"), call[name], strict=True))) for name in sides}
+    pair = "{adapter} on {before}" if "adapter" in names else "From {before} to {after}"
+    yield Heading(f"{pair.format(**names)}: what changed")
     if (groups["matrices"]["relative_change"] > 0.0).any():
         for circuit in PRODUCTS:
             yield from _most_changed_sentence(tree, circuit)
@@ -162,36 +165,21 @@ def report(tree: xr.DataTree, level: float = 0.05) -> Iterator[Item]:
     headings = ("change", "cosine", "eff. rank", "directions")
     columns += [_number(heading, name, form) for heading, (name, form) in zip(headings, _MEDIANS.items(), strict=True)]
     for side, name in _SIDES.items():
-        columns += [_number(f"old {name}", f"old_share_{side}", ".3f")]
-        columns += [
-            _number("by chance", f"expected_share_{side}", ".3f"),
-            Column("larger", cell=partial(_larger, side=side)),
-        ]
+        columns.append(_number(f"old {name}", f"old_share_{side}", ".3f"))
+        columns.append(_number("by chance", f"expected_share_{side}", ".3f"))
+        columns.append(Column("larger", cell=partial(_larger, side=side)))
     for group, rows in summaries.items():
         yield Rows.of(rows, *columns, title={"matrices": "whole matrices", "heads": "of each head"}[group])
     if shares:
-        columns = [Column("part", "left", cell=_part), _number("share", "share", ".3f")]
-        columns += [_number("by chance", "expected_share", ".3f")]
-        columns += [_number("p-value", "p_value", ".1e"), _number("q-value", "q_value", ".1e")]
-        yield Rows.of(shares[:_LISTED], *columns)
+        numbers = {"share": ("share", ".3f"), "by chance": ("expected_share", ".3f")}
+        numbers |= {"p-value": ("p_value", ".1e"), "q-value": ("q_value", ".1e")}
+        columns = [_number(heading, *column) for heading, column in numbers.items()]
+        yield Rows.of(shares[:_LISTED], Column("part", "left", cell=_part), *columns)
     if len(shares) > _LISTED:
         yield f"{len(shares) - _LISTED} more are in the file (-o) and in --json."
 
 
-def _heading(tree: xr.DataTree) -> Heading:
-    """Name the two checkpoints, or the adapter and its base."""
-    call = json.loads(tree.attrs["provenance"])["call"]
-    names = {
-        name: Heading.of_model(dict(zip(("model", "revision"), call[name], strict=True)))
-        for name in ("before", "after", "adapter")
-        if name in call
-    }
-    pair = "{adapter} on {before}" if "adapter" in names else "From {before} to {after}"
-    return Heading(f"{pair.format(**names)}: what changed")
-
-
 def _most_changed_sentence(tree: xr.DataTree, circuit: Circuit) -> Iterator[Item]:
-    """Name the heads whose product changed most, with the median and the least of all."""
     heads, name = most_changed(tree, circuit), f"relative_change_{circuit.name}"
     if not heads:
         return
@@ -233,7 +221,6 @@ def _answer(rows: Sequence[Row], level: float) -> Iterator[Item]:
 
 
 def _shares_sentence(heads: Sequence[Row], tested: int, level: float) -> Iterator[Item]:
-    """Name the heads that have a larger share of the change of their matrix than by chance."""
     if not tested:
         return
     shares = (
@@ -279,7 +266,6 @@ def _same_reasons(untested: Untested) -> dict[str, list[NotTestable]]:
 
 
 def _part(row: Row) -> str:
-    """Name the part of a head in a matrix."""
     return f"{row['layer']} {'key ' if row['component'] in _OF_KEYS else ''}head {row['head']} {row['component']}"
 
 
