@@ -29,8 +29,7 @@ def drawn(rng, n_key_heads=HEADS, n_heads=HEADS, shift=0.0, layers=LAYERS, eigen
     heads = xr.Dataset(
         {
             **{name: ((*dims, "statistic"), values) for name, values in (("observed", observed), ("z_score", z))},
-            "null_mean": ((*dims, "statistic"), np.full(z.shape, np.nan)),
-            "null_std": ((*dims, "statistic"), np.full(z.shape, np.nan)),
+            **{name: ((*dims, "statistic"), np.full(z.shape, np.nan)) for name in ("null_mean", "null_std")},
             "omnibus_q_value": (dims, np.ones(shape)),
             "key_head": (dims, np.tile(np.arange(n_heads) // (n_heads // n_key_heads), (layers, 1))),
             **{name: (dims, one) for name, one in zip(("sigma_q", "sigma_k"), scale, strict=True)},
@@ -75,32 +74,20 @@ def test_models_that_differ_are_told_apart_in_every_statistic():
     assert (found.p_value <= found.adjusted_p_value).all()
 
 
-def test_the_paired_test_is_wilcoxons():
-    rng = np.random.default_rng(2)
-    first, second = drawn(rng, layers=5), drawn(rng, layers=5, shift=0.4)
+@pytest.mark.parametrize(("layers", "shift", "seed"), [((5, 5), 0.4, 2), ((3, 2), 0.8, 3)], ids=["paired", "pooled"])
+def test_the_paired_test_is_wilcoxons_and_the_pooled_one_mann_whitneys(layers, shift, seed):
+    rng = np.random.default_rng(seed)
+    first, second = drawn(rng, layers=layers[0]), drawn(rng, layers=layers[1], shift=shift)
     found = compare_two(first, second, permutations=9_999)
+    assert found.paired == (layers[0] == layers[1])
     place = found.statistics.index("trace")
-    both = [one["heads"]["z_score"].sel(statistic="trace").values.ravel() for one in (first, second)]
-    exact = stats.wilcoxon(both[1], both[0], method="exact").pvalue
-    assert found.p_value[place] == pytest.approx(exact, abs=4 * np.sqrt(exact * (1 - exact) / 9_999) + 1e-4)
-    assert found.difference[place] == pytest.approx(np.median(both[1] - both[0]))
-
-
-def test_the_pooled_test_is_mann_whitneys():
-    rng = np.random.default_rng(3)
-    first, second = drawn(rng, layers=3), drawn(rng, layers=2, shift=0.8)
-    found = compare_two(first, second, permutations=9_999)
-    assert not found.paired
-    place = found.statistics.index("trace")
-    both = [one["heads"]["z_score"].sel(statistic="trace").values.ravel() for one in (first, second)]
-    exact = stats.mannwhitneyu(both[1], both[0], method="exact").pvalue
+    x, y = (one["heads"]["z_score"].sel(statistic="trace").values.ravel() for one in (first, second))
+    exact = (stats.wilcoxon if found.paired else stats.mannwhitneyu)(y, x, method="exact").pvalue
     assert found.p_value[place] == pytest.approx(exact, abs=4 * np.sqrt(exact * (1 - exact) / 9_999) + 2e-4)
-
-
-def test_a_model_beside_itself_does_not_differ():
-    one = drawn(np.random.default_rng(4))
-    found = compare_two(one, one, permutations=99)
-    assert found.omnibus_p_value == 1.0 and not found.difference.any()
+    if found.paired:
+        assert found.difference[place] == pytest.approx(np.median(y - x))
+    itself = compare_two(first, first, permutations=99)
+    assert itself.omnibus_p_value == 1.0 and not itself.difference.any()
 
 
 def test_what_is_not_scored_is_left_out():
@@ -169,25 +156,27 @@ def test_groups_of_untrained_models_differ_no_more_often_than_the_level():
     assert share <= most
 
 
-def test_groups_are_compared_by_every_way_to_divide_them():
+def test_groups_are_compared_by_every_way_to_divide_them_and_by_welchs_t():
     rng = np.random.default_rng(10)
     groups = [[drawn(rng, shift=shift) for _ in range(n)] for shift, n in ((0.0, 4), (0.6, 3))]
     found = compare_groups(*groups)
     place = found.measures.index("trace")
-    means = np.array(
-        [one["heads"]["z_score"].sel(statistic="trace").mean().item() for group in groups for one in group]
-    )
+    means = np.array([scores["heads"]["z_score"].sel(statistic="trace").mean() for group in groups for scores in group])
 
     def welch(first):
         second = [k for k in range(7) if k not in first]
-        return abs(stats.ttest_ind(means[list(first)], means[second], equal_var=False).statistic)
+        return stats.ttest_ind(means[second], means[list(first)], equal_var=False)
 
-    every = [welch(first) for first in combinations(range(7), 4)]
-    assert found.p_value[place] == pytest.approx(np.mean(np.array(every) >= welch(range(4)) - 1e-9))
+    t, every = welch(range(4)), [abs(welch(first).statistic) for first in combinations(range(7), 4)]
+    assert found.p_value[place] == pytest.approx(np.mean(np.array(every) >= abs(t.statistic) - 1e-9))
     assert found.smallest_p_value == 1 / 35
     assert found.difference[place] == pytest.approx(means[4:].mean() - means[:4].mean())
     error = np.sqrt(means[:4].var(ddof=1) / 4 + means[4:].var(ddof=1) / 3)
     assert found.standard_error[place] == pytest.approx(error)
+    assert found.t_p_value[place] == pytest.approx(t.pvalue)
+    assert (found.interval_low[place], found.interval_high[place]) == pytest.approx(tuple(t.confidence_interval()))
+    pooled = np.sqrt((3 * means[:4].var(ddof=1) + 2 * means[4:].var(ddof=1)) / 5)
+    assert found.effect[place] == pytest.approx(found.difference[place] / pooled)
 
 
 def test_groups_whose_heads_differ_are_told_apart_with_an_error_bar():

@@ -5,7 +5,7 @@ import stat
 
 import numpy as np
 import pytest
-from matplotlib.collections import PolyCollection
+from drawn_parts import bands, line
 from PIL import Image
 from scored_model import D_HEAD, LAYERS
 
@@ -20,10 +20,6 @@ from rmtbase.results.trajectory.figures._animation import animation, animation_o
 from rmtbase.tables import write_table
 
 STEPS = [0, 10, 200]
-
-
-def line(ax, label):
-    return next(one for one in ax.lines if one.get_label() == label)
 
 
 def test_what_a_run_lacks_is_refused_with_what_there_is(training, with_elements):
@@ -52,7 +48,7 @@ def test_each_head_is_a_line_over_the_band_of_its_null(training, monkeypatch):
     ax = statistic_along_steps(training, "stable_rank")
     own = heads["observed"].values.reshape(len(STEPS), -1)
     np.testing.assert_array_equal([one.get_ydata() for one in ax.lines], own.T)
-    (band,) = [one for one in ax.collections if isinstance(one, PolyCollection)]
+    (band,) = bands(ax).values()
     ends = heads["null_quantile"].sel(probability=[0.025, 0.975])
     assert band.get_paths()[0].vertices[:, 1].min() == pytest.approx(float(ends.min()))
     assert band.get_paths()[0].vertices[:, 1].max() == pytest.approx(float(ends.max()))
