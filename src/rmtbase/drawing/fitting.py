@@ -12,7 +12,7 @@ from matplotlib.ticker import AutoLocator, FixedLocator, FuncFormatter, MaxNLoca
 from matplotlib.transforms import ScaledTranslation
 
 from rmtbase.drawing.axes import BELOW, BESIDE, UNDER_TICKS, legend_height, panel_size
-from rmtbase.drawing.figure import ThemedFigure
+from rmtbase.drawing.figure import ThemedFigure, figure_of
 from rmtbase.drawing.texts import bound, text_width, wrapped
 
 _NARROW = 4.0  # inches; narrower panels have few ticks
@@ -55,19 +55,19 @@ def fit_axes(ax: Axes, beside: float = BESIDE) -> None:
     unbroken = {text: text.get_text() for text in (ax.title, ax.xaxis.label)}
     for text in unbroken:
         _wrap(text, width - beside)
-    height -= _height_below(ax) + sum(map(_text_height, unbroken))
+    legend = ax.get_legend()
+    legend = legend if legend is not None and legend.get_label() == BELOW and legend_height(ax) else None
+    height -= (legend_height(ax) if legend else 0.0) + sum(map(_text_height, unbroken))
     _wrap(ax.yaxis.label, max(height - 0.5 * BESIDE, 1.0))
     for text, words in unbroken.items():  # the label of y leaves them less room if it has several lines
         text.set_text(words)
         _wrap(text, width - beside - _further_lines(ax.yaxis.label))
-    if _height_below(ax):  # the legend moves under turned names and the last line of the x axis's label
+    if legend is not None:  # it moves under turned names and the last line of the x axis's label
         size = float(ax.xaxis.label.get_fontsize()) / 72
         turned = [label for label in ax.get_xticklabels() if label.get_rotation()]
         names = max((text_width(label.get_text(), float(label.get_fontsize())) for label in turned), default=0.0)
         lowered = _further_lines(ax.xaxis.label) + names * math.sin(math.radians(_TURNED))
-        legend, figure = ax.get_legend(), ax.get_figure(root=True)
-        assert legend is not None and figure is not None  # the legend has a height, and axes always lie in a figure
-        down = ScaledTranslation(0, -UNDER_TICKS * size - lowered, figure.dpi_scale_trans)
+        down = ScaledTranslation(0, -UNDER_TICKS * size - lowered, figure_of(ax).dpi_scale_trans)
         legend.set_bbox_to_anchor((0.5, 0.0), ax.transAxes + down)
 
 
@@ -78,14 +78,7 @@ def _text_height(text: Text) -> float:
 
 
 def _further_lines(text: Text) -> float:
-    """Return the height in inches of all lines but the first."""
     return max(0.0, _text_height(text) - _LEADING * float(text.get_fontsize()) / 72)
-
-
-def _height_below(ax: Axes) -> float:
-    """Return the height in inches of a legend below the axes; 0 without one there."""
-    legend = ax.get_legend()
-    return legend_height(ax) if legend is not None and legend.get_label() == BELOW else 0.0
 
 
 class _PowerOfTen(FuncFormatter):

@@ -55,7 +55,6 @@ _SHAPES_BY_TRIM = {0.10: 1.195, 0.05: 1.182, 0.0: 1.143}
 the same paper."""
 _GAP, _GAP_STD = 0.0519, 0.0017
 """Mean and standard deviation over the twelve models of k(trim 0.1) − k(trim 0), from section 3.2."""
-
 _DRAWS = 4_000
 Points = Float[np.ndarray, "point 2"]
 

@@ -21,9 +21,7 @@ from rmtbase.results.composition.summary import ComposedPair, CompositionSummary
 
 __all__ = ["figure_recipes"]
 
-_MOST_EDGES = 30
-"""Largest number of pairs in a graph: those with the largest scores of the pairs that compose."""
-
+_MOST_EDGES = 30  # largest number of pairs in a graph: those with the largest scores of the pairs that compose
 _READS = {"q": "queries", "k": "keys", "v": "values"}
 _BEND = {"q": -0.12, "k": 0.0, "v": 0.12}  # sideways bend of an edge, so that three between two heads stay apart
 _POINTS = 24  # points of an edge
