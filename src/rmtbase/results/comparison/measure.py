@@ -29,8 +29,6 @@ from rmtbase.results.trajectory.schema import STEP, scores_at
 from rmtbase.statistics import SPECTRAL_STATISTICS, benjamini_hochberg
 from rmtbase.tables import SCHEMA_VERSION, describe, groups_of, provenance, software_version
 
-_PER_STATISTIC = ("difference", "p_value", "adjusted_p_value")
-
 
 def compare(
     models: Mapping[str, xr.DataTree],
@@ -164,32 +162,20 @@ def _findings(models: Sequence[ComparedModel], table: xr.Dataset, seed: int, war
 def _pairs_table(
     models: Sequence[ComparedModel], permutations: int, seed: int, progress: Progress, warnings: list[str]
 ) -> xr.Dataset:
-    pairs, statistics = list(combinations(models, 2)), list(SPECTRAL_STATISTICS)
+    pairs = list(combinations(models, 2))
     rows: Entries = {}
     advance = progress.bar("comparing", len(pairs))
     for place, (first, second) in enumerate(pairs):
-        origin = common_origin(first.scores, second.scores, permutations, seed)
-        test = compare_two(first.scores, second.scores, permutations, seed)
-        columns = [test.statistics.index(name) if name in test.statistics else -1 for name in statistics]
-        rows[place,] = {
-            "first": first.name,
-            "second": second.name,
-            "duplicate": int(origin.duplicate),
-            "alignment": origin.alignment,
-            "alignment_p_value": origin.p_value,
-            "reordered": int(origin.reordered),
-            "alignment_reason": str(origin.reason),
-            "paired": int(test.paired),
-            "n_units": test.n,
-            "omnibus_p_value": test.omnibus_p_value,
-            "reason": str(test.reason),
-            **{name: np.append(getattr(test, name), np.nan)[columns] for name in _PER_STATISTIC},
-        }
-        if not test.n:
-            warnings.append(f"{first.name} and {second.name}: heads cannot be compared: {test.reason.words}")
+        origin, test = (
+            measure(first.scores, second.scores, permutations, seed) for measure in (common_origin, compare_two)
+        )
+        row = {"first": first.name, "second": second.name, **origin, **test}
+        rows[place,] = row | {name: str(row[name]) for name in ("reason", "alignment_reason")}
+        if not test["n_units"]:
+            warnings.append(f"{first.name} and {second.name}: heads cannot be compared: {test['reason'].words}")
         advance(1)
     schema = COMPARISON_SCHEMA["/pairs"]
-    table = filled(schema, {"pair": _names(pairs), "statistic": statistics}, rows)
+    table = filled(schema, {"pair": _names(pairs), "statistic": list(SPECTRAL_STATISTICS)}, rows)
     p_value = table["omnibus_p_value"].where(table["reason"] == "")
     return table.assign(omnibus_q_value=("pair", benjamini_hochberg(p_value.values)))
 

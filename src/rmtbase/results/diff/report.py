@@ -29,10 +29,8 @@ _OF_KEYS = ("attention_key", "attention_value")  # their heads are those of the 
 _MEDIANS = {"relative_change": ".3g", "cosine": "+.2f", "effective_rank": ".1f", "n_directions": ".0f"}
 _TESTS = {
     "reason": ("directions", "how many directions the change has"),
-    **{
-        f"reason_{side}": (f"old directions of the {name}", f"whether it lies along the old {name}")
-        for side, name in _SIDES.items()
-    },
+    "reason_in": ("old directions of the inputs", "whether it lies along the old inputs"),
+    "reason_out": ("old directions of the outputs", "whether it lies along the old outputs"),
     "reason_head": ("shares of heads", "whether a head has more than its share of it"),
 }
 """Variable of the reasons, name, and question of each test."""
@@ -66,14 +64,10 @@ def most_changed(tree: xr.DataTree, circuit: Circuit = PRODUCTS[0]) -> list[Row]
     group = tree["heads"].to_dataset()
     names = [f"{name}_{product.name}" for product in PRODUCTS for name in ("relative_change", "similarity")]
     numbers = {name: group[name].values for name in names if name in group}
-    change, layers, heads = (
-        numbers[f"relative_change_{circuit.name}"],
-        layer_names(group),
-        group["head"].values.tolist(),
-    )
+    change, layers = numbers[f"relative_change_{circuit.name}"], layer_names(group)
     places = sorted(np.argwhere(np.isfinite(change)).tolist(), key=lambda place: -change[tuple(place)])
     return [
-        {"layer": layers[layer], "head": heads[head]}
+        {"layer": layers[layer], "head": int(group["head"][head])}
         | {name: float(values[layer, head]) for name, values in numbers.items()}
         for layer, head in places
     ]
@@ -150,9 +144,12 @@ def report(tree: xr.DataTree, level: float = 0.05) -> Iterator[Item]:
     yield DETAILS
     for group, rows in summaries.items():
         total = sum(row["matrices"] for row in rows)
-        for tests, items in _same_reasons(untested[group]).items():
-            if items:
-                yield f"{tests.capitalize()}: {untested_words(items, total, _NOUNS[group])}."
+        tests: dict[tuple[tuple[str, str], ...], list[str]] = {}  # by the matrices and the reasons of no test
+        for test, items in untested[group].items():
+            tests.setdefault(tuple((item.place, str(item.reason)) for item in items), []).append(test)
+        for joined in (names for missing, names in tests.items() if missing):
+            words = untested_words(untested[group][joined[0]], total, _NOUNS[group])
+            yield f"{', '.join(_TESTS[test][0] for test in joined).capitalize()}: {words}."
     yield (
         "Medians over layers, or over all heads: the norm of the change over that of the earlier matrix; its cosine "
         "with the earlier matrix; its effective rank, and its directions beyond noise; its share along the old "
@@ -255,14 +252,6 @@ def _unanswered(untested: Mapping[str, Untested]) -> Iterator[Item]:
     if parts:
         details = "" if all(reason for _, reason in questions) else f" (why: {next_command('--verbose')})"
         yield f"Cannot be told: {'; '.join(parts)}{details}."
-
-
-def _same_reasons(untested: Untested) -> dict[str, list[NotTestable]]:
-    """Join tests that are not possible for the same matrices and the same reasons under one name."""
-    names: dict[tuple[tuple[str, str], ...], list[str]] = {}
-    for test, items in untested.items():
-        names.setdefault(tuple((item.place, str(item.reason)) for item in items), []).append(test)
-    return {", ".join(_TESTS[test][0] for test in tests): untested[tests[0]] for tests in names.values()}
 
 
 def _part(row: Row) -> str:
