@@ -57,11 +57,14 @@ def test_each_head_is_a_line_over_the_band_of_its_null(training, monkeypatch):
     np.testing.assert_allclose(line(many, "median head").get_ydata(), np.nanmedian(own, axis=1))
 
 
-def test_matrices_have_their_own_statistics(training):
+def test_matrices_have_their_own_statistics_and_ways_in_the_plane(training):
     ax = statistic_along_steps(training, "weibull_shape", "matrices")
     table = training["matrices"].to_dataset()["observed"].sel(statistic="weibull_shape", component="mlp_in")
     np.testing.assert_allclose(line(ax, "mlp in").get_ydata(), table.median("layer"))
     assert statistic_along_steps(training, "sigma", "matrices").get_ylabel()
+    plane = weibull_plane(training)
+    ways = [one for one in plane.lines if len(one.get_xdata()) == len(STEPS) and one.get_linestyle() != "None"]
+    assert len(ways) == training["matrices"].sizes["component"]
 
 
 def test_magnitudes_along_steps_lie_between_the_null_s_quantiles_before_training(training):
@@ -131,12 +134,6 @@ def test_spectra_are_over_the_null_s_median(training):
     expected = own / null["eigenvalue_quantile"].sel(probability=0.5).values
     np.testing.assert_allclose(np.array([one.get_ydata() for one in ax.lines]).T, expected)
     assert len(ax.lines) == D_HEAD
-
-
-def test_the_plane_has_the_way_of_each_component(training):
-    ax = weibull_plane(training)
-    ways = [one for one in ax.lines if len(one.get_xdata()) == len(STEPS) and one.get_linestyle() != "None"]
-    assert len(ways) == training["matrices"].sizes["component"]
 
 
 def test_a_training_run_has_its_figures(training):

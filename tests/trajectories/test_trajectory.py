@@ -82,13 +82,16 @@ def test_heads_have_left_for_good_from_the_first_step_after_which_all_are_flagge
     assert sentence == "8 of 8 heads came to differ from random heads for good: all between step 10 and 20."
 
 
-def with_q_values(tree, q_value):
+def with_departures(tree, change):
+    """The trajectory with another group of departures."""
     groups = {name: tree[name].to_dataset(inherit=False) for name in tree.groups if name != "/"}
-    dims = groups["/departures"]["omnibus_q_value"].dims
-    groups["/departures"] = groups["/departures"].assign(omnibus_q_value=(dims, q_value))
-    changed = xr.DataTree.from_dict(groups)
+    changed = xr.DataTree.from_dict(groups | {"/departures": change(groups["/departures"])})
     changed.attrs = tree.attrs
     return changed
+
+
+def with_q_values(tree, q_value):
+    return with_departures(tree, lambda group: group.assign(omnibus_q_value=(group["omnibus_q_value"].dims, q_value)))
 
 
 def test_head_that_comes_back_has_left_at_some_step_and_not_for_good(tree):
@@ -135,6 +138,8 @@ def departed_at(tree, *places):
 )  # fmt: skip
 def test_heads_come_to_differ_between_two_checkpoints(tree, places, number, when):
     assert departed_at(tree, *places)[0] == f"{number} heads came to differ from random heads for good{when}"
+    (departure,) = summarize_trajectory(until(tree, 0)).departures
+    assert departure.sentence() == "None of 8 heads differ from random heads at step 0, the only one."
 
 
 # Heads of p-values that stay the same from step to step until the head departs, as weights do that hardly move: 400
@@ -147,16 +152,10 @@ def test_intervals_of_departures_miss_the_time_as_rarely_as_the_level_says(tree)
         q = np.array([benjamini_hochberg(np.where(step >= onset, 1e-6 * p, p)) for step in steps])
         q = q.reshape(len(steps), 1, 2, 4)
         dims = ("step", "layer", "head")
-        of_null = xr.Dataset(
-            {
-                "omnibus_p_value": (dims, q[:, 0]),
-                "omnibus_q_value": (dims, q[:, 0]),
-                **{name: (dims[1:], one[0]) for name, one in zip(
-                    ("first_step", "lasting_step"), departure_steps(q, steps), strict=True
-                )},
-            },
-            {"step": steps, "null": "gaussian"},
-        )  # fmt: skip
+        first, lasting = departure_steps(q, steps)
+        variables = {name: (dims, q[:, 0]) for name in ("omnibus_p_value", "omnibus_q_value")}
+        variables |= {"first_step": (dims[1:], first[0]), "lasting_step": (dims[1:], lasting[0])}
+        of_null = xr.Dataset(variables, {"step": steps, "null": "gaussian"})
         found = _departure(of_null, tree["heads"].to_dataset().isel(step=-1), "gaussian")
         times = np.sort(onset)[[0, (n_heads + 1) // 2 - 1, -1]]
         ends = ((found.first_after, found.first), (found.half_after, found.half), (found.last_after, found.last))
@@ -168,10 +167,10 @@ def test_intervals_of_departures_miss_the_time_as_rarely_as_the_level_says(tree)
 
 def test_json_names_the_checkpoint_before_a_departure_and_none_before_the_first(tree):
     _, departure = departed_at(tree, 0, *[2] * 6, 3)
-    assert (departure.first_after, departure.first) == (None, 0)
-    assert (departure.half_after, departure.half) == (10, 20) and (departure.last_after, departure.last) == (20, 40)
+    names = ("first_after", "first", "half_after", "half", "last_after", "last")
+    assert [getattr(departure, name) for name in names] == [None, 0, 10, 20, 20, 40]
     (printed,) = as_json(tree)["departures"]
-    assert (printed["first_after"], printed["first"], printed["last_after"], printed["last"]) == (10, 20, 10, 20)
+    assert [printed[name] for name in names] == [10, 20] * 3
 
 
 def test_a_checkpoint_at_which_a_head_was_not_tested_is_not_one_at_which_it_did_not_differ(tree):
@@ -186,11 +185,6 @@ def test_a_checkpoint_at_which_a_head_was_not_tested_is_not_one_at_which_it_did_
     q_value[0], q_value[1:, 0, 1] = np.nan, 0.01
     (departure,) = summarize_trajectory(joined([with_q_values(tree, q_value)])).departures
     assert (departure.last_after, departure.last) == (None, 20) and "the last by step 20" in departure.sentence()
-
-
-def test_a_single_checkpoint_says_nothing_about_when(tree):
-    (departure,) = summarize_trajectory(until(tree, 0)).departures
-    assert departure.sentence() == "None of 8 heads differ from random heads at step 0, the only one."
 
 
 @pytest.mark.exhaustive
@@ -228,13 +222,9 @@ def test_what_cannot_be_scored_is_named_and_the_rest_goes_on(run_folder, write_s
     assert "rmtbase: step-10 left out: " in ran.err
     tree = open_table(path, "trajectory")
     assert failures(tree) == printed["failed"]
-    assert (
-        tree["heads"]
-        .sel(step=20)
-        .to_dataset()
-        .drop_vars(["step", "revision", "duplicate_of"])
-        .equals(tree["heads"].sel(step=21).to_dataset().drop_vars(["step", "revision", "duplicate_of"]))
-    )
+    names = ["step", "revision", "duplicate_of"]
+    first, copy = (tree["heads"].sel(step=step).to_dataset().drop_vars(names) for step in (20, 21))
+    assert first.equals(copy)
 
 
 def test_summary_has_a_line_for_each_checkpoint(whole_run, run, tmp_path):
@@ -277,18 +267,15 @@ def test_group_whose_entries_come_and_go_says_of_which_step_each_is(whole_run):
     assert until(tree, 10)["super_weights"]["at_step"].values.tolist() == [0, 0]
 
 
-@pytest.mark.parametrize(
-    ("revisions", "said"),
-    [
+def test_revision_that_is_none_is_refused(whole_run):
+    for revisions, words in (
         (["main"], "'all', or some of step-0, step-10"),
         (["0", "0:step-10"], "one of step 0"),
         (["3:main", "5:main"], "a revision of one step: it is given for several"),
         ([], "nothing"),
-    ],
-)
-def test_revision_that_is_none_is_refused(revisions, said, whole_run):
-    with pytest.raises(ParameterError, match=said):
-        rmtbase.trajectory(whole_run, revisions)
+    ):
+        with pytest.raises(ParameterError, match=words):
+            rmtbase.trajectory(whole_run, revisions)
 
 
 def test_names_of_revisions_tell_their_steps(tmp_path):
@@ -305,9 +292,8 @@ def test_names_of_revisions_tell_their_steps(tmp_path):
 
 def test_where_nothing_can_be_scored_the_first_reason_is_told(tmp_path):
     (tmp_path / "run" / "step-3").mkdir(parents=True)
-    with pytest.raises(
-        CheckpointError, match=r"none of 1 checkpoints can be scored; step-3: step-3/config.json: no such"
-    ):
+    reason = r"none of 1 checkpoints can be scored; step-3: step-3/config.json: no such"
+    with pytest.raises(CheckpointError, match=reason):
         rmtbase.trajectory(tmp_path / "run")
     with pytest.raises(ParameterError, match="whose names state their steps"):
         rmtbase.trajectory(tmp_path)
@@ -324,10 +310,6 @@ def test_finished_checkpoints_of_other_options_are_refused(whole_run, tmp_path, 
 
 
 def test_departures_at_other_steps_are_refused(tree, tmp_path):
-    group = tree["departures"].to_dataset(inherit=False)
-    changed = group.assign_coords(step=group["step"] + 1)
-    groups = {name: tree[name].to_dataset(inherit=False) for name in tree.groups if name != "/"}
-    wrong = xr.DataTree.from_dict({**groups, "/departures": changed})
-    wrong.attrs = tree.attrs
+    wrong = with_departures(tree, lambda group: group.assign_coords(step=group["step"] + 1))
     with pytest.raises(rmtbase.errors.TableError, match="other steps in /departures"):
         open_table(write_table(wrong, tmp_path / "wrong.nc"), "trajectory")
