@@ -1,4 +1,4 @@
-from ._findings import built_in_correlation, paired_growth, scale_law, shape_band
+from ._findings import Training, budget_state, built_in_correlation, paired_growth, scale_law, shape_band
 from ._matrices import (
     SELECTION,
     TRANSMISSION,
@@ -9,7 +9,6 @@ from ._matrices import (
     shape_drift,
     weibull_scales,
 )
-from ._training_budget import Training, budget_state
 from .measure import compare
 from .schema import PairedGrowth, ScaleLaw, ShapeBand
 

@@ -12,7 +12,7 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Float
 
-from rmtbase.results.comparison._findings import shape_band
+from rmtbase.results.comparison._findings import Training, shape_band
 from rmtbase.results.comparison._matrices import (
     FUSED,
     TRANSMISSION,
@@ -22,7 +22,6 @@ from rmtbase.results.comparison._matrices import (
     published_class,
     values_of,
 )
-from rmtbase.results.comparison._training_budget import Training
 from rmtbase.results.comparison._two_models import LEVEL, fingerprint
 from rmtbase.results.comparison.schema import COMPARISON_SCHEMA
 from rmtbase.results.filled import Entries, filled

@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from rmtbase.laws import weibull_anchor, weibull_body_tail_gap, weibull_null
 from rmtbase.results.comparison._each_model import ComparedModel, FitsOfMatrices, all_components
-from rmtbase.results.comparison._training_budget import budget_state
+from rmtbase.results.comparison._findings import budget_state
 from rmtbase.results.comparison.schema import COMPARISON_SCHEMA, NEAREST
 from rmtbase.results.filled import Entries, filled
 from rmtbase.statistics import benjamini_hochberg

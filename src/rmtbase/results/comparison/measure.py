@@ -16,11 +16,10 @@ from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_repeats, require_seed
 from rmtbase.progress import SILENT, Progress
 from rmtbase.results.comparison._each_model import ComparedModel, all_components, components_table, models_table
-from rmtbase.results.comparison._findings import paired_growth, scale_law, shape_band
+from rmtbase.results.comparison._findings import Training, paired_growth, scale_law, shape_band
 from rmtbase.results.comparison._groups import GroupTest, grouped_tables, require_groups
 from rmtbase.results.comparison._matrices import TRANSMISSION, fitted_matrices, shape_drift, values_of
 from rmtbase.results.comparison._published import nearest_table, published_models, published_trims
-from rmtbase.results.comparison._training_budget import Training
 from rmtbase.results.comparison._two_models import PERMUTATIONS, common_origin, compare_two, fingerprint
 from rmtbase.results.comparison.schema import COMPARISON_SCHEMA
 from rmtbase.results.filled import Entries, filled
