@@ -373,13 +373,10 @@ def _tables(
     headline = (np.arange(len(names)) < len(first_names)).astype(int)
     between = between_of(values, sizes, test) | {"n_models": sizes, "headline": headline}
     group_of = [group for group, members in groups.items() for _ in members]
+    model_names = [name for members in groups.values() for name in members]
+    of_models = {"value": values, "head_error": errors, "group_of": group_of}
     parts: tuple[tuple[str, str, list[str], Mapping[str, Any]], ...] = (
-        (
-            "/members",
-            "model",
-            [name for members in groups.values() for name in members],
-            {"value": values, "head_error": errors, "group_of": group_of},
-        ),
+        ("/members", "model", model_names, of_models),
         ("/between", "group", list(groups), between),
         ("/groups", "contrast", [" | ".join(pair) for pair in combinations(groups, 2)], stacked),
     )

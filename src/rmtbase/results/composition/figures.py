@@ -38,15 +38,16 @@ def composition_heatmap(ax: Axes, theme: Theme, table: xr.Dataset, kind: str) ->
     untested = np.isnan(z) & (pairs["not_testable"].values > 0) if "not_testable" in pairs else None
     size = float(np.clip(90 / len(z), 1.0, 3.5))
     marks = draw_cells(ax, theme, Z, Cells(z, q < LEVEL, untested), markersize=size, markeredgewidth=0.4)
-    first, ticks = 0, {}  # each layer is named at its middle, and separated by a thin line
+    first, ticks, borders = 0, {}, []  # each layer is named at its middle, and separated by a thin line
     for place, heads in groupby(_places(table)):
         count = len(list(heads))
         ticks[first + 0.5 * (count - 1)] = _layer_name(place)
-        for line in (ax.axvline, ax.axhline) if first else ():
-            line(first - 0.5, color=theme.grid, linewidth=0.5, zorder=0)
+        borders.append(first - 0.5)
         first += count
     named = list(ticks)[:: -(-len(ticks) // _MOST_TICKS)]
-    for set_ticks in (ax.set_xticks, ax.set_yticks):
+    for draw_line, set_ticks in ((ax.axvline, ax.set_xticks), (ax.axhline, ax.set_yticks)):
+        for border in borders[1:]:
+            draw_line(border, color=theme.grid, linewidth=0.5, zorder=0)
         set_ticks(named, [ticks[middle] for middle in named])
     ends = (-0.5, len(z) - 0.5)
     ax.set(xlim=ends, ylim=ends[::-1])
