@@ -13,8 +13,8 @@ def line(ax, label):
 
 
 def mesh_of(ax):
-    (mesh,) = [one for one in ax.collections if isinstance(one, QuadMesh)]
-    return mesh
+    """The cells of a map, the first if there are others beside them."""
+    return next(one for one in ax.collections if isinstance(one, QuadMesh))
 
 
 def cells(ax):
