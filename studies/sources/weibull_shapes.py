@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from rmtbase.drawing.theme import LIGHT
 from rmtbase.laws import parents, weibull_anchor, weibull_body_tail_gap, weibull_null, weibull_quantile_noise
 from rmtbase.results.comparison import SELECTION
-from rmtbase.results.comparison._classes import FUSED
+from rmtbase.results.comparison._matrices import FUSED
 from rmtbase.results.figures import figures
 from rmtbase.results.scores.figures._element_histograms import magnitude_heatmap
 from rmtbase.results.scores.figures._statistic_by_layer import PUBLISHED_BAND

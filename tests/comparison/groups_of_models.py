@@ -4,8 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from rmtbase.results.comparison._grouped import measures_of
-from rmtbase.results.comparison._groups import GroupTest, between_of, contrast_of, require_members
+from rmtbase.results.comparison._groups import GroupTest, between_of, contrast_of, measures_of
 
 
 def _columns(models):
@@ -17,7 +16,6 @@ def _columns(models):
 
 def compare_groups(first, second, permutations=9_999, seed=0, paired=False):
     """Two groups of models."""
-    require_members({"first": first, "second": second}, paired)
     names, values, errors = _columns([*first, *second])
     tested = contrast_of(values, (len(first), len(second)), GroupTest(paired, permutations, seed))
     head_error = np.sqrt((errors**2).mean(axis=0))
@@ -26,7 +24,6 @@ def compare_groups(first, second, permutations=9_999, seed=0, paired=False):
 
 def between_groups(groups, permutations=9_999, seed=0, paired=False):
     """Several groups of models, by name."""
-    require_members(groups, paired)
     names, values, _ = _columns([scores for members in groups.values() for scores in members])
     sizes = tuple(map(len, groups.values()))
     return SimpleNamespace(measures=names, **between_of(values, sizes, GroupTest(paired, permutations, seed)))

@@ -27,9 +27,8 @@ from rmtbase.results.comparison import (
     shape_band,
     shape_drift,
 )
-from rmtbase.results.comparison._classes import attention_class, published_class
-from rmtbase.results.comparison._grouped import measures_of
-from rmtbase.results.comparison._matrices import fitted_matrices, initial_recipe
+from rmtbase.results.comparison._groups import measures_of
+from rmtbase.results.comparison._matrices import attention_class, fitted_matrices, initial_recipe, published_class
 from rmtbase.results.comparison._published import PUBLISHED_MODELS
 from rmtbase.statistics import weibull_fit
 
@@ -38,45 +37,28 @@ ROOTS = np.sqrt([model.peak_rate / model.weight_decay for model in PYTHIA])
 SCALES = np.array([model.mean_scale for model in PYTHIA])
 
 
-@pytest.mark.parametrize(
-    ("shape", "name"),
-    [
-        (0.5, "below_deep_selection"),
-        (0.76, "deep_selection"),
-        (1.0, "between_deep_selection_and_mild_selection"),
-        (1.16, "mild_selection"),
-        (1.17, "between_mild_selection_and_transmission"),
-        (1.195, "transmission"),
-        (1.2054, "above_transmission"),
-    ],
-)
-def test_published_classes_are_the_ranges_that_were_published(shape, name):
-    assert published_class(shape) == name
-
-
-def test_a_fused_projection_has_a_range_of_its_own():
+def test_published_classes_are_the_ranges_that_were_published():
+    classes = {
+        0.5: "below_deep_selection",
+        0.76: "deep_selection",
+        1.0: "between_deep_selection_and_mild_selection",
+        1.16: "mild_selection",
+        1.17: "between_mild_selection_and_transmission",
+        1.195: "transmission",
+        1.2054: "above_transmission",
+    }
+    assert {shape: published_class(shape) for shape in classes} == classes
     assert published_class(1.1, fused=True) == "transitional"
     assert published_class(0.9, fused=True) == "deep_selection"
     with pytest.raises(ParameterError):
         published_class(float("nan"))
 
 
-@pytest.mark.parametrize(
-    ("heads", "keys", "options", "name"),
-    [
-        (8, 8, {}, "MHA"),
-        (8, 2, {}, "GQA"),
-        (8, 1, {}, "MQA"),
-        (1, 1, {}, "MHA"),
-        (8, 8, {"fused": True}, "MHA, fused"),
-        (16, 16, {"latent": True}, "latent"),
-    ],
-)
-def test_attention_is_classed_by_its_heads_and_storage(heads, keys, options, name):
-    assert attention_class(heads, keys, **options) == name
-
-
-def test_heads_that_share_no_key_heads_evenly_are_refused():
+def test_attention_is_classed_by_its_heads_and_storage():
+    classes = {(8, 8): "MHA", (8, 2): "GQA", (8, 1): "MQA", (1, 1): "MHA"}
+    assert {numbers: attention_class(*numbers) for numbers in classes} == classes
+    assert attention_class(8, 8, fused=True) == "MHA, fused"
+    assert attention_class(16, 16, latent=True) == "latent"
     with pytest.raises(ParameterError, match="a multiple of n_key_heads = 3"):
         attention_class(8, 3)
 
@@ -110,21 +92,16 @@ def test_the_scale_law_of_pythia_is_no_line_through_the_origin():
     assert law.p_value == 6 / 120
 
 
-def test_the_scale_law_holds_its_level_and_finds_a_law():
+def test_the_scale_law_holds_its_level_and_finds_a_law_of_two_models_that_differ():
+    for roots, scales in (([1.0], [1.0]), ([1, 1], [1, 2]), ([1, 2], [1, 1]), ([1, 2], [1, -1]), ([1, 2, 3], [1, 2])):
+        with pytest.raises(ParameterError):
+            scale_law(roots, scales)
     rng = np.random.default_rng(3)
     p = [scale_law(x, y).p_value for x, y in np.exp(rng.standard_normal((200, 2, 5)))]
     assert np.mean(np.array(p) <= 0.05) == pytest.approx(0.05, abs=0.047)  # three errors of 200
     x = np.exp(rng.standard_normal(30))
     law = scale_law(x, 0.1 * x)
     assert (law.exponent, law.slope, law.p_value) == pytest.approx((1.0, 0.1, 1e-4))
-
-
-@pytest.mark.parametrize(
-    ("roots", "scales"), [([1.0], [1.0]), ([1, 1], [1, 2]), ([1, 2], [1, 1]), ([1, 2], [1, -1]), ([1, 2, 3], [1, 2])]
-)
-def test_a_scale_law_needs_two_models_that_differ(roots, scales):
-    with pytest.raises(ParameterError):
-        scale_law(roots, scales)
 
 
 def test_the_paired_growth_knows_what_a_shared_start_builds_in():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,10 +12,20 @@ from groups_of_models import compare_groups
 from scipy import stats
 
 from exhaustive import mostly_exhaustive
-from rmtbase.results.comparison._two_models import common_origin, compare_two
+from rmtbase.results.comparison import _two_models
+from rmtbase.statistics import SPECTRAL_STATISTICS
 
 NAMES = ["trace", "largest_eigenvalue", "spectral_entropy", "participation_ratio"]
+TRACE, *_ = PLACES = [list(SPECTRAL_STATISTICS).index(name) for name in NAMES]
 D_HEAD, LAYERS, HEADS = 6, 2, 4
+
+
+def compare_two(*models, **options):
+    return SimpleNamespace(**_two_models.compare_two(*models, **options))
+
+
+def common_origin(*models, **options):
+    return SimpleNamespace(**_two_models.common_origin(*models, **options))
 
 
 def drawn(rng, n_key_heads=HEADS, n_heads=HEADS, shift=0.0, layers=LAYERS, eigenvalue=None, sigma=None):
@@ -29,8 +40,7 @@ def drawn(rng, n_key_heads=HEADS, n_heads=HEADS, shift=0.0, layers=LAYERS, eigen
     heads = xr.Dataset(
         {
             **{name: ((*dims, "statistic"), values) for name, values in (("observed", observed), ("z_score", z))},
-            "null_mean": ((*dims, "statistic"), np.full(z.shape, np.nan)),
-            "null_std": ((*dims, "statistic"), np.full(z.shape, np.nan)),
+            **{name: ((*dims, "statistic"), np.full(z.shape, np.nan)) for name in ("null_mean", "null_std")},
             "omnibus_q_value": (dims, np.ones(shape)),
             "key_head": (dims, np.tile(np.arange(n_heads) // (n_heads // n_key_heads), (layers, 1))),
             **{name: (dims, one) for name, one in zip(("sigma_q", "sigma_k"), scale, strict=True)},
@@ -59,8 +69,8 @@ def test_two_untrained_models_differ_no_more_often_than_the_level(keys):
     rng = np.random.default_rng(sum(keys))
     found = [compare_two(*(drawn(rng, n) for n in keys), permutations=99) for _ in range(50)]
     assert found[0].paired == (keys[0] == keys[1])
-    assert found[0].n == (LAYERS * keys[0] if found[0].paired else LAYERS * sum(keys))
-    for p in ([one.omnibus_p_value for one in found], [one.p_value[0] for one in found]):
+    assert found[0].n_units == (LAYERS * keys[0] if found[0].paired else LAYERS * sum(keys))
+    for p in ([one.omnibus_p_value for one in found], [one.p_value[TRACE] for one in found]):
         for share, most in levels(p):
             assert share <= most
 
@@ -69,38 +79,25 @@ def test_models_that_differ_are_told_apart_in_every_statistic():
     rng = np.random.default_rng(1)
     first, second = drawn(rng, layers=6), drawn(rng, layers=6, shift=2.0)
     found = compare_two(first, second)
-    assert found.statistics == tuple(sorted(NAMES, key=list(found.statistics).index))
-    assert found.omnibus_p_value < 1e-3 and (found.adjusted_p_value < 0.01).all()
-    assert found.difference == pytest.approx(np.full(4, 2.0), abs=0.8)
-    assert (found.p_value <= found.adjusted_p_value).all()
+    assert sorted(np.flatnonzero(np.isfinite(found.p_value))) == sorted(PLACES)
+    assert found.omnibus_p_value < 1e-3 and (found.adjusted_p_value[PLACES] < 0.01).all()
+    assert found.difference[PLACES] == pytest.approx(np.full(4, 2.0), abs=0.8)
+    assert (found.p_value[PLACES] <= found.adjusted_p_value[PLACES]).all()
 
 
-def test_the_paired_test_is_wilcoxons():
-    rng = np.random.default_rng(2)
-    first, second = drawn(rng, layers=5), drawn(rng, layers=5, shift=0.4)
+@pytest.mark.parametrize(("layers", "shift", "seed"), [((5, 5), 0.4, 2), ((3, 2), 0.8, 3)], ids=["paired", "pooled"])
+def test_the_paired_test_is_wilcoxons_and_the_pooled_one_mann_whitneys(layers, shift, seed):
+    rng = np.random.default_rng(seed)
+    first, second = drawn(rng, layers=layers[0]), drawn(rng, layers=layers[1], shift=shift)
     found = compare_two(first, second, permutations=9_999)
-    place = found.statistics.index("trace")
-    both = [one["heads"]["z_score"].sel(statistic="trace").values.ravel() for one in (first, second)]
-    exact = stats.wilcoxon(both[1], both[0], method="exact").pvalue
-    assert found.p_value[place] == pytest.approx(exact, abs=4 * np.sqrt(exact * (1 - exact) / 9_999) + 1e-4)
-    assert found.difference[place] == pytest.approx(np.median(both[1] - both[0]))
-
-
-def test_the_pooled_test_is_mann_whitneys():
-    rng = np.random.default_rng(3)
-    first, second = drawn(rng, layers=3), drawn(rng, layers=2, shift=0.8)
-    found = compare_two(first, second, permutations=9_999)
-    assert not found.paired
-    place = found.statistics.index("trace")
-    both = [one["heads"]["z_score"].sel(statistic="trace").values.ravel() for one in (first, second)]
-    exact = stats.mannwhitneyu(both[1], both[0], method="exact").pvalue
-    assert found.p_value[place] == pytest.approx(exact, abs=4 * np.sqrt(exact * (1 - exact) / 9_999) + 2e-4)
-
-
-def test_a_model_beside_itself_does_not_differ():
-    one = drawn(np.random.default_rng(4))
-    found = compare_two(one, one, permutations=99)
-    assert found.omnibus_p_value == 1.0 and not found.difference.any()
+    assert found.paired == (layers[0] == layers[1])
+    x, y = (one["heads"]["z_score"].sel(statistic="trace").values.ravel() for one in (first, second))
+    exact = (stats.wilcoxon if found.paired else stats.mannwhitneyu)(y, x, method="exact").pvalue
+    assert found.p_value[TRACE] == pytest.approx(exact, abs=4 * np.sqrt(exact * (1 - exact) / 9_999) + 2e-4)
+    if found.paired:
+        assert found.difference[TRACE] == pytest.approx(np.median(y - x))
+    itself = compare_two(first, first, permutations=99)
+    assert itself.omnibus_p_value == 1.0 and not itself.difference[PLACES].any()
 
 
 def test_what_is_not_scored_is_left_out():
@@ -111,9 +108,8 @@ def test_what_is_not_scored_is_left_out():
     heads["z_score"][..., NAMES.index("trace")] = np.nan
     first["heads"] = xr.DataTree(heads)
     found = compare_two(first, second, permutations=99)
-    assert found.n == LAYERS * HEADS - 1
-    assert np.isnan(found.p_value[found.statistics.index("trace")])
-    assert np.isfinite(np.delete(found.p_value, found.statistics.index("trace"))).all()
+    assert found.n_units == LAYERS * HEADS - 1
+    assert np.isnan(found.p_value[TRACE]) and np.isfinite(found.p_value[PLACES[1:]]).all()
     heads["z_score"][:] = np.nan
     first["heads"] = xr.DataTree(heads)
     assert compare_two(first, second).reason.words.startswith("0 key heads of both models that were tested")
@@ -128,7 +124,7 @@ def test_independent_models_are_of_common_origin_no_more_often_than_the_level(n_
         groups = np.repeat(rng.chisquare(5, (LAYERS, n_key_heads, 1)), HEADS // n_key_heads, axis=1)
         return drawn(rng, n_key_heads, eigenvalue=rng.chisquare(9, (LAYERS, HEADS, D_HEAD)) * layers_share * groups)
 
-    p = [common_origin(independent(), independent(), permutations=99).p_value for _ in range(60)]
+    p = [common_origin(independent(), independent(), permutations=99).alignment_p_value for _ in range(60)]
     for share, most in levels(p):
         assert share <= most
     assert np.mean(p) == pytest.approx(0.5, abs=0.12)
@@ -137,16 +133,16 @@ def test_independent_models_are_of_common_origin_no_more_often_than_the_level(n_
 def test_a_model_that_was_moved_a_little_is_of_common_origin(scored):
     first, near, other = scored(1, matrices=False), scored(1, noise=0.1, matrices=False), scored(2, matrices=False)
     found = common_origin(first, near)
-    assert not found.duplicate and found.alignment > 0.8 and found.p_value < 0.01
+    assert not found.duplicate and found.alignment > 0.8 and found.alignment_p_value < 0.01
     copied = common_origin(first, first)
     assert copied.duplicate and copied.alignment == pytest.approx(1.0)
-    assert common_origin(first, other).p_value > 0.05
+    assert common_origin(first, other).alignment_p_value > 0.05
 
 
 def test_models_of_other_sizes_have_no_heads_to_match(scored):
     found = common_origin(scored(1, matrices=False), scored(1, n_layers=3, matrices=False))
-    assert np.isnan(found.alignment) and np.isnan(found.p_value)
-    assert found.reason.words == "the models differ in layers, heads or their sizes"
+    assert np.isnan(found.alignment) and np.isnan(found.alignment_p_value)
+    assert found.alignment_reason.words == "the models differ in layers, heads or their sizes"
     assert np.isnan(common_origin(*(drawn(np.random.default_rng(k), 1, 1) for k in (1, 2))).alignment)
 
 
@@ -156,7 +152,7 @@ def test_heads_that_share_a_key_head_stay_together():
     for _ in range(8):
         strong = np.where(np.arange(HEADS) < 2, 9.0, 1.0)[None, :, None]
         pair = [drawn(rng, 2, layers=1, eigenvalue=strong * rng.chisquare(500, (1, HEADS, D_HEAD))) for _ in range(2)]
-        p.append(common_origin(*pair, permutations=999).p_value)
+        p.append(common_origin(*pair, permutations=999).alignment_p_value)
     assert min(p) > 0.1
 
 
@@ -169,25 +165,27 @@ def test_groups_of_untrained_models_differ_no_more_often_than_the_level():
     assert share <= most
 
 
-def test_groups_are_compared_by_every_way_to_divide_them():
+def test_groups_are_compared_by_every_way_to_divide_them_and_by_welchs_t():
     rng = np.random.default_rng(10)
     groups = [[drawn(rng, shift=shift) for _ in range(n)] for shift, n in ((0.0, 4), (0.6, 3))]
     found = compare_groups(*groups)
     place = found.measures.index("trace")
-    means = np.array(
-        [one["heads"]["z_score"].sel(statistic="trace").mean().item() for group in groups for one in group]
-    )
+    means = np.array([scores["heads"]["z_score"].sel(statistic="trace").mean() for group in groups for scores in group])
 
     def welch(first):
         second = [k for k in range(7) if k not in first]
-        return abs(stats.ttest_ind(means[list(first)], means[second], equal_var=False).statistic)
+        return stats.ttest_ind(means[second], means[list(first)], equal_var=False)
 
-    every = [welch(first) for first in combinations(range(7), 4)]
-    assert found.p_value[place] == pytest.approx(np.mean(np.array(every) >= welch(range(4)) - 1e-9))
+    t, every = welch(range(4)), [abs(welch(first).statistic) for first in combinations(range(7), 4)]
+    assert found.p_value[place] == pytest.approx(np.mean(np.array(every) >= abs(t.statistic) - 1e-9))
     assert found.smallest_p_value == 1 / 35
     assert found.difference[place] == pytest.approx(means[4:].mean() - means[:4].mean())
     error = np.sqrt(means[:4].var(ddof=1) / 4 + means[4:].var(ddof=1) / 3)
     assert found.standard_error[place] == pytest.approx(error)
+    assert found.t_p_value[place] == pytest.approx(t.pvalue)
+    assert (found.interval_low[place], found.interval_high[place]) == pytest.approx(tuple(t.confidence_interval()))
+    pooled = np.sqrt((3 * means[:4].var(ddof=1) + 2 * means[4:].var(ddof=1)) / 5)
+    assert found.effect[place] == pytest.approx(found.difference[place] / pooled)
 
 
 def test_groups_whose_heads_differ_are_told_apart_with_an_error_bar():
@@ -208,7 +206,7 @@ def test_which_model_is_called_the_first_changes_no_p_value():
         np.testing.assert_array_equal(found.adjusted_p_value, swapped.adjusted_p_value)
         np.testing.assert_allclose(found.difference, -swapped.difference)
         origins = [common_origin(*one, permutations=99) for one in (pair, pair[::-1])]
-        np.testing.assert_array_equal(*([one.alignment, one.p_value] for one in origins))
+        np.testing.assert_array_equal(*([one.alignment, one.alignment_p_value] for one in origins))
 
 
 def test_a_copy_whose_heads_were_put_in_another_order_is_told():

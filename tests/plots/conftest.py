@@ -12,13 +12,15 @@ def baseline():
 
 
 @pytest.fixture(scope="session")
-def scores(tmp_path_factory, baseline):
-    """Scores of a model by whether it learned something."""
+def folders(tmp_path_factory):
+    """Checkpoints of a model by whether it learned something."""
     folder = tmp_path_factory.mktemp("models")
-    return {
-        name: rmtbase.score(write_checkpoint(folder / name, name == "learned"), Table(baseline))
-        for name in ("random", "learned")
-    }
+    return {name: write_checkpoint(folder / name, name == "learned") for name in ("random", "learned")}
+
+
+@pytest.fixture(scope="session")
+def scores(folders, baseline):
+    return {name: rmtbase.score(folder, Table(baseline)) for name, folder in folders.items()}
 
 
 @pytest.fixture(scope="session")
@@ -27,30 +29,25 @@ def learned(scores):
 
 
 @pytest.fixture(scope="session")
-def analytic(tmp_path_factory):
-    """The scores of the same models against the analytic null."""
-    folder = tmp_path_factory.mktemp("models")
-    return {
-        name: rmtbase.score(write_checkpoint(folder / name, name == "learned"), "analytic")
-        for name in ("random", "learned")
-    }
-
-
-@pytest.fixture(scope="session")
-def resampled(tmp_path_factory):
-    """Scores of the learned model against its heads, rotated at random."""
-    folder = write_checkpoint(tmp_path_factory.mktemp("models") / "learned", learned=True)
-    return rmtbase.score(folder, Axes(draws=499))
-
-
-@pytest.fixture(scope="session")
-def with_elements(tmp_path_factory):
+def with_elements(folders):
     """Scores of both models with the elements of every head, against the analytic null."""
-    folder = tmp_path_factory.mktemp("models")
-    return {
-        name: rmtbase.score(write_checkpoint(folder / name, name == "learned"), "analytic", elements="heads")
-        for name in ("random", "learned")
-    }
+    return {name: rmtbase.score(folder, "analytic", elements="heads") for name, folder in folders.items()}
+
+
+@pytest.fixture(scope="session")
+def analytic(with_elements):
+    """The same without the elements of heads."""
+    made = {}
+    for name, tree in with_elements.items():
+        made[name] = tree.copy()
+        del made[name]["heads"]["elements"]
+    return made
+
+
+@pytest.fixture(scope="session")
+def resampled(folders):
+    """Scores of the learned model against its heads, rotated at random."""
+    return rmtbase.score(folders["learned"], Axes(draws=499))
 
 
 @pytest.fixture(scope="session")

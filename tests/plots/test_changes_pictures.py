@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from matplotlib.collections import QuadMesh
+from drawn_parts import cells, line
 
 from rmtbase.models import open_model
 from rmtbase.results.diff import diff
@@ -31,11 +31,6 @@ def products():
     return diff(before, after)
 
 
-def cells(ax):
-    (mesh,) = [one for one in ax.collections if isinstance(one, QuadMesh)]
-    return np.ma.filled(mesh.get_array(), np.nan)
-
-
 def test_maps_hold_the_size_the_shares_of_heads_and_z(tree):
     ax = change_heatmap(tree)
     np.testing.assert_array_equal(cells(ax), np.log(tree["matrices"]["relative_change"]))
@@ -45,7 +40,7 @@ def test_maps_hold_the_size_the_shares_of_heads_and_z(tree):
     expected = tree["heads"]["expected_share_head"].sel(component="attention_value").transpose("layer", "head")
     np.testing.assert_array_equal(cells(ax)[:, : shares.sizes["head"]], np.log(shares / expected))
     named = tree["heads"]["q_value_head"].sel(component="attention_value").transpose("layer", "head").values < 0.05
-    (dots,) = [line for line in ax.lines if line.get_label() == "q < 0.05"]
+    dots = line(ax, "q < 0.05")
     assert sorted(zip(dots.get_ydata(), dots.get_xdata(), strict=True)) == [(y, x) for y, x in np.argwhere(named)] != []
     np.testing.assert_array_equal(cells(change_heatmap(tree, "out")), tree["matrices"]["z_score_out"])
     of_heads = tree["heads"]["z_score_in"].sel(component="attention_key")

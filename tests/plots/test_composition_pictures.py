@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from matplotlib.collections import LineCollection, QuadMesh
+from drawn_parts import cells, hatched, line, line_collections
 from matplotlib.colors import to_rgb
 
 from rmtbase.drawing.theme import THEMES
@@ -30,8 +30,7 @@ def test_pairs_that_cannot_be_tested_are_hatched(table):
         changed[name].values[0, 3, 10] = np.nan
     changed["not_testable"].values[0, 3, 10] = 1
     ax = composition_heatmap(changed, "k", legend=False)
-    (hatch,) = [one for one in ax.collections if one.get_label() == "not testable"]
-    assert {tuple(np.round(of.mean(axis=0)).astype(int).tolist()) for of in hatch.get_segments()} == {(3, 10)}
+    assert hatched(ax) == {(10, 3)}
     assert "of 383 pairs compose" in ax.get_title() and "hatched: not testable" in " ".join(ax.get_title().split())
     assert "1 more not testable" in " ".join(composition_graph(changed).get_title().split())
     assert "hatched" not in composition_heatmap(table, "k", legend=False).get_title()
@@ -39,10 +38,8 @@ def test_pairs_that_cannot_be_tested_are_hatched(table):
 
 def test_the_map_has_a_cell_for_each_pair_and_a_dot_for_each_that_composes(table):
     ax = composition_heatmap(table, "k", legend=False)
-    (mesh,) = [one for one in ax.collections if isinstance(one, QuadMesh)]
-    drawn = np.ma.filled(mesh.get_array(), np.nan)
-    np.testing.assert_array_equal(drawn, table["z_score"].sel(kind="k").transpose("later", "earlier"))
-    (dots,) = [one for one in ax.lines if one.get_label() == "q < 0.05"]
+    np.testing.assert_array_equal(cells(ax), table["z_score"].sel(kind="k").transpose("later", "earlier"))
+    dots = line(ax, "q < 0.05")
     q = table["q_value"].sel(kind="k").values
     assert {*zip(dots.get_xdata(), dots.get_ydata(), strict=True)} == {*zip(*np.nonzero(q < 0.05), strict=True)}
     assert f"{(q < 0.05).sum()} of 384 pairs compose" in ax.get_title()
@@ -52,7 +49,7 @@ def test_the_graph_has_a_line_for_each_pair_that_composes(table):
     ax = composition_graph(at_level(table, 0.001))
     surviving = summarize_composition(table, 0.001).surviving
     assert 0 < len(surviving) <= 30
-    lines = [one for one in ax.collections if isinstance(one, LineCollection)]
+    lines = line_collections(ax)
     assert [len(one.get_paths()) for one in lines] == [
         sum(pair.kind == kind for pair in surviving) for kind in ("q", "k", "v")
     ]
@@ -66,7 +63,7 @@ def test_the_graph_has_a_line_for_each_pair_that_composes(table):
 
 def test_of_many_pairs_those_with_the_largest_scores_are_drawn_the_thicker_the_larger(table):
     ax = composition_graph(at_level(table, 0.5))
-    lines = [one for one in ax.collections if isinstance(one, LineCollection)]
+    lines = line_collections(ax)
     score = np.sort(table["score"].values[table["q_value"].values < 0.5])[::-1]
     said = " ".join(ax.get_title().split())
     assert f"drawn: the 30 of these {score.size} with the largest scores" in said
@@ -89,12 +86,13 @@ def test_both_are_figures_of_the_table_in_every_theme(table):
         figure.draw_without_rendering()
     for theme in THEMES.values():
         assert to_rgb(composition_graph(table, theme=theme).lines[0].get_color()) == to_rgb(theme.series[0])
+    for ax in (composition_heatmap(table, "k"), composition_by_layer(table, "k"), composition_graph(table)):
+        assert ax.get_ylim()[0] > ax.get_ylim()[1] and ax.get_xlim()[0] < ax.get_xlim()[1]  # layer 0 on top
 
 
 def test_the_map_of_layers_counts_the_pairs_of_every_two_layers(table):
     ax = composition_by_layer(table, "k", legend=False)
-    (mesh,) = [one for one in ax.collections if isinstance(one, QuadMesh)]
-    share = np.ma.filled(mesh.get_array(), np.nan)
+    share = cells(ax)
     printed = {tuple(map(int, one.get_position())): one.get_text() for one in ax.texts}
     of_kind = table.sel(kind="k")
     for earlier in range(4):
@@ -108,12 +106,6 @@ def test_the_map_of_layers_counts_the_pairs_of_every_two_layers(table):
             np.testing.assert_allclose(share[later, earlier], 100 * (q < 0.05).mean())
             assert printed.get((earlier, later), "0") == str((q < 0.05).sum())
     assert printed
-
-
-def test_layer_0_is_on_top_in_every_figure_as_in_the_maps_of_scores(table):
-    for ax in (composition_heatmap(table, "k"), composition_by_layer(table, "k"), composition_graph(table)):
-        assert ax.get_ylim()[0] > ax.get_ylim()[1]
-        assert ax.get_xlim()[0] < ax.get_xlim()[1]
 
 
 def test_pairs_of_a_layer_or_a_head_are_what_is_left_of_the_table_and_its_figures(table):
@@ -135,8 +127,7 @@ def test_pairs_of_a_layer_or_a_head_are_what_is_left_of_the_table_and_its_figure
         assert list(summarize_composition(table, 0.5, layer, head).surviving) == expected
         assert 0 < len(expected) < len(whole.surviving)
         drawn = composition_graph(at_level(here, 0.5))
-        lines = [path for one in drawn.collections if isinstance(one, LineCollection) for path in one.get_paths()]
-        assert len(lines) == min(30, len(expected))
+        assert sum(len(one.get_paths()) for one in line_collections(drawn)) == min(30, len(expected))
     for wrong in ({"layer": 4}, {"head": -1}):
         with pytest.raises(ParameterError, match=r"expected one of 0, 1, 2, 3"):
             pairs_with(table, **wrong)

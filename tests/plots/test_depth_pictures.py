@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scored_model import write_checkpoint
+from drawn_parts import line
 
 from rmtbase.drawing.theme import LIGHT
 from rmtbase.laws import ResidualPath
@@ -12,9 +12,8 @@ from rmtbase.results.figures import figures
 
 
 @pytest.fixture(scope="module")
-def table(tmp_path_factory):
-    folder = write_checkpoint(tmp_path_factory.mktemp("models") / "learned", True)
-    return depth(folder, depths=[1, 2, 3, 10], draws=19, components=["attention_query", "mlp_in"])
+def table(folders):
+    return depth(folders["learned"], depths=[1, 2, 3, 10], draws=19, components=["attention_query", "mlp_in"])
 
 
 def with_fits(table, value):
@@ -23,24 +22,20 @@ def with_fits(table, value):
     return changed
 
 
-def line(ax, label):
-    (found,) = [one for one in ax.lines if label in one.get_label()]
-    return found
-
-
 @pytest.mark.parametrize("plot", [depth_profile, depth_spectrum])
 def test_a_matrix_that_cannot_be_tested_fits_no_depth_and_says_why(plot, table):
     changed = table.copy(deep=True)
-    for name in ("effective_depth", "fits", "p_value", "distance", "singular_value", "distance_profile"):
+    for name in set(table.data_vars) - {"n_rows", "n_columns", "reason"}:
         changed[name].values[0, 0] = np.nan
     changed["reason"] = changed["reason"].astype(object)
     changed["reason"].values[0, 0] = "all_zeros"
     ax = plot(changed.isel(layer=[0]), "attention_query")
     assert "not testable: all zeros" in ax.get_title()
     assert [one.get_label() for one in ax.lines] == ["not testable"]
+    ax.get_figure().draw_without_rendering()
 
 
-def test_the_profile_marks_the_nearest_depth(table):
+def test_the_profile_marks_the_nearest_depth_and_a_fit_fills_the_mark(table):
     ax = depth_profile(with_fits(table, 0.0), "mlp_in")
     row = table.sel(layer=1, component="mlp_in")
     np.testing.assert_array_equal(line(ax, "each depth").get_ydata(), row["distance_profile"])
@@ -48,9 +43,6 @@ def test_the_profile_marks_the_nearest_depth(table):
     assert (mark.get_xdata()[0], mark.get_ydata()[0]) == (row["effective_depth"], row["distance_profile"].min())
     assert "no depth fits" in mark.get_label()
     assert mark.get_markerfacecolor() == LIGHT.surface
-
-
-def test_a_fit_fills_the_mark(table):
     mark = line(depth_profile(with_fits(table, 1.0), "attention_query"), "nearest")
     assert "\nfits" in mark.get_label()
     assert mark.get_markerfacecolor() == LIGHT.observed
@@ -76,16 +68,6 @@ def test_all_matrices_share_the_axes(table):
     assert first.get_ylim() == second.get_ylim()
     first, second = (depth_profile(table, name) for name in table["component"].values)
     assert first.get_ylim() == second.get_ylim()
-
-
-def test_a_matrix_that_was_not_fitted_leaves_an_empty_picture(table):
-    empty = table.copy(deep=True)
-    empty["reason"] = empty["reason"].astype(object)
-    for name in set(table.data_vars) - {"n_rows", "n_columns"}:
-        value = "all_zeros" if name == "reason" else np.nan
-        empty[name].loc[{"layer": 1, "component": "attention_query"}] = value
-    for plot in (depth_profile, depth_spectrum):
-        plot(empty, "attention_query").get_figure().draw_without_rendering()
 
 
 def test_the_standard_figure_has_a_row_for_each_matrix(table):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from compact_atlas import compact_baseline
 
+import rmtbase
 from rmtbase.ensembles import gaussian_matrix
 from rmtbase.errors import ParameterError
 from rmtbase.montecarlo import element_baseline
@@ -54,17 +55,10 @@ def test_a_name_is_no_mathematics_whatever_it_holds(elements):
     assert second.get_title() == r"a \$ \b"
 
 
-def test_other_tables_are_refused(tables_of_other_kinds):
+def test_other_tables_are_refused():
+    table = compact_baseline(rmtbase.baseline(32, 8, draws=20, normalization="none"))
     with pytest.raises(ParameterError, match="atlas"):
-        figures(tables_of_other_kinds["atlas"])
-
-
-@pytest.fixture(scope="module")
-def tables_of_other_kinds():
-    import rmtbase
-
-    table = rmtbase.baseline(32, 8, draws=20, normalization="none")
-    return {"baseline": table, "atlas": compact_baseline(table)}
+        figures(table)
 
 
 def test_command_draws_them(elements, run, tmp_path):

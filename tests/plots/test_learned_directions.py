@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from drawn_parts import line
 
 from rmtbase.models import open_model
 from rmtbase.results.figures import figure_names
@@ -19,7 +20,7 @@ def test_each_direction_is_a_mark_at_its_strength(tree):
     ax = learned_directions(tree, "value")
     group = tree["circuits/value/heads"].to_dataset()
     height = (group["strength"] / group["threshold"]).values
-    drawn = np.concatenate([line.get_ydata() for line in ax.lines if line.get_marker() == "o"])
+    drawn = np.concatenate([one.get_ydata() for one in ax.lines if one.get_marker() == "o"])
     np.testing.assert_allclose(np.sort(drawn), np.sort(height[np.isfinite(height)]))
     found = int((group["n_directions"] > 0).sum())
     assert f"learned directions in {found} of 16 key heads" in ax.get_title()
@@ -32,8 +33,7 @@ def test_spectra_that_cannot_be_tested_have_a_cross_and_are_not_counted(tree):
     for name in ("first_p_value", "n_directions", "strength", "noise_floor"):
         group[name].values[1, 2] = np.nan
     ax = learned_directions(changed, "value")
-    (cross,) = [line for line in ax.lines if line.get_label() == "not testable"]
-    assert cross.get_xdata() == pytest.approx([1.1])  # the third of four key heads of layer 1
+    assert line(ax, "not testable").get_xdata() == pytest.approx([1.1])  # the third of four key heads of layer 1
     assert "of 15 testable key heads" in ax.get_title() and "1 of 16 key heads not testable" in ax.get_title()
     assert "not testable" in [text.get_text() for text in ax.get_legend().get_texts()]
     for name in ("first_p_value", "n_directions", "strength", "noise_floor"):
@@ -49,8 +49,7 @@ def test_heads_without_a_number_have_a_triangle_and_are_counted_apart(tree):
     group["no_number"] = group["no_number"].astype(object)
     group["no_number"].values[2, :] = "too_few_left"
     ax = learned_directions(changed, "value")
-    (mark,) = [line for line in ax.lines if line.get_label() == "no number"]
-    assert mark.get_xdata() == pytest.approx(2 + np.linspace(-0.3, 0.3, 4))
+    assert line(ax, "no number").get_xdata() == pytest.approx(2 + np.linspace(-0.3, 0.3, 4))
     found = int((group["n_directions"] > 0).sum())
     title = ax.get_title()
     assert f"learned directions in {found} of 12 key heads with a number" in title

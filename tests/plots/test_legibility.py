@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from matplotlib.collections import QuadMesh
+from drawn_parts import mesh_of
 from matplotlib.colors import to_hex
 
 import rmtbase
@@ -20,11 +20,6 @@ from rmtbase.results.scores.figures._statistic_by_layer import statistic_by_laye
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scoring"))  # models are made there
 from made_models import layers, model_of
-
-
-def mesh_of(ax):
-    (mesh,) = [one for one in ax.collections if isinstance(one, QuadMesh)]
-    return mesh
 
 
 @pytest.mark.parametrize("side", [1, -1])

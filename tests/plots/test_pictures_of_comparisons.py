@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
-from matplotlib.collections import LineCollection, QuadMesh
+from drawn_parts import cells, line, line_collections
 from scipy import stats
 
 from rmtbase.results import open_table
@@ -24,28 +24,21 @@ def comparison():
     return open_table(Path(__file__).parents[1] / "data" / "comparison.nc", "comparison")
 
 
-def line(ax, label):
-    (found,) = [one for one in ax.lines if one.get_label() == label]
-    return found
-
-
 def test_each_model_s_shapes_stand_before_their_null(comparison):
     ax = component_shapes(comparison)
     table = comparison["components"].to_dataset().sel(model="b")
     np.testing.assert_array_equal(line(ax, "b").get_ydata(), table["shape"].values)
-    bars = [one for one in ax.collections if isinstance(one, LineCollection)][1]
+    bars = line_collections(ax)[1]
     ends = np.array([segment[:, 1] for segment in bars.get_segments()])
     mean, spread = table["shape_null_mean"].values, 1.96 * table["shape_null_std"].values
     np.testing.assert_allclose(ends, np.stack([mean - spread, mean + spread], axis=1))
 
 
 def test_pairs_have_their_q_values(comparison):
-    ax = pair_heatmap(comparison)
-    (mesh,) = [one for one in ax.collections if isinstance(one, QuadMesh)]
-    cells = np.ma.filled(mesh.get_array(), np.nan).reshape(4, 4)
+    drawn = cells(pair_heatmap(comparison))
     q = comparison["pairs"]["omnibus_q_value"].sel(pair="b | d").item()
-    assert cells[1, 3] == cells[3, 1] == pytest.approx(-np.log10(q))
-    assert np.isnan(np.diag(cells)).all()
+    assert drawn[1, 3] == drawn[3, 1] == pytest.approx(-np.log10(q))
+    assert np.isnan(np.diag(drawn)).all()
 
 
 def test_the_scale_s_law_is_the_line_of_the_findings(comparison):
@@ -53,9 +46,6 @@ def test_the_scale_s_law_is_the_line_of_the_findings(comparison):
     x, y = next(one for one in ax.lines if "slope" in str(one.get_label())).get_data()
     np.testing.assert_allclose(y, float(comparison["findings"]["scale_law_slope"]) * x)
     np.testing.assert_array_equal(line(ax, "published models").get_ydata(), comparison["published"]["mean_scale"])
-
-
-def test_a_comparison_has_its_figures(comparison):
     assert list(figures(comparison, width=3.4)) == ["pairs", "component-shapes", "scale-law", "group-measures"]
 
 
@@ -84,7 +74,7 @@ def test_groups_are_drawn_seed_by_seed_with_their_interval(grouped):
     values = grouped["members"]["value"].sel(measure="trace").values[3:]
     dots = [one.get_ydata() for one in ax.lines if len(one.get_ydata()) == 3]
     np.testing.assert_array_equal(dots[1], values)
-    (bar,) = [one for one in ax.collections if isinstance(one, LineCollection)][1].get_segments()
+    (bar,) = line_collections(ax)[1].get_segments()
     low, high = stats.t.interval(0.95, 2, values.mean(), stats.sem(values))
     np.testing.assert_allclose(bar[:, 1], [low, high])
 

@@ -5,7 +5,7 @@ import stat
 
 import numpy as np
 import pytest
-from matplotlib.collections import PolyCollection
+from drawn_parts import bands, line
 from PIL import Image
 from scored_model import D_HEAD, LAYERS
 
@@ -20,10 +20,6 @@ from rmtbase.results.trajectory.figures._animation import animation, animation_o
 from rmtbase.tables import write_table
 
 STEPS = [0, 10, 200]
-
-
-def line(ax, label):
-    return next(one for one in ax.lines if one.get_label() == label)
 
 
 def test_what_a_run_lacks_is_refused_with_what_there_is(training, with_elements):
@@ -52,7 +48,7 @@ def test_each_head_is_a_line_over_the_band_of_its_null(training, monkeypatch):
     ax = statistic_along_steps(training, "stable_rank")
     own = heads["observed"].values.reshape(len(STEPS), -1)
     np.testing.assert_array_equal([one.get_ydata() for one in ax.lines], own.T)
-    (band,) = [one for one in ax.collections if isinstance(one, PolyCollection)]
+    (band,) = bands(ax).values()
     ends = heads["null_quantile"].sel(probability=[0.025, 0.975])
     assert band.get_paths()[0].vertices[:, 1].min() == pytest.approx(float(ends.min()))
     assert band.get_paths()[0].vertices[:, 1].max() == pytest.approx(float(ends.max()))
@@ -61,11 +57,14 @@ def test_each_head_is_a_line_over_the_band_of_its_null(training, monkeypatch):
     np.testing.assert_allclose(line(many, "median head").get_ydata(), np.nanmedian(own, axis=1))
 
 
-def test_matrices_have_their_own_statistics(training):
+def test_matrices_have_their_own_statistics_and_ways_in_the_plane(training):
     ax = statistic_along_steps(training, "weibull_shape", "matrices")
     table = training["matrices"].to_dataset()["observed"].sel(statistic="weibull_shape", component="mlp_in")
     np.testing.assert_allclose(line(ax, "mlp in").get_ydata(), table.median("layer"))
     assert statistic_along_steps(training, "sigma", "matrices").get_ylabel()
+    plane = weibull_plane(training)
+    ways = [one for one in plane.lines if len(one.get_xdata()) == len(STEPS) and one.get_linestyle() != "None"]
+    assert len(ways) == training["matrices"].sizes["component"]
 
 
 def test_magnitudes_along_steps_lie_between_the_null_s_quantiles_before_training(training):
@@ -135,12 +134,6 @@ def test_spectra_are_over_the_null_s_median(training):
     expected = own / null["eigenvalue_quantile"].sel(probability=0.5).values
     np.testing.assert_allclose(np.array([one.get_ydata() for one in ax.lines]).T, expected)
     assert len(ax.lines) == D_HEAD
-
-
-def test_the_plane_has_the_way_of_each_component(training):
-    ax = weibull_plane(training)
-    ways = [one for one in ax.lines if len(one.get_xdata()) == len(STEPS) and one.get_linestyle() != "None"]
-    assert len(ways) == training["matrices"].sizes["component"]
 
 
 def test_a_training_run_has_its_figures(training):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from matplotlib.collections import PolyCollection, QuadMesh
+from drawn_parts import bands, cells, line, mesh_of
 from scipy import stats
 from scored_model import D_HEAD, D_MODEL, HEADS, KEY_HEADS, LAYERS
 
@@ -31,15 +31,6 @@ from rmtbase.results.scores.figures._weibull_plot import tail_counts, weibull_pl
 @pytest.fixture
 def learned_elements(with_elements):
     return with_elements["learned"]
-
-
-def line(ax, label):
-    (found,) = [one for one in ax.lines if one.get_label() == label]
-    return found
-
-
-def meshes(ax):
-    return [one for one in ax.collections if isinstance(one, QuadMesh)]
 
 
 def levels(mesh):
@@ -68,7 +59,7 @@ def test_a_random_head_lies_in_the_band_of_its_entries(with_elements):
     for layer in range(LAYERS):
         for head in range(HEADS):
             ax = head_density(with_elements["random"], layer, head, "W_Q", "linear")
-            (band,) = [one for one in ax.collections if isinstance(one, PolyCollection)]
+            (band,) = bands(ax).values()
             outline = band.get_paths()[0].vertices
             values, edges, _ = ax.patches[0].get_data()
             centre = 0.5 * (edges[1:] + edges[:-1])
@@ -81,14 +72,13 @@ def test_a_random_head_lies_in_the_band_of_its_entries(with_elements):
 
 def test_a_map_of_densities_has_a_row_for_each_head_and_the_null_on_top(learned_elements):
     ax = head_density_heatmap(learned_elements, "W_K")
-    (mesh,) = meshes(ax)
-    cells = np.ma.filled(mesh.get_array(), np.nan).reshape(-1, 160)
-    assert len(cells) == 2 + LAYERS * KEY_HEADS
-    held = np.isfinite(cells[0])
+    drawn = cells(ax).reshape(-1, 160)
+    assert len(drawn) == 2 + LAYERS * KEY_HEADS
+    held = np.isfinite(drawn[0])
     x = np.linspace(-7.95, 7.95, 160)
-    np.testing.assert_allclose(np.exp(cells[0][held]), stats.norm.pdf(x[held]), rtol=1e-9)
+    np.testing.assert_allclose(np.exp(drawn[0][held]), stats.norm.pdf(x[held]), rtol=1e-9)
     own = learned_elements["heads/elements"].to_dataset().sel(component="W_K")["histogram"].values[0, 1]
-    np.testing.assert_allclose(np.exp(cells[3][own > 0]), own[own > 0])
+    np.testing.assert_allclose(np.exp(drawn[3][own > 0]), own[own > 0])
     assert [label.get_text() for label in ax.get_yticklabels()] == ["null", "0", "1", "2"]
 
 
@@ -96,9 +86,9 @@ def test_weights_in_their_own_unit_keep_their_share_and_show_their_width(learned
     table = learned_elements["heads/elements"].to_dataset().sel(component="W_Q")
     sigma = table["sigma"].where(table["histogram"].notnull().any("bin")).values.ravel()
     ax = head_density_heatmap(learned_elements, "W_Q", "weight")
-    cells = np.ma.filled(meshes(ax)[0].get_array(), -np.inf).reshape(-1, 160)[2:]
+    density = np.exp(np.nan_to_num(cells(ax), nan=-np.inf)).reshape(-1, 160)[2:]
     x = np.linspace(-7.95, 7.95, 160)
-    spread = np.sqrt((np.exp(cells) * x**2).sum(axis=1) * 0.1)
+    spread = np.sqrt((density * x**2).sum(axis=1) * 0.1)
     shown = sigma[np.isfinite(sigma)]
     wide = shown / np.sqrt(np.mean(shown**2)) < 1.5
     np.testing.assert_allclose(spread[wide], (shown / np.sqrt(np.mean(shown**2)))[wide], rtol=0.1)
@@ -110,7 +100,7 @@ def test_colours_of_densities_and_eigenvalues_are_those_of_any_other_file(with_e
         (magnitude_heatmap, ["mlp_in"]),
         (eigenvalue_heatmap, []),
     ):
-        one, other = (levels(meshes(plot(table, *component))[0]) for table in with_elements.values())
+        one, other = (levels(mesh_of(plot(table, *component))) for table in with_elements.values())
         assert one == other
 
 
@@ -119,19 +109,18 @@ def test_colours_of_densities_and_eigenvalues_are_those_of_any_other_file(with_e
 
 def test_eigenvalues_are_those_of_the_file_over_the_null_s_median(learned_elements):
     ax = eigenvalue_heatmap(learned_elements)
-    cells = np.exp(np.ma.filled(meshes(ax)[0].get_array(), np.nan)).reshape(-1, D_HEAD)
+    drawn = np.exp(cells(ax)).reshape(-1, D_HEAD)
     lines = ordered_eigenvalues(learned_elements, heads=[(1, 0)]).lines
     (own,) = [one for one in lines if one.get_label() == "layer 1 head 0"]
-    np.testing.assert_allclose(cells[HEADS], own.get_ydata())
-    (mesh,) = meshes(eigenvalue_heatmap(learned_elements, "mean"))
-    shown = np.exp(np.ma.filled(mesh.get_array(), np.nan)).reshape(-1, D_HEAD)[2:]
+    np.testing.assert_allclose(drawn[HEADS], own.get_ydata())
+    shown = np.exp(cells(eigenvalue_heatmap(learned_elements, "mean"))).reshape(-1, D_HEAD)[2:]
     values = learned_elements["heads"]["eigenvalue"].values.reshape(-1, D_HEAD)
     held = values[:, -1] > 0
     np.testing.assert_allclose(shown[held], values[held] / values[np.isfinite(values)].mean())
 
 
 def test_a_row_of_densities_holds_all_of_a_head_s_eigenvalues(learned_elements):
-    (mesh,) = meshes(eigenvalue_density_heatmap(learned_elements))
+    mesh = mesh_of(eigenvalue_density_heatmap(learned_elements))
     edges = np.log(mesh.get_coordinates()[0, :, 0])
     density = np.exp(np.ma.filled(mesh.get_array(), -np.inf)).reshape(-1, len(edges) - 1)
     share = (density * np.diff(edges)).sum(axis=1)
@@ -141,7 +130,7 @@ def test_a_row_of_densities_holds_all_of_a_head_s_eigenvalues(learned_elements):
 
 def test_each_layer_stands_beside_the_half_normal_law_at_its_sigma(learned_elements):
     ax = magnitude_heatmap(learned_elements, "mlp_in")
-    first = np.ma.filled(meshes(ax)[0].get_array(), -np.inf).reshape(-1, 2)
+    first = np.nan_to_num(cells(ax), nan=-np.inf).reshape(-1, 2)
     sigma = float(learned_elements["matrices"]["sigma"].sel(layer=0, component="mlp_in"))
     edges = np.linspace(-12.0, 4.0, 161)
     expected = np.diff(2 * stats.norm.cdf(10**edges / sigma) - 1) / 0.1

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import xarray as xr
-from matplotlib.collections import PolyCollection, QuadMesh
+from drawn_parts import bands, cells, hatched, line, mesh_of
 from matplotlib.colors import to_hex
 from scipy import stats
 from scored_model import D_HEAD, D_MODEL, HEADS, LAYERS, PLANTED, ZERO
@@ -21,16 +21,6 @@ from rmtbase.results.scores.figures._p_value_qq import p_value_qq
 from rmtbase.results.scores.figures._scores import flagged_by_statistic
 from rmtbase.results.scores.figures._statistic_by_layer import statistic_by_layer
 
-
-def line(ax, label):
-    (found,) = [one for one in ax.lines if label in one.get_label()]
-    return found
-
-
-def bands(ax):
-    return {one.get_label(): one for one in ax.collections if isinstance(one, PolyCollection)}
-
-
 # The null's spectrum.
 
 
@@ -42,40 +32,17 @@ def test_the_free_edges_stand_where_the_table_says(case, baseline):
     assert vertical == [float(row["edge_lower"]), float(row["edge_upper"])]
 
 
-def test_the_histogram_is_a_density_and_lies_within_the_axes(baseline):
-    ax = null_spectrum(baseline)
+def test_the_histogram_is_a_density_with_its_errors_beside_exact_laws(baseline):
+    row, ax = baseline.isel(case=0), null_spectrum(baseline)
     values, edges, _ = ax.patches[0].get_data()
     assert np.sum(values * np.diff(edges)) == pytest.approx(1.0)
     held = edges[np.flatnonzero(values > 0)]
     left, right = ax.get_xlim()
-    assert left <= held.min()
-    assert held.max() <= right
-    assert ax.get_ylim()[1] > values.max()
-
-
-def test_the_error_bars_are_the_standard_errors(baseline):
-    (bars,) = [one for one in null_spectrum(baseline).collections if hasattr(one, "get_segments")]
-    row = baseline.isel(case=0)
-    held = row["density"].values > 0
+    assert left <= held.min() and held.max() <= right and ax.get_ylim()[1] > values.max()
+    (bars,) = [one for one in ax.collections if hasattr(one, "get_segments")]
     length = [segment[1][1] - segment[0][1] for segment in bars.get_segments()]
-    np.testing.assert_allclose(length, 2 * row["density_standard_error"].values[held], rtol=1e-9)
-
-
-def test_the_law_of_one_factor_is_named_and_too_narrow(baseline):
-    ax = null_spectrum(baseline)
-    naive, free = line(ax, "Marchenko–Pastur (one factor)"), line(ax, "free-product law")
-
-    def width(curve):
-        x = curve.get_xdata()[curve.get_ydata() > 0]
-        return x.max() - x.min()
-
-    assert width(naive) < width(free)
-    assert "(dimensionless)" in ax.get_xlabel()
-    assert ax.get_ylabel() == r"density of $\lambda$"
-
-
-def test_laws_are_exact_densities_from_edge_to_edge(baseline):
-    row, ax = baseline.isel(case=0), null_spectrum(baseline)
+    errors = row["density_standard_error"].values[row["density"].values > 0]
+    np.testing.assert_allclose(length, 2 * errors, rtol=1e-9)
     law = laws.low_rank_product(d_model=D_MODEL, d_head=D_HEAD, normalization="sqrt_d")
     x, y = line(ax, "free-product law").get_data()
     np.testing.assert_allclose((x[0], x[-1]), law.support)
@@ -83,13 +50,16 @@ def test_laws_are_exact_densities_from_edge_to_edge(baseline):
     np.testing.assert_allclose(y, law.pdf(x))
     assert x.size == 500
     assert np.trapezoid(y, x) == pytest.approx(1.0, abs=1e-4)
+    naive, naive_y = line(ax, "Marchenko–Pastur (one factor)").get_data()
+    assert np.ptp(naive[naive_y > 0]) < np.ptp(x[y > 0])
+    assert "(dimensionless)" in ax.get_xlabel()
+    assert ax.get_ylabel() == r"density of $\lambda$"
 
 
 def test_the_legend_lies_off_the_data(baseline):
     for plot in (null_spectrum, ordered_eigenvalues):
         ax = plot(baseline)
-        figure = ax.get_figure()
-        figure.draw_without_rendering()
+        ax.get_figure().draw_without_rendering()
         assert ax.get_legend().get_window_extent().y1 < ax.get_window_extent().y0
 
 
@@ -149,6 +119,8 @@ def test_a_head_is_drawn_at_its_own_scale_over_the_null_s_median(learned):
     expected = head["eigenvalue"].values / float(head["sigma_q"] * head["sigma_k"]) ** 2 / median
     np.testing.assert_allclose(line(ax, "layer 1 head 0").get_ydata(), expected)
     assert len(line(ax, "layer 2 head 3").get_ydata()) == D_HEAD
+    planted = line(ordered_eigenvalues(learned, heads=[PLANTED[0]]), "layer 1 head 0").get_ydata()[0]
+    assert planted > bands(ax)["null, 1–99 %"].get_paths()[0].vertices[:, 1].max()
 
 
 def test_the_farthest_head_is_chosen_and_a_zero_head_is_not(learned):
@@ -159,12 +131,6 @@ def test_the_farthest_head_is_chosen_and_a_zero_head_is_not(learned):
     assert farthest in PLANTED
     assert f"layer {farthest[0]} head {farthest[1]} (farthest)" in labels
     assert not any(f"layer {ZERO[0]} head {ZERO[1]}" in label for label in labels)
-
-
-def test_a_planted_direction_leaves_the_band_at_the_first_rank(learned):
-    ax = ordered_eigenvalues(learned, heads=[PLANTED[0]])
-    first = line(ax, "layer 1 head 0").get_ydata()[0]
-    assert first > bands(ax)["null, 1–99 %"].get_paths()[0].vertices[:, 1].max()
 
 
 # One statistic by layer.
@@ -180,13 +146,9 @@ def test_every_scored_head_is_a_point_and_the_flagged_are_filled(learned):
     others = line(ax, "q ≥ 0.05")
     assert others.get_markerfacecolor() == "none"
     assert np.isfinite(others.get_ydata()).sum() + flagged.sum() == LAYERS * HEADS - 1
-
-
-def test_points_stand_in_their_layer(learned):
-    ax = statistic_by_layer(learned)
-    labels = ("q < 0.05", "q ≥ 0.05", "not testable")  # the head of zeros has a cross at the foot
-    x = np.concatenate([line(ax, label).get_xdata() for label in labels])
-    assert line(ax, "not testable").get_xdata().size == 1
+    cross = line(ax, "not testable")  # the head of zeros, at the foot
+    assert cross.get_xdata().size == 1
+    x = np.concatenate([one.get_xdata() for one in (drawn, others, cross)])
     assert sorted(np.round(x)) == sorted(np.repeat(np.arange(LAYERS), HEADS))
 
 
@@ -209,20 +171,16 @@ def band_of(ax):
     return corners.min(), corners.max()
 
 
-def test_the_band_is_the_null_s_and_spans_all_layers(learned):
+def test_the_band_is_the_null_s_and_layers_have_their_medians(learned):
     ax = statistic_by_layer(learned)
     heads = learned["heads"].to_dataset().sel(statistic="normalized_participation_ratio", layer=1, head=0)
     np.testing.assert_allclose(band_of(ax), heads["null_quantile"].sel(probability=[0.005, 0.995]))
     low, high = ax.get_ylim()
-    assert low < band_of(ax)[0]
-    assert band_of(ax)[1] < high
-
-
-def test_layer_medians_leave_out_the_head_that_was_not_scored(learned):
-    (medians,) = [one for one in statistic_by_layer(learned).collections if "median of" in one.get_label()]
+    assert low < band_of(ax)[0] and band_of(ax)[1] < high
+    (medians,) = [one for one in ax.collections if "median of" in one.get_label()]
     observed = learned["heads"]["observed"].sel(statistic="normalized_participation_ratio")
-    drawn = [segment[0][1] for segment in medians.get_segments()]
-    np.testing.assert_allclose(drawn, observed.median("head", skipna=True))
+    ends = [segment[0][1] for segment in medians.get_segments()]
+    np.testing.assert_allclose(ends, observed.median("head", skipna=True))  # without the head that was not scored
 
 
 def test_heads_far_below_a_narrow_band_have_an_axis_that_shows_both(learned):
@@ -245,25 +203,26 @@ def test_scores_of_plain_arrays_are_one_layer(baseline):
 # Heat maps.
 
 
-def mesh_of(ax):
-    (mesh,) = [one for one in ax.collections if isinstance(one, QuadMesh)]
-    return mesh
-
-
-def test_cells_are_z_with_layer_0_on_top(learned):
+def test_cells_are_z_with_layer_0_on_top_and_beyond_the_last_level_have_the_last_colour(learned):
     ax = z_heatmap(learned, "stable_rank")
     z = learned["heads"]["z_score"].sel(statistic="stable_rank").values
-    drawn = mesh_of(ax).get_array()
-    np.testing.assert_array_equal(drawn.filled(np.nan), z)
-    assert drawn.mask[ZERO]
+    np.testing.assert_array_equal(cells(ax), z)
+    assert np.isnan(cells(ax)[ZERO])
     assert ax.get_ylim() == (LAYERS - 0.5, -0.5)
+    bar = ax.get_figure().axes[1]
+    texts = [text.get_text() for text in bar.get_yticklabels()]
+    assert texts == [f"−{z:g}" for z in reversed(Z_LEVELS)] + [f"{z:g}" for z in Z_LEVELS]
+    assert "standard deviations" in bar.get_ylabel()
+    places = {0.0: 7, 1.96: 7, -1.96: 7, 2.5: 8, -2.5: 6, 299: 13, 301: 14, 1e9: 14, -1e9: 0}
+    for value, place in places.items():
+        assert to_hex(mesh_of(ax).cmap(mesh_of(ax).norm(value))) == LIGHT.diverging[place]
 
 
 def test_a_positive_unbounded_statistic_is_mapped_on_the_scale_on_which_its_head_is_the_farthest(learned):
     ax = z_heatmap(learned, "largest_eigenvalue")
     assert r"of $\ln\,\lambda_1$" in ax.get_title()
     heads = learned["heads"].to_dataset()
-    drawn = np.abs(mesh_of(ax).get_array().filled(np.nan))
+    drawn = np.abs(cells(ax))
     chosen = heads["farthest_statistic"].values == "largest_eigenvalue"
     np.testing.assert_array_equal(drawn[chosen], np.abs(farthest_distance(heads))[chosen])
     for finding in summarize_scores(learned).findings:
@@ -274,7 +233,7 @@ def test_the_omnibus_map_has_a_colour_for_each_q_and_a_dot_where_a_head_left_the
     ax = omnibus_heatmap(learned)
     q = learned["heads"]["omnibus_q_value"].values
     mesh, dots = mesh_of(ax), line(ax, "q < 0.05")
-    np.testing.assert_allclose(mesh.get_array().filled(np.nan), -np.log10(q))
+    np.testing.assert_allclose(cells(ax), -np.log10(q))
     assert set(zip(dots.get_ydata(), dots.get_xdata(), strict=True)) == set(zip(*np.nonzero(q < 0.05), strict=True))
     places = {0.5: 7, 0.03: 9, 0.005: 11, 5e-4: 12, 5e-5: 14, 0.0: 14}
     for value, place in places.items():
@@ -295,10 +254,8 @@ def test_bars_count_the_heads_that_each_statistic_flags(learned):
 @pytest.mark.parametrize("plot", [omnibus_heatmap, z_heatmap])
 def test_a_head_that_cannot_be_tested_is_hatched_and_the_title_says_so(plot, learned, scores):
     ax = plot(learned)
-    (hatch,) = (one for one in ax.collections if one.get_label() == "not testable")
-    assert {tuple(np.round(of.mean(axis=0)).astype(int)[::-1].tolist()) for of in hatch.get_segments()} == {ZERO}
-    cells = np.ma.getmaskarray(ax.collections[0].get_array()).reshape(learned["heads"]["omnibus_p_value"].shape)
-    assert np.argwhere(cells).tolist() == [[*ZERO]]  # and no colour of the scale
+    assert hatched(ax) == {ZERO}
+    assert np.argwhere(np.isnan(cells(ax))).tolist() == [[*ZERO]]  # and no colour of the scale
     assert "hatched: not testable" in " ".join(ax.get_title().split())
     bare = learned["heads"].to_dataset().drop_isel(layer=ZERO[0])
     assert "hatched" not in plot(bare).get_title()
@@ -308,22 +265,6 @@ def test_a_map_without_a_score_names_no_largest(learned):
     heads = learned["heads"].to_dataset().copy(deep=True)
     heads["z_score"][:] = heads["observed"][:] = np.nan
     assert "largest $|z|" not in z_heatmap(heads).get_title()
-
-
-@pytest.mark.parametrize(
-    ("z", "colour"), [(0.0, 7), (1.96, 7), (-1.96, 7), (2.5, 8), (-2.5, 6), (299, 13), (301, 14), (1e9, 14), (-1e9, 0)]
-)
-def test_a_z_has_its_colour_and_beyond_the_last_level_the_last(z, colour, learned):
-    mesh = mesh_of(z_heatmap(learned))
-    assert to_hex(mesh.cmap(mesh.norm(z))) == LIGHT.diverging[colour]
-
-
-def test_the_colour_bar_names_the_levels_and_extends_beyond_them(learned):
-    figure = z_heatmap(learned).get_figure()
-    bar = figure.axes[1]
-    texts = [text.get_text() for text in bar.get_yticklabels()]
-    assert texts == [f"−{z:g}" for z in reversed(Z_LEVELS)] + [f"{z:g}" for z in Z_LEVELS]
-    assert "standard deviations" in bar.get_ylabel()
 
 
 def test_a_matrix_map_has_a_column_for_each_component(learned):
@@ -352,7 +293,7 @@ def test_the_p_value_of_one_head_has_a_band_that_is_seen(learned):
     tree = learned.copy()
     tree["heads"] = learned["heads"].to_dataset().isel(layer=[0], head=[0])
     ax = p_value_qq(tree)
-    (band,) = (one for one in ax.collections if isinstance(one, PolyCollection))
+    (band,) = bands(ax).values()
     assert band.get_linewidth()[0] > 5
     assert line(ax, "expected").get_marker() == "_"
     assert ax.get_title() == "p-values of 1 head"
@@ -441,9 +382,6 @@ def test_each_head_has_a_bar_of_its_own_null(resampled):
     quantile = resampled["heads"]["null_quantile"].sel(statistic="stable_rank", probability=[0.005, 0.995]).values
     np.testing.assert_allclose(ends, quantile.reshape(-1, 2)[np.isfinite(quantile.reshape(-1, 2)).all(axis=1)])
     assert "null, 99 % of heads" not in [one.get_label() for one in ax.patches]
-
-
-def test_the_floor_of_nulls_of_the_heads_own_is_that_of_their_draws(resampled):
     assert line(p_value_qq(resampled), "floor of one").get_ydata()[0] == pytest.approx(-np.log10(2 / 500))
 
 

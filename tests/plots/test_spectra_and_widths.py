@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from drawn_parts import line
 from matplotlib.collections import PathCollection
 from scored_model import D_HEAD, D_MODEL, HEADS, LAYERS, ZERO
 
@@ -20,11 +21,6 @@ UNIT = 0.5 * np.log(2 * np.pi * np.e)
 @pytest.fixture
 def tree(with_elements):
     return with_elements["learned"]
-
-
-def line(ax, label):
-    (found,) = [one for one in ax.lines if label in str(one.get_label())]
-    return found
 
 
 def test_eigenvalues_of_a_head_stand_at_their_ranks_on_axes_that_the_layer_shares(tree):

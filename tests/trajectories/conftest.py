@@ -9,6 +9,7 @@ import pytest
 import xarray as xr
 
 import rmtbase
+from rmtbase.results.trajectory import _checkpoint_scores
 
 STEPS = (0, 10, 20, 40)
 
@@ -51,8 +52,6 @@ def run_folder(whole_run, tmp_path) -> Path:
 @pytest.fixture
 def scored(monkeypatch):
     """The revisions that are scored, as they are."""
-    from rmtbase.results.trajectory import _checkpoint_scores
-
     seen, score = [], _checkpoint_scores.score
     monkeypatch.setattr(
         _checkpoint_scores,

@@ -76,23 +76,21 @@ def test_extension_that_is_stopped_leaves_the_old_file_and_goes_on(run_folder, o
     assert output.read_bytes() == output.with_name("whole.nc").read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (
-            {"nulls": Gaussian(seed=1)},
-            r"scored with seed of gaussian = 0; expected one with seed of gaussian = 1; name another output, or remove",
-        ),
-        ({"nulls": ("gaussian", "axes")}, "nulls = gaussian, .*; expected one with nulls = gaussian, axes, "),
-        ({"nulls": "analytic"}, "nulls = gaussian, .*; expected one with nulls = analytic"),
-    ],
-)
-def test_file_of_other_options_is_refused_by_name(options, said, run_folder, output):
-    before = output.read_bytes()
-    with pytest.raises(TableError, match=said):
-        rmtbase.trajectory(run_folder, output=output, **OPTIONS | options)
+def test_file_of_other_options_or_of_another_kind_is_refused_by_name(run_folder, output):
+    before, seed = output.read_bytes(), r"scored with seed of gaussian = 0; expected one with seed of gaussian = 1"
+    for nulls, words in (
+        (Gaussian(seed=1), rf"{seed}; name another output, or remove"),
+        (("gaussian", "axes"), "nulls = gaussian, .*; expected one with nulls = gaussian, axes, "),
+        ("analytic", "nulls = gaussian, .*; expected one with nulls = analytic"),
+    ):
+        with pytest.raises(TableError, match=words):
+            rmtbase.trajectory(run_folder, output=output, nulls=nulls, **OPTIONS)
     assert output.read_bytes() == before
     assert not output.with_name("traj.nc.steps").exists()
+    scores = rmtbase.score(open_model(run_folder / "step-0", proof=False), matrices="none")
+    path = write_table(scores, output.with_name("scores.nc"))
+    with pytest.raises(TableError, match=r"kind 'scores'; expected a trajectory file .*; name another output"):
+        rmtbase.trajectory(run_folder, output=path, **OPTIONS)
 
 
 def test_file_of_other_weights_or_of_another_model_is_refused_until_it_is_removed(run_folder, output, run):
@@ -115,13 +113,6 @@ def test_step_that_is_another_revisions_in_the_file_is_refused(run_folder, outpu
         rmtbase.trajectory(run_folder, ["0:main"], output, **OPTIONS)
     with pytest.raises(ParameterError, match=r"'30:step-20': .* step 20 is step-20"):
         rmtbase.trajectory(run_folder, ["30:step-20"], output, **OPTIONS)
-
-
-def test_file_that_is_no_trajectory_is_refused(whole_run, tmp_path):
-    scores = rmtbase.score(open_model(whole_run / "step-0", proof=False), matrices="none")
-    path = write_table(scores, tmp_path / "scores.nc")
-    with pytest.raises(TableError, match=r"kind 'scores'; expected a trajectory file .*; name another output"):
-        rmtbase.trajectory(whole_run, output=path, **OPTIONS)
 
 
 def test_checkpoints_of_another_shape_than_the_file_has_are_left_out(run_folder, write_step, output):

@@ -11,6 +11,7 @@ import pytest
 
 import rmtbase
 from rmtbase.montecarlo import Scheduler
+from rmtbase.results.trajectory import _checkpoint_scores, measure
 from rmtbase.results.trajectory._along_steps import renamed, revisions_of
 from rmtbase.tables import groups_of
 from telling import Told
@@ -64,17 +65,14 @@ def test_checkpoint_that_was_written_again_since_is_scored_again(many, write_ste
     run = tmp_path / "run"
     for step in (0, 20):
         write_step(run, step)
-    stopped = iter([None, KeyboardInterrupt])
-    from rmtbase.results.trajectory import measure as _trajectory
-
-    score = _trajectory.score_checkpoint
+    stopped, score = iter([None, KeyboardInterrupt]), measure.score_checkpoint
 
     def one_then_interrupt(*arguments):
         if (stop := next(stopped, None)) is not None:
             raise stop
         return score(*arguments)
 
-    monkeypatch.setattr(_trajectory, "score_checkpoint", one_then_interrupt)
+    monkeypatch.setattr(measure, "score_checkpoint", one_then_interrupt)
     with pytest.raises(KeyboardInterrupt):
         rmtbase.trajectory(run, output=tmp_path / "traj.nc", **OPTIONS)
     write_step(tmp_path / "other", 40)
@@ -90,8 +88,6 @@ def test_workers_of_a_scheduler_score_each_set_of_weights_once_and_give_the_same
     many, uninterrupted, tmp_path, monkeypatch
 ):
     from distributed import LocalCluster
-
-    from rmtbase.results.trajectory import _checkpoint_scores
 
     scored, score = [], _checkpoint_scores.score
 

@@ -17,35 +17,20 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from matplotlib.transforms import ScaledTranslation
 
 from rmtbase.drawing.color_scales import ColorScale
-from rmtbase.drawing.figure import ThemedAxes, ThemedFigure
+from rmtbase.drawing.figure import ThemedAxes, ThemedFigure, figure_of
 from rmtbase.drawing.texts import literal, text_width
 from rmtbase.drawing.theme import Theme, as_theme
 from rmtbase.statistics import ELEMENT_STATISTICS, SPECTRAL_STATISTICS
 from rmtbase.tables import circuit_of, layer_numbers, layer_stacks
 
-LEVEL = 0.05
-"""False discovery rate below which a head or a matrix counts as flagged."""
-
-NORMAL_95 = 1.96
-"""Number of standard deviations on either side of the mean that hold 95 % of a normal law."""
-
-NOT_TESTABLE = "not testable"
-"""Name of the mark of what cannot be tested."""
-
-MARKERS = ("o", "s", "^", "D", "v")
-"""Marker shapes, so that series do not differ only in hue."""
-
-LINE_STYLES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)))
-"""Line styles, likewise."""
-
-BESIDE = 0.5
-"""Inches of a panel that tick labels take."""
-
-UNDER_TICKS = 3.9
-"""Lines from the axes to a legend below ticks and label."""
-
-BELOW = "below"
-"""Place of a legend below the axes, and its label there."""
+LEVEL = 0.05  # false discovery rate below which a head or a matrix counts as flagged
+NORMAL_95 = 1.96  # standard deviations on either side of the mean that hold 95 % of a normal law
+NOT_TESTABLE = "not testable"  # name of the mark of what cannot be tested
+MARKERS = ("o", "s", "^", "D", "v")  # so that series do not differ only in hue
+LINE_STYLES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)))  # likewise
+BESIDE = 0.5  # inches of a panel that tick labels take
+UNDER_TICKS = 3.9  # lines from the axes to a legend below ticks and label
+BELOW = "below"  # place of a legend below the axes, and its label there
 
 _FACTS = {
     "moved_share": "moved share",
@@ -86,7 +71,7 @@ class Around:
     y: str | None = None
     unit: str = ""  # unit of x
     layers: xr.Dataset | None = None
-    legend: str | None = "below"  # place of the legend; None if there is nothing to name
+    legend: str | None = BELOW  # place of the legend; None if there is nothing to name
     scale: ColorScale | None = None
 
 
@@ -113,7 +98,7 @@ def panel(draw: Callable[..., Around]) -> Callable[..., Axes]:
                 label.set(text=words, label="")
         if around.unit:
             ax.xaxis.label.set(text=f"{around.x} ({around.unit})", label=around.x)  # the label is kept without the unit
-        titled(ax, around.title, theme)
+        ax.set_title(around.title, fontsize=theme.points("axes.titlesize"))
         if legend and around.scale is not None:
             around.scale.bar(ax, theme)
         elif legend and around.legend is not None:
@@ -210,16 +195,9 @@ def without_frame(ax: Axes) -> None:
     ax.tick_params(length=0)
 
 
-def titled(ax: Axes, title: str, theme: Theme) -> None:
-    """Give the axes a title in the theme's size."""
-    ax.set_title(title, fontsize=theme.points("axes.titlesize"))
-
-
 def panel_size(ax: Axes) -> tuple[float, float]:
-    """Width and height in inches of the axes' part of the figure."""
-    figure = ax.get_figure(root=True)
-    assert figure is not None  # axes always lie in one
-    width, height = figure.get_size_inches()
+    """Return width and height in inches of the axes' part of the figure."""
+    width, height = figure_of(ax).get_size_inches()
     place = ax.get_subplotspec()
     rows, columns = place.get_gridspec().get_geometry() if place is not None else (1, 1)
     return width / columns, height / rows
@@ -231,9 +209,7 @@ def add_legend(ax: Axes, theme: Theme, loc: str = BELOW) -> None:
     size = theme.points("legend.fontsize")
     place: dict[str, Any] = {"loc": loc}
     if loc == BELOW:
-        figure = ax.get_figure(root=True)
-        assert figure is not None  # axes always lie in one
-        down = ScaledTranslation(0, -UNDER_TICKS * theme.points("axes.labelsize") / 72, figure.dpi_scale_trans)
+        down = ScaledTranslation(0, -UNDER_TICKS * theme.points("axes.labelsize") / 72, figure_of(ax).dpi_scale_trans)
         place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "bbox_transform": ax.transAxes + down}
         place |= {"borderaxespad": 0.0, "ncols": legend_columns(labels, size, panel_size(ax)[0] - BESIDE)}
     legend = ax.legend(
@@ -262,9 +238,9 @@ def legend_height(ax: Axes) -> float:
 def statistic_label(name: str) -> str:
     """Return a statistic in words with its symbol, for an axis or a panel's title."""
     statistic = SPECTRAL_STATISTICS.get(name) or ELEMENT_STATISTICS.get(name)
-    if statistic is not None:
-        return f"{statistic.long_name} ${statistic.symbol}$"
-    return _FACTS.get(name) or literal(name.replace("_", " "))
+    if statistic is None:
+        return _FACTS.get(name) or literal(name.replace("_", " "))
+    return f"{statistic.long_name} ${statistic.symbol}$"
 
 
 def statistic_words(name: str) -> str:

@@ -37,10 +37,10 @@ class _Displayed:
     """Display of a figure, or of the figure that axes lie in, in a notebook."""
 
     def _repr_png_(self) -> bytes:
-        return content({"": _figure_of(self)}, "png", _SHOWN_DPI)
+        return content({"": figure_of(self)}, "png", _SHOWN_DPI)
 
     def _repr_html_(self) -> str:
-        return _image("figure", _figure_of(self))
+        return _image("figure", figure_of(self))
 
     def _mime_(self) -> tuple[str, str]:
         return "text/html", self._repr_html_()
@@ -58,7 +58,6 @@ class ThemedFigure(_Displayed, Figure):
         super().__init__(figsize=(width, height), layout="constrained", facecolor=theme.surface)
 
     def draw(self, renderer: Any) -> None:
-        """Draw the figure in its theme's fonts."""
         with matplotlib.rc_context(self.settings):
             for text in self.findobj(Text) if self.settings else ():
                 text.set_fontfamily(matplotlib.rcParams["font.family"])
@@ -66,7 +65,6 @@ class ThemedFigure(_Displayed, Figure):
             super().draw(renderer)
 
     def savefig(self, fname: Any, **options: Any) -> None:
-        """Write the figure as Matplotlib does, with its theme's settings."""
         with matplotlib.rc_context(self.settings):
             super().savefig(fname, **options)
 
@@ -190,7 +188,7 @@ def save(
             SVG or PNG.
         OutputError: a path cannot be written, or another kind of file exists there.
     """
-    path, named = Path(path), figures if isinstance(figures, Mapping) else {"": _figure_of(figures)}
+    path, named = Path(path), figures if isinstance(figures, Mapping) else {"": figure_of(figures)}
     kind, in_folder = require_target(named, path, format, overwrite, inputs)
     targets = {path: named}
     if in_folder:
@@ -205,7 +203,8 @@ def save(
     return [write_bytes(content(figures, kind, dpi), target) for target, figures in targets.items()]
 
 
-def _figure_of(drawn: object) -> Figure:
+def figure_of(drawn: object) -> Figure:
+    """Return a figure, or the one in which axes lie."""
     figure = drawn.get_figure(root=True) if isinstance(drawn, Axes) else drawn
     assert isinstance(figure, Figure)  # axes always lie in one
     return figure

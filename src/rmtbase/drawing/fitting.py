@@ -12,7 +12,7 @@ from matplotlib.ticker import AutoLocator, FixedLocator, FuncFormatter, MaxNLoca
 from matplotlib.transforms import ScaledTranslation
 
 from rmtbase.drawing.axes import BELOW, BESIDE, UNDER_TICKS, legend_height, panel_size
-from rmtbase.drawing.figure import ThemedFigure
+from rmtbase.drawing.figure import ThemedFigure, figure_of
 from rmtbase.drawing.texts import bound, text_width, wrapped
 
 _NARROW = 4.0  # inches; narrower panels have few ticks
@@ -43,19 +43,32 @@ def fit_axes(ax: Axes, beside: float = BESIDE) -> None:
         return
     beside += _POWERS if ax.get_yscale() == "log" else 0.0
     for axis in (ax.xaxis, ax.yaxis):
-        if width < _NARROW:
-            _thin_out(axis)
+        locator = axis.get_major_locator()
+        if width < _NARROW and isinstance(locator, MaxNLocator):
+            low, high = sorted(axis.get_view_interval())
+            ticks = np.asarray(locator.tick_values(low, high))
+            is_few = np.count_nonzero((ticks >= low) & (ticks <= high)) <= _FEW_TICKS
+            if isinstance(locator, AutoLocator) or not is_few:  # the former has more on longer axes
+                locator.set_params(nbins=_FEW_TICKS - 1)
         _name_power(axis)
     _turn_names(ax, width - beside)
     unbroken = {text: text.get_text() for text in (ax.title, ax.xaxis.label)}
     for text in unbroken:
         _wrap(text, width - beside)
-    height -= _height_below(ax) + sum(map(_text_height, unbroken))
+    legend = ax.get_legend()
+    legend = legend if legend is not None and legend.get_label() == BELOW and legend_height(ax) else None
+    height -= (legend_height(ax) if legend else 0.0) + sum(map(_text_height, unbroken))
     _wrap(ax.yaxis.label, max(height - 0.5 * BESIDE, 1.0))
     for text, words in unbroken.items():  # the label of y leaves them less room if it has several lines
         text.set_text(words)
         _wrap(text, width - beside - _further_lines(ax.yaxis.label))
-    _lower_legend(ax)
+    if legend is not None:  # it moves under turned names and the last line of the x axis's label
+        size = float(ax.xaxis.label.get_fontsize()) / 72
+        turned = [label for label in ax.get_xticklabels() if label.get_rotation()]
+        names = max((text_width(label.get_text(), float(label.get_fontsize())) for label in turned), default=0.0)
+        lowered = _further_lines(ax.xaxis.label) + names * math.sin(math.radians(_TURNED))
+        down = ScaledTranslation(0, -UNDER_TICKS * size - lowered, figure_of(ax).dpi_scale_trans)
+        legend.set_bbox_to_anchor((0.5, 0.0), ax.transAxes + down)
 
 
 def _text_height(text: Text) -> float:
@@ -65,27 +78,7 @@ def _text_height(text: Text) -> float:
 
 
 def _further_lines(text: Text) -> float:
-    """Return the height in inches of all lines but the first."""
     return max(0.0, _text_height(text) - _LEADING * float(text.get_fontsize()) / 72)
-
-
-def _lower_legend(ax: Axes) -> None:
-    """Move a legend below the axes under turned names and the last line of the x axis's label."""
-    if _height_below(ax):
-        size = float(ax.xaxis.label.get_fontsize()) / 72
-        turned = [label for label in ax.get_xticklabels() if label.get_rotation()]
-        names = max((text_width(label.get_text(), float(label.get_fontsize())) for label in turned), default=0.0)
-        lowered = _further_lines(ax.xaxis.label) + names * math.sin(math.radians(_TURNED))
-        legend, figure = ax.get_legend(), ax.get_figure(root=True)
-        assert legend is not None and figure is not None  # the legend has a height, and axes always lie in a figure
-        down = ScaledTranslation(0, -UNDER_TICKS * size - lowered, figure.dpi_scale_trans)
-        legend.set_bbox_to_anchor((0.5, 0.0), ax.transAxes + down)
-
-
-def _height_below(ax: Axes) -> float:
-    """Return the height in inches of a legend below the axes; 0 without one there."""
-    legend = ax.get_legend()
-    return legend_height(ax) if legend is not None and legend.get_label() == BELOW else 0.0
 
 
 class _PowerOfTen(FuncFormatter):
@@ -110,16 +103,6 @@ def _name_power(axis: Axis) -> None:
     if isinstance(formatter, _PowerOfTen) and axis.get_label_text():
         # The power takes the place of the unit, without which the label of the text is kept.
         axis.set_label_text(f"{axis.label.get_label() or axis.get_label_text()} ({formatter.unit})")
-
-
-def _thin_out(axis: Axis) -> None:
-    """Leave at most five tick labels on a linear axis."""
-    locator, (low, high) = axis.get_major_locator(), sorted(axis.get_view_interval())
-    if isinstance(locator, MaxNLocator):
-        ticks = np.asarray(locator.tick_values(low, high))
-        is_few = np.count_nonzero((ticks >= low) & (ticks <= high)) <= _FEW_TICKS
-        if isinstance(locator, AutoLocator) or not is_few:  # the former has more on longer axes
-            locator.set_params(nbins=_FEW_TICKS - 1)
 
 
 def _turn_names(ax: Axes, width: float) -> None:

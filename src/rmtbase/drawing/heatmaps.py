@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,8 +38,18 @@ def draw_cells(ax: Axes, theme: Theme, scale: ColorScale, cells: Cells, **dots: 
     scale.fill(ax, x, y, cells.values, theme)
     marks = []
     if cells.untested is not None and cells.untested.any():
-        _hatch(ax, cells.untested, theme)
         marks = [bound(f"hatched: {NOT_TESTABLE}")]
+        rows, columns = np.nonzero(cells.untested)
+        if rows.size > MOST_CELLS:
+            grey = {"cmap": ListedColormap([theme.muted]), "alpha": _GREY, "rasterized": True, "label": NOT_TESTABLE}
+            ax.pcolormesh(x, y, np.ma.masked_where(~cells.untested, cells.untested), **grey)
+        else:
+            ends = [((max(0.0, at - 1.0), min(1.0, at)), (min(1.0, at), max(0.0, at - 1.0))) for at in _LINES]
+            lines = np.array(ends)[None] + (np.stack([columns, rows], axis=-1) - 0.5)[:, None, None]
+            hatching = list(lines.reshape(-1, 2, 2))
+            ax.add_collection(
+                LineCollection(hatching, colors=theme.muted, linewidths=0.6, label=NOT_TESTABLE), autolim=False
+            )
     if cells.flagged is not None:
         rows, columns = np.nonzero(cells.flagged)
         ax.plot(
@@ -52,19 +61,6 @@ def draw_cells(ax: Axes, theme: Theme, scale: ColorScale, cells: Cells, **dots: 
     return "; ".join(marks)
 
 
-def _hatch(ax: Axes, untested: Bool[np.ndarray, "row column"], theme: Theme) -> None:
-    rows, columns = np.nonzero(untested)
-    if rows.size > MOST_CELLS:
-        edges = (np.arange(size + 1) - 0.5 for size in untested.shape[::-1])
-        grey = {"cmap": ListedColormap([theme.muted]), "alpha": _GREY, "rasterized": True, "label": NOT_TESTABLE}
-        ax.pcolormesh(*edges, np.ma.masked_where(~untested, untested), **grey)
-        return
-    ends = [((max(0.0, at - 1.0), min(1.0, at)), (min(1.0, at), max(0.0, at - 1.0))) for at in _LINES]
-    lines = np.array(ends)[None] + (np.stack([columns, rows], axis=-1) - 0.5)[:, None, None]
-    hatching = LineCollection(list(lines.reshape(-1, 2, 2)), colors=theme.muted, linewidths=0.6, label=NOT_TESTABLE)
-    ax.add_collection(hatching, autolim=False)
-
-
 def draw_layers(ax: Axes, theme: Theme, scale: ColorScale, cells: Cells, table: xr.Dataset, across: str) -> str:
     """Draw a row of cells for each layer of the table, layer 0 on top, with the coordinate ``across`` along x."""
     n_layers, n_across = cells.values.shape
@@ -73,20 +69,11 @@ def draw_layers(ax: Axes, theme: Theme, scale: ColorScale, cells: Cells, table: 
     ax.set(xlabel=across, ylabel="layer", xlim=(-0.5, n_across - 0.5), ylim=(n_layers - 0.5, -0.5))
     layer_axis(ax, "y", table, theme)
     labels = table[across].values.tolist()
-    if across == "component":
-        _components_axis(ax, labels, theme)
-    else:
+    if across != "component":
         index_axis(ax, "x", labels)
-    return marks
-
-
-def _components_axis(ax: Axes, components: Sequence[str], theme: Theme) -> None:
-    """Label ticks along x with components, vertically if there is too little room."""
-    upright = panel_size(ax)[0] < _UPRIGHT_BELOW * len(components)
-    breaks = " " if upright else "\n"
-    names = [
-        breaks.join(literal(part.replace("_", " "), 20) for part in component.rsplit("_", 1))
-        for component in components
-    ]
-    small = 0.88 * theme.points("xtick.labelsize")
+        return marks
+    upright = panel_size(ax)[0] < _UPRIGHT_BELOW * n_across  # too little room for components side by side
+    parts = [[literal(part.replace("_", " "), 20) for part in name.rsplit("_", 1)] for name in labels]
+    names, small = [(" " if upright else "\n").join(pair) for pair in parts], 0.88 * theme.points("xtick.labelsize")
     ax.set_xticks(np.arange(len(names)), names, fontsize=small, rotation=90 if upright else 0)
+    return marks

@@ -22,14 +22,12 @@ from rmtbase.drawing.axes import (
     sized,
 )
 from rmtbase.drawing.color_scales import ColorScale
-from rmtbase.drawing.figure import FiguresByName, ThemedFigure
+from rmtbase.drawing.figure import FiguresByName, ThemedFigure, figure_of
 from rmtbase.drawing.fitting import fit_axes, fit_figure
 from rmtbase.drawing.theme import Theme, as_theme
 from rmtbase.errors import ParameterError
 
-NARROWEST = 2.6
-"""Least width of a panel, in inches."""
-
+NARROWEST = 2.6  # least width of a panel, in inches
 _HIGHEST_LEGEND = 0.25  # share of the height of a panel on a caller's figure
 _LEAST = 0.62  # least width of a panel relative to its default, if that is less than NARROWEST
 _SMALL_PRINT = 5.0  # inches; narrower figures have smaller letters
@@ -89,9 +87,8 @@ class Single:
             sized(drawn, style.theme)
         if legend_height(drawn) > _HIGHEST_LEGEND * height:
             drawn.get_legend().remove()  # type: ignore[union-attr]  # it has a height
-        figure = drawn.get_figure(root=True)
-        if figure is not None and figure.get_layout_engine() is None:
-            figure.set_layout_engine("constrained")
+        if figure_of(drawn).get_layout_engine() is None:
+            figure_of(drawn).set_layout_engine("constrained")
         fit_axes(drawn)
         return drawn
 
@@ -192,13 +189,13 @@ def legend_of_all(figure: ThemedFigure, theme: Theme, join: bool = False) -> Non
         handles, labels = ax.get_legend_handles_labels()
         named = dict(zip(labels, handles, strict=True)) | named
     handles, labels = list(named.values()), list(named)
-    if all(set(ax.get_legend_handles_labels()[1]) <= set(labels) for ax in figure.axes):
-        place: dict[str, Any] = {"loc": "outside lower center"}
-        size = theme.points("legend.fontsize")
-        place["ncols"] = legend_columns(labels, size, figure.get_figwidth() - 0.3)
-        figure.legend(handles, labels, **place, fontsize=size, labelcolor=theme.text, frameon=False)
+    if not all(set(ax.get_legend_handles_labels()[1]) <= set(labels) for ax in figure.axes):
+        legend_of_each(figure, theme)
         return
-    legend_of_each(figure, theme)
+    size = theme.points("legend.fontsize")
+    place: dict[str, Any] = {"loc": "outside lower center", "fontsize": size, "labelcolor": theme.text}
+    columns = legend_columns(labels, size, figure.get_figwidth() - 0.3)
+    figure.legend(handles, labels, **place, ncols=columns, frameon=False)
 
 
 def legend_of_each(figure: ThemedFigure, theme: Theme) -> None:

@@ -86,7 +86,15 @@ def null_spectrum(
     Marchenko–Pastur law is that of a single factor: for W_QK it is too narrow. For matrices that are themselves
     products, the law of all their factors is drawn bin by bin; the other laws from edge to edge.
     """
-    null = _of_tree(table, case) if isinstance(table, xr.DataTree) else _of_case(table.isel(case=case), table.attrs)
+    if isinstance(table, xr.DataTree):
+        null = _of_tree(table, case)
+    else:
+        row, normalization = table.isel(case=case), str(table.attrs["normalization"])
+        sizes = {name: row[name].item() for name in ("d_model", "d_head", "sigma_q", "sigma_k")}
+        free, naive = (law(**sizes, normalization=normalization) for law in (low_rank_product, naive_marchenko_pastur))
+        edges, density, error = (row[name].values for name in ("bin_edge", "density", "density_standard_error"))
+        title = case_title(**sizes)
+        null = _Null(edges, density, error, free, naive, title, normalization, CIRCUITS["qk"].latex)
     edges, density, error = null.edges, null.density, null.error
     of_law, wider = np.asarray, np.ones(density.shape)
     if singular_values:
@@ -125,9 +133,11 @@ def null_spectrum(
         ax.set_ylim(floor, 2.0 * top)
     else:
         ax.set_ylim(0.0, 1.05 * max(top, highest))
-    label = singular_value_label if singular_values else eigenvalue_label
-    density_label = "density of $s$" if singular_values else r"density of $\lambda$"
-    return Around(null.title, label(null.normalization, null.matrix), density_label, unit=DIMENSIONLESS)
+    if not singular_values:
+        label = eigenvalue_label(null.normalization, null.matrix)
+        return Around(null.title, label, r"density of $\lambda$", unit=DIMENSIONLESS)
+    over = r" / \sqrt{d}" if null.normalization == "sqrt_d" else ""
+    return Around(null.title, rf"singular value $s$ of ${null.matrix}{over}$", "density of $s$", unit=DIMENSIONLESS)
 
 
 def _curve(law: GaussianChain, singular_values: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -164,24 +174,6 @@ def eigenvalue_label(normalization: str, matrix: str = CIRCUITS["qk"].latex) -> 
     """Return the label of an eigenvalue's axis, with normalization."""
     over = " / d" if normalization == "sqrt_d" else ""
     return rf"eigenvalue $\lambda$ of ${matrix}^{{\top}} {matrix}{over}$"
-
-
-def singular_value_label(normalization: str, matrix: str = CIRCUITS["qk"].latex) -> str:
-    """Return the label of a singular value's axis, with normalization."""
-    over = r" / \sqrt{d}" if normalization == "sqrt_d" else ""
-    return rf"singular value $s$ of ${matrix}{over}$"
-
-
-def _of_case(row: xr.Dataset, attributes: dict) -> _Null:
-    d_model, d_head, sigma_q, sigma_k = (row[name].item() for name in ("d_model", "d_head", "sigma_q", "sigma_k"))
-    normalization = str(attributes["normalization"])
-    free, naive = (
-        law(d_model=d_model, d_head=d_head, sigma_q=sigma_q, sigma_k=sigma_k, normalization=normalization)
-        for law in (low_rank_product, naive_marchenko_pastur)
-    )
-    edges, density, error = (row[name].values for name in ("bin_edge", "density", "density_standard_error"))
-    title = case_title(d_model, d_head, sigma_q, sigma_k)
-    return _Null(edges, density, error, free, naive, title, normalization, CIRCUITS["qk"].latex)
 
 
 def _of_tree(tree: xr.DataTree, place: int) -> _Null:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import Field, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 import matplotlib
@@ -20,6 +19,7 @@ from matplotlib.figure import Figure
 from rmtbase.drawing.layout import FigureRecipe, draw_figures, figure_style
 from rmtbase.drawing.theme import Theme
 
+_UNUSED = re.compile(r"<metadata>.*?</metadata>|<!--.*?-->|<style.*?</style>", re.DOTALL)
 _ATTRIBUTE = re.compile(r'\b(d|x|y)="([^"]*)"')
 _LONG_DECIMAL = re.compile(r"-?\d+\.\d{2,}")
 _REFERENCE = re.compile(r'(?<=href="#)[^"]+|(?<=url\(#)[^)]+')
@@ -30,6 +30,7 @@ _RECTANGLE = re.compile(r"M (\S+) (\S+) L (\S+) \2 L \3 (\S+) L \1 \4 (?:L \1 \2
 _SIZE = re.compile(r'<svg [^>]*?width="([\d.]+)pt"[^>]*?viewBox="([^"]*)"[^>]*>')
 _PIXELS_PER_POINT = 1.45  # makes 8.5 pt labels as large as the page's small print
 _NARROW, _LETTERS = 3.4, 9.5  # inches and points of a figure on a telephone
+_ROLES = [field.name for field in fields(Theme) if field.name != "settings"]  # fields that are colours
 _SEVERAL = {"series": 5, "diverging": 15, "sequential": 9}  # roles that have several colours
 
 
@@ -43,12 +44,13 @@ def inline_figures(
 ) -> dict[str, Markup]:
     """Draw the figures of a page, each wide and, for telephones, narrow with its panels in one column.
 
-    The title of a figure, its model, is left out: the page names it.
-
-    By name, two ``<svg>`` elements, of which the page's styles show one.
+    By name, two ``<svg>`` elements, of which the page's styles show one. The title of a figure, its model, is left out:
+    the page names it.
     """
     drawn: dict[str, str] = {}
-    with _page_settings() as theme:
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        theme = _placeholders()
         small = replace(theme, settings={"font.size": _LETTERS})
         for look, style in (("wide", figure_style(theme, None)), ("narrow", figure_style(small, _NARROW))):
             for place, (name, figure) in enumerate(draw_figures(recipes, style, names, titles=False).items()):
@@ -57,36 +59,33 @@ def inline_figures(
     return {name: Markup(svgs) for name, svgs in drawn.items()}
 
 
-@contextmanager
-def _page_settings() -> Iterator[Theme]:
-    """Use Matplotlib's default settings inside the context, and yield the theme for figures of a page."""
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()
-        yield _placeholders()
-
-
 def _inline_svg(figure: Figure, name: str, look: str, description: str) -> str:
     """Return a figure as an ``<svg>`` element of the class ``look``, with identifiers that begin with ``name``."""
     with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": name}):
         content = io.StringIO()
         figure.savefig(content, format="svg", metadata={"Date": None, "Creator": None})
     svg = content.getvalue()
-    svg = svg[svg.index("<svg ") :]
-    svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->|<style.*?</style>", "", svg, flags=re.DOTALL)
-    svg = _ATTRIBUTE.sub(_shorter, svg)
-    svg = _with_short_identifiers(svg, name)
+    svg = _ATTRIBUTE.sub(_shorter, _UNUSED.sub("", svg[svg.index("<svg ") :]))
+    # Unused identifiers are removed; the others become short and unique on the page.
+    short = {identifier: f"{name}-{k}" for k, identifier in enumerate(dict.fromkeys(_REFERENCE.findall(svg)))}
+    svg = _ID.sub(lambda match: f' id="{short[match.group(1)]}"' if match.group(1) in short else "", svg)
+    svg = _REFERENCE.sub(lambda match: short[match.group()], svg)
     for variable, colour in _colours(_placeholders()):
         svg = svg.replace(colour, f"var(--{variable})")
-    svg = _SIZE.sub(lambda match: _opening_tag(match, look, escape(description)), svg, count=1)
-    return re.sub(r"\s*\n\s*", "", _with_classes(svg, name))
 
+    def opening_tag(match: re.Match[str]) -> str:
+        return (
+            f'<svg class="{look}" xmlns:xlink="http://www.w3.org/1999/xlink" viewBox="{match.group(2)}" role="img" '
+            f'aria-label="{escape(description)}" width="{float(match.group(1)) * _PIXELS_PER_POINT:.0f}">'
+        )
 
-def _opening_tag(match: re.Match[str], look: str, description: str) -> str:
-    points = float(match.group(1))
-    return (
-        f'<svg class="{look}" xmlns:xlink="http://www.w3.org/1999/xlink" viewBox="{match.group(2)}" role="img" '
-        f'aria-label="{description}" width="{points * _PIXELS_PER_POINT:.0f}">'
-    )
+    svg = _SIZE.sub(opening_tag, svg, count=1)
+    # Each style is written once, because a figure of a large model has thousands of marks with a few styles.
+    svg = _CLIPPED.sub(r' style="\2; clip-path: \1"', svg)
+    names = {style: f"{name}-s{k}" for k, style in enumerate(dict.fromkeys(_STYLE.findall(svg)))}
+    rules = "".join(f".{short}{{{style}}}" for style, short in names.items())
+    svg = _STYLE.sub(lambda match: f' class="{names[match.group(1)]}"', svg).replace(">", f"><style>{rules}</style>", 1)
+    return re.sub(r"\s*\n\s*", "", svg)
 
 
 def _shorter(match: re.Match[str]) -> str:
@@ -94,51 +93,23 @@ def _shorter(match: re.Match[str]) -> str:
     text = _LONG_DECIMAL.sub(
         lambda number: f"{float(number.group()):.2f}".rstrip("0").rstrip("."), " ".join(match.group(2).split())
     )
-    return f'{match.group(1)}="{_RECTANGLE.sub(_corners, text)}"'
-
-
-def _corners(match: re.Match[str]) -> str:
-    left, top, right, bottom = match.groups()
-    return f"M{left} {top}H{right}V{bottom}H{left}z"
-
-
-def _with_short_identifiers(svg: str, name: str) -> str:
-    """Remove unused identifiers, and make the others short and unique on the page."""
-    short = {identifier: f"{name}-{k}" for k, identifier in enumerate(dict.fromkeys(_REFERENCE.findall(svg)))}
-    svg = _ID.sub(lambda match: f' id="{short[match.group(1)]}"' if match.group(1) in short else "", svg)
-    return _REFERENCE.sub(lambda match: short[match.group()], svg)
-
-
-def _with_classes(svg: str, name: str) -> str:
-    """Write each style once, because a figure of a large model has thousands of marks with a few styles."""
-    svg = _CLIPPED.sub(r' style="\2; clip-path: \1"', svg)
-    names = {style: f"{name}-s{k}" for k, style in enumerate(dict.fromkeys(_STYLE.findall(svg)))}
-    rules = "".join(f".{short}{{{style}}}" for style, short in names.items())
-    svg = _STYLE.sub(lambda match: f' class="{names[match.group(1)]}"', svg)
-    return svg.replace(">", f"><style>{rules}</style>", 1)
+    corners = _RECTANGLE.sub(r"M\1 \2H\3V\4H\1z", text)
+    return f'{match.group(1)}="{corners}"'
 
 
 def _placeholders() -> Theme:
     """Make a theme of colours that occur nowhere else."""
     count = iter(range(256))
-    colours: dict[str, Any] = {
-        field.name: tuple(f"#fe01{next(count):02x}" for _ in range(_SEVERAL[field.name]))
-        if field.name in _SEVERAL
-        else f"#fe01{next(count):02x}"
-        for field in _roles()
-    }
+    colours: dict[str, Any] = {}
+    for role in _ROLES:
+        several = tuple(f"#fe01{next(count):02x}" for _ in range(_SEVERAL.get(role, 1)))
+        colours[role] = several if role in _SEVERAL else several[0]
     return Theme(**colours)
 
 
-def _roles() -> Iterator[Field]:
-    """Fields of a theme that are colours."""
-    return (field for field in fields(Theme) if field.name != "settings")
-
-
 def _colours(theme: Theme) -> Iterator[tuple[str, str]]:
-    for field in _roles():
-        value = getattr(theme, field.name)
-        name = field.name.replace("_", "-")
+    for role in _ROLES:
+        value, name = getattr(theme, role), role.replace("_", "-")
         if isinstance(value, str):
             yield name, value
         else:

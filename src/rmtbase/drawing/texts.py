@@ -35,16 +35,13 @@ def wrapped(text: str, size: float, width: float) -> str:
             if text_width(longer, size) <= width:
                 line = longer
                 continue
-            *full, line = ([line] if line else []) + _pieces(word, size, width)
+            pieces, number = [word], math.ceil(text_width(word, size) / width)
+            if number > 1 and "$" not in word:
+                pieces = textwrap.wrap(word, math.ceil(len(word) / number))
+            *full, line = ([line] if line else []) + pieces
             lines += full
         lines.append(line)
     return "\n".join(lines)
-
-
-def _pieces(word: str, size: float, width: float) -> list[str]:
-    """Break a word that is longer than the width into pieces."""
-    pieces = math.ceil(text_width(word, size) / width)
-    return [word] if pieces == 1 or "$" in word else textwrap.wrap(word, math.ceil(len(word) / pieces))
 
 
 def bound(words: str) -> str:

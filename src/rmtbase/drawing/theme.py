@@ -110,14 +110,14 @@ class Theme:
         try:
             require_regular(path)
             with _complaints() as in_vain:
-                found = matplotlib.rc_params_from_file(path, fail_on_error=True, use_default_template=False)
+                style = matplotlib.rc_params_from_file(path, fail_on_error=True, use_default_template=False)
         except FileNotFoundError as error:
             raise MissingFileError(path, "name a Matplotlib style file") from error
         except (OSError, ValueError, KeyError) as error:
             raise ParameterError("style", str(path), f"a Matplotlib style file ({error})") from error
-        if in_vain and not found:
+        if in_vain and not style:
             raise ParameterError("style", str(path), f"a Matplotlib style file ({in_vain[0]})")
-        settings = {name: value for name, value in found.items() if not name.startswith(_NO_STYLE)}
+        settings = {name: value for name, value in style.items() if not name.startswith(_NO_STYLE)}
         for line in [*in_vain, *_drop_what_has_no_effect(settings)]:
             warnings.warn(f"{path.name}: {line}", RmtbaseWarning, stacklevel=2)
         colours: dict[str, Any] = {role: settings[name] for name, role in _ROLES.items() if name in settings}
@@ -155,16 +155,16 @@ def _drop_what_has_no_effect(settings: dict[str, Any]) -> Iterator[str]:
 @contextmanager
 def _complaints() -> Iterator[list[str]]:
     """Collect what Matplotlib only logs about a style file: unknown keys and malformed lines."""
-    said: list[str] = []
+    lines: list[str] = []
 
     def keep(record: logging.LogRecord) -> bool:
-        said.append(shown(next(line for line in record.getMessage().splitlines() if line)))
+        lines.append(shown(next(line for line in record.getMessage().splitlines() if line)))
         return False
 
     logger = logging.getLogger("matplotlib")
     logger.addFilter(keep)
     try:
-        yield said
+        yield lines
     finally:
         logger.removeFilter(keep)
 

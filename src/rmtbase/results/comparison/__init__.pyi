@@ -1,10 +1,16 @@
-from ._classes import SELECTION, TRANSMISSION, attention_class, attention_classes
-from ._matrices import InitialSigmas, initial_sigmas, shape_drift, weibull_scales
-from ._paired_growth import PairedGrowth, built_in_correlation, paired_growth
-from ._scale_law import ScaleLaw, scale_law
-from ._shape_band import ShapeBand, shape_band
-from ._training_budget import Training, budget_state
+from ._findings import Training, budget_state, built_in_correlation, paired_growth, scale_law, shape_band
+from ._matrices import (
+    SELECTION,
+    TRANSMISSION,
+    InitialSigmas,
+    attention_class,
+    attention_classes,
+    initial_sigmas,
+    shape_drift,
+    weibull_scales,
+)
 from .measure import compare
+from .schema import PairedGrowth, ScaleLaw, ShapeBand
 
 __all__ = [
     "SELECTION",

@@ -5,16 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 from jaxtyping import Float
 
-from rmtbase.results.comparison._classes import FUSED, TRANSMISSION, attention_classes, published_class
-from rmtbase.results.comparison._matrices import initial_recipe, members_of, values_of
-from rmtbase.results.comparison._shape_band import shape_band
-from rmtbase.results.comparison._training_budget import Training
+from rmtbase.results.comparison._findings import Training, shape_band
+from rmtbase.results.comparison._matrices import (
+    FUSED,
+    TRANSMISSION,
+    attention_classes,
+    initial_recipe,
+    members_of,
+    published_class,
+    values_of,
+)
 from rmtbase.results.comparison._two_models import LEVEL, fingerprint
 from rmtbase.results.comparison.schema import COMPARISON_SCHEMA
 from rmtbase.results.filled import Entries, filled
@@ -48,11 +55,10 @@ class ComparedModel:
 
     @cached_property
     def components(self) -> tuple[str, ...]:
-        """Components that were fitted."""
         return () if self.matrices is None else tuple(self.matrices["component"].values.tolist())
 
     def fits(self, *components: str) -> FitsOfMatrices:
-        """Fits of the matrices of some components, inside the layers; empty if there are none."""
+        """Fits of the matrices of these components, inside the layers."""
         if self.matrices is None:
             return FitsOfMatrices(*np.empty((len(FitsOfMatrices._fields), 0)))
         fit, number = self.matrices.sel(statistic="weibull_shape"), self.matrices["n_rows"] * self.matrices["n_columns"]
@@ -62,7 +68,6 @@ class ComparedModel:
         return FitsOfMatrices(*(column[np.isfinite(values[0])] for column in values))
 
     def values(self, variable: str, component: str, statistic: str = "") -> Float[np.ndarray, " matrix"]:
-        """Finite values of a variable, and of one of its statistics, of the matrices of a component."""
         if self.matrices is None or component not in self.components:
             return np.empty(0)
         values = self.matrices[variable]
@@ -76,40 +81,37 @@ class ComparedModel:
 
 def models_table(models: Sequence[ComparedModel], seed: int) -> xr.Dataset:
     """Table of the models: identity, heads that differ from the null, Transmission Class, and training if known."""
+    rows: Entries = {}
+    for place, model in enumerate(models):
+        heads, attributes = model.scores["heads"].to_dataset(), model.scores.attrs
+        q_value, fits = heads["omnibus_q_value"].values, model.fits(*TRANSMISSION)
+        n_departed, n_scored = int((q_value < LEVEL).sum()), int(np.isfinite(q_value).sum())
+        untrained = n_scored > 0 and not n_departed if model.untrained is None else model.untrained
+        row: dict[str, Any] = {
+            "name": shown(attributes.get("model", "")),
+            **{name: shown(attributes.get(name, "")) for name in ("revision", "family", "null")},
+            "attention": "; ".join(dict.fromkeys(attention_classes(model.scores).values())),
+            "fingerprint": fingerprint(model.scores),
+            "n_scored_heads": n_scored,
+            "n_untested_heads": int(heads_present(heads).sum()) - n_scored,
+            "n_departed_heads": n_departed,
+            "untrained": int(untrained),
+        }
+        if model.training is not None:
+            training = model.training
+            row |= {"budget": training.budget, "budget_state": training.state, "root": training.root}
+        if model.matrices is not None:
+            row["initial_recipe"] = initial_recipe(model.scores, model.matrices)
+        if fits.shapes.size:
+            row |= {f"transmission_{name}": value for name, value in _shape(fits, seed).items()}
+            # mean over layers, then over components, as in the paper
+            row["transmission_scale"] = np.nanmean([model.mean("scale", name) for name in TRANSMISSION])
+            row["transmission_shape_untrimmed"] = np.median(fits.shapes - fits.gaps)
+            row["transmission_gap"] = np.median(fits.gaps)
+        rows[place,] = row
     schema, fitted = COMPARISON_SCHEMA["/models"], any(model.components for model in models)
     names = [name for name, variable in schema.items() if fitted or not variable.part]
-    rows: Entries = {(row,): _model_row(model, seed) for row, model in enumerate(models)}
     return filled(schema, {"model": [model.name for model in models]}, rows, names)
-
-
-def _model_row(model: ComparedModel, seed: int) -> dict[str, Any]:
-    heads, attributes = model.scores["heads"].to_dataset(), model.scores.attrs
-    q_value = heads["omnibus_q_value"].values
-    n_departed, n_scored = int((q_value < LEVEL).sum()), int(np.isfinite(q_value).sum())
-    untrained = n_scored > 0 and not n_departed if model.untrained is None else model.untrained
-    row: dict[str, Any] = {
-        "name": shown(attributes.get("model", "")),
-        **{name: shown(attributes.get(name, "")) for name in ("revision", "family", "null")},
-        "attention": "; ".join(dict.fromkeys(attention_classes(model.scores).values())),
-        "fingerprint": fingerprint(model.scores),
-        "n_scored_heads": n_scored,
-        "n_untested_heads": int(heads_present(heads).sum()) - n_scored,
-        "n_departed_heads": n_departed,
-        "untrained": int(untrained),
-    }
-    if model.training is not None:
-        training = model.training
-        row |= {"budget": training.budget, "budget_state": training.state, "root": training.root}
-    if model.matrices is not None:
-        row["initial_recipe"] = initial_recipe(model.scores, model.matrices)
-    fits = model.fits(*TRANSMISSION)
-    if fits.shapes.size:
-        row |= {f"transmission_{name}": value for name, value in _shape(fits, seed).items()}
-        # mean over layers, then over components, as in the paper
-        row["transmission_scale"] = np.nanmean([model.mean("scale", name) for name in TRANSMISSION])
-        row["transmission_shape_untrimmed"] = np.median(fits.shapes - fits.gaps)
-        row["transmission_gap"] = np.median(fits.gaps)
-    return row
 
 
 def _shape(fits: FitsOfMatrices, seed: int) -> dict[str, float]:
@@ -121,33 +123,28 @@ def _shape(fits: FitsOfMatrices, seed: int) -> dict[str, float]:
 def components_table(models: Sequence[ComparedModel], seed: int) -> xr.Dataset:
     """Median k of each component of each model, with its null and its published class, and the mean λ and σ."""
     schema, components = COMPARISON_SCHEMA["/components"], all_components(models)
-    entries: Entries = {
-        (row, column): _component(model, name, seed)
-        for row, model in enumerate(models)
-        for column, name in enumerate(components)
-        if name in model.components
-    }
+    entries: Entries = {}
+    for (row, model), (column, component) in product(enumerate(models), enumerate(components)):
+        if component not in model.components:
+            continue
+        fits = model.fits(component)
+        entry: dict[str, Any] = {
+            "n_matrices": 0 if model.matrices is None else members_of(model.matrices, component).sum(),
+            "n_departed": (fits.q_values < LEVEL).sum(),
+            "n_tested": np.isfinite(fits.q_values).sum(),
+            "scale": model.mean("scale", component),
+            "sigma": model.mean("sigma", component),
+        }
+        if fits.shapes.size:
+            entry |= _shape(fits, seed)
+            entry["published_class"] = published_class(entry["shape"], component in FUSED)
+        for statistic, name in _MEDIANS.items():
+            for variable, ending in (("observed", ""), ("null_mean", "_null_mean")):
+                values = model.values(variable, component, statistic)
+                entry[f"{name}{ending}"] = np.median(values) if values.size else np.nan
+        entries[row, column] = entry
     names = [name for name, variable in schema.items() if not variable.part]
     return filled(schema, {"model": [model.name for model in models], "component": components}, entries, names)
-
-
-def _component(model: ComparedModel, component: str, seed: int) -> dict[str, Any]:
-    fits = model.fits(component)
-    entry: dict[str, Any] = {
-        "n_matrices": 0 if model.matrices is None else members_of(model.matrices, component).sum(),
-        "n_departed": (fits.q_values < LEVEL).sum(),
-        "n_tested": np.isfinite(fits.q_values).sum(),
-        "scale": model.mean("scale", component),
-        "sigma": model.mean("sigma", component),
-    }
-    if fits.shapes.size:
-        entry |= _shape(fits, seed)
-        entry["published_class"] = published_class(entry["shape"], component in FUSED)
-    for statistic, name in _MEDIANS.items():
-        for variable, ending in (("observed", ""), ("null_mean", "_null_mean")):
-            values = model.values(variable, component, statistic)
-            entry[f"{name}{ending}"] = np.median(values) if values.size else np.nan
-    return entry
 
 
 def all_components(models: Sequence[ComparedModel]) -> list[str]:

@@ -1,19 +1,42 @@
-"""Comparison of training recipes, several seeds of each, with error bars and exact permutation tests."""
+"""Comparison of training recipes, several seeds of each: measures of models, error bars and exact permutation tests."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations, product
 from itertools import permutations as orders
-from math import factorial, prod
+from math import factorial, nan, prod
 from typing import Any, NamedTuple
 
 import numpy as np
+import xarray as xr
 from jaxtyping import Float, Int
+from scipy.special import stdtr, stdtrit
 
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_positive_integer
-from rmtbase.results.comparison._two_models import PERMUTATIONS, permutation_p_values
+from rmtbase.progress import Progress
+from rmtbase.results.comparison._each_model import ComparedModel
+from rmtbase.results.comparison._matrices import (
+    SELECTION,
+    TRANSMISSION,
+    WEIBULL,
+    values_of,
+    weibull_scales,
+    weight_matrices,
+)
+from rmtbase.results.comparison._two_models import PERMUTATIONS, head_units, permutation_p_values
+from rmtbase.results.comparison.schema import COMPARISON_SCHEMA
+from rmtbase.results.trajectory.schema import FOR_GOOD, STEP, scores_at
+from rmtbase.statistics import benjamini_hochberg
+from rmtbase.tables import groups_of
+
+_NPR = "normalized_participation_ratio"
+HEADLINES = (
+    *("transmission weibull_shape", "transmission scale", "selection weibull_shape", "selection scale"),
+    *(f"median {_NPR}", "heads_departed", "departure_step"),
+)
+"""Measures that are shown first: those with these names, also followed by the name of a null, if models have them."""
 
 _ROUNDING = 1e-13  # relative; numbers closer than this differ only by rounding
 _AT_ONCE = 1 << 21  # permuted statistics held in memory at a time
@@ -23,6 +46,90 @@ Column = Float[np.ndarray, " column"]
 Labels = Int[np.ndarray, "permutation model"]
 Permuted = Float[np.ndarray, "permutation column"]
 Statistic = Callable[[Labels, Columns, Sequence[int]], Permuted]
+Groups = Mapping[str, Sequence[Any]]
+Measures = dict[str, tuple[float, float]]
+"""Value of each measure, and its standard error from head to head, NaN if it is not a mean over heads."""
+
+
+def measures_of(scores: xr.DataTree) -> Measures:
+    """Measure a whole model.
+
+    The measures are, for each spectral statistic, the mean over key heads of the signed distance from the null, in
+    standard deviations of the null; the median NPR over the heads; the share of heads that differ from the null, with
+    an omnibus q-value under 5 %. For each component: the median over layers of each Weibull statistic, and the mean
+    ``scale`` λ in the units of the weights. The same for the classes: ``transmission``, pooled over its components, and
+    ``selection``, pooled over queries and keys, or over fused projections where these were not scored separately.
+    """
+    units, heads = head_units(scores), scores["heads"].to_dataset()
+    mean, error = np.full((2, units.shape[1]), np.nan)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        if len(units):
+            mean = units.mean(axis=0)
+        if len(units) > 1:
+            error = units.std(axis=0, ddof=1) / np.sqrt(np.isfinite(units).sum(axis=0))
+    statistics = heads["statistic"].values.tolist()
+    measures = {name: (float(mean[k]), float(error[k])) for k, name in enumerate(statistics)}
+    if _NPR in statistics:
+        ratio = heads["observed"].sel(statistic=_NPR).values
+        measures[f"median {_NPR}"] = _reduced(np.median, ratio[np.isfinite(ratio)])
+    measures["heads_departed"] = _departed(heads["omnibus_q_value"].values)
+    matrices = weight_matrices(scores)
+    if matrices is None:
+        return measures
+    statistics, components = (matrices[name].values.tolist() for name in ("statistic", "component"))
+    columns = {name: matrices["observed"].sel(statistic=name) for name in WEIBULL if name in statistics}
+    if {"weibull_scale", "mean"} <= {*statistics}:
+        columns["scale"] = weibull_scales(matrices)
+    selection = [name for name in SELECTION[:2] if name in components] or SELECTION[2:]
+    classes = {"transmission": TRANSMISSION, "selection": selection}
+    for owner, members in (classes | {name: (name,) for name in components}).items():
+        for column, values in columns.items():
+            by_member = [values_of(matrices, values, member) for member in members]
+            if column == "scale":  # mean over layers, then over components, as in the paper
+                measure = _reduced(np.mean, np.array([member.mean() for member in by_member if member.size]))
+            else:
+                measure = _reduced(np.median, np.concatenate(by_member))
+            if np.isfinite(measure[0]):
+                measures[f"{owner} {column}"] = measure
+    return measures
+
+
+def _measures_along(trajectory: xr.DataTree, steps: Sequence[int]) -> list[Measures]:
+    """Compute :func:`measures_of` at given steps of a trajectory, with the share of departed heads for each null."""
+    departures = groups_of(trajectory)["/departures"]
+    q_value = departures["omnibus_q_value"].sel({STEP: list(steps)}).transpose(STEP, "null", "layer", "head").values
+    along = []
+    for place, step in enumerate(steps):
+        measures = measures_of(scores_at(trajectory, step))
+        del measures["heads_departed"]  # for the first null; added below under its name
+        nulls = zip(departures["null"].values.tolist(), q_value[place], strict=True)
+        along.append(measures | {f"heads_departed {null}": _departed(values) for null, values in nulls})
+    return along
+
+
+def _departures(trajectory: xr.DataTree) -> Measures:
+    """Mean step of departure from each null for good: exp ⟨ln(1 + step)⟩ − 1, the geometric mean of 1 + step, minus 1.
+
+    The mean is over the heads that could be tested at the last step. A head that has not departed counts with the last
+    step scored.
+    """
+    departures = groups_of(trajectory)["/departures"]
+    tested = np.isfinite(departures["omnibus_q_value"].transpose(STEP, "null", "layer", "head").values[-1])
+    step = departures["lasting_step"].transpose("null", "layer", "head").values
+    logs = np.log1p(np.where(np.isnan(step), float(departures[STEP].values[-1]), step))
+    return {
+        f"departure_step {null}": _reduced(lambda values: np.expm1(values.mean()), logs[place][tested[place]])
+        for place, null in enumerate(departures["null"].values.tolist())
+    }
+
+
+def _departed(q_value: Float[np.ndarray, "layer head"]) -> tuple[float, float]:
+    return _reduced(np.mean, (q_value < FOR_GOOD)[np.isfinite(q_value)])
+
+
+def _reduced(reduce: Callable[[np.ndarray], Any], values: Float[np.ndarray, " value"]) -> tuple[float, float]:
+    """Reduce values to a measure without an error from head to head; NaN if there are no values."""
+    return (float(reduce(values)) if values.size else nan), nan
 
 
 class GroupTest(NamedTuple):
@@ -33,17 +140,20 @@ class GroupTest(NamedTuple):
     seed: int = 0  # of random assignments, if there are more
 
 
-def require_members(groups: Mapping[str, Sequence[object]], paired: bool) -> None:
-    """Raise an error unless there are 2 or more groups of 2 or more models, of equal sizes if paired."""
+def require_groups(groups: Groups, paired: bool) -> None:
+    """Raise an error unless there are 2 or more disjoint groups of 2 or more models, of equal sizes if paired."""
+    for first, second in combinations(groups, 2):
+        if both := sorted(set(groups[first]) & set(groups[second])):
+            raise ParameterError("groups", both, f"models in only one of {first} and {second}")
     if len(groups) < 2:
         raise ParameterError("groups", list(groups), "2 groups at least")
-    for name, members in groups.items():
-        if len(members) < 2:
-            expected = "2 models at least, to know how far seeds are apart"
-            raise ParameterError(f"groups[{name!r}]", len(members), expected)
-    sizes = [len(members) for members in groups.values()]
-    if paired and len(set(sizes)) > 1:
-        raise ParameterError("paired", sizes, "the same number of models in each group, in the same order of seeds")
+    sizes = {name: len(members) for name, members in groups.items()}
+    for name, size in sizes.items():
+        if size < 2:
+            raise ParameterError(f"groups[{name!r}]", size, "2 models at least, to know how far seeds are apart")
+    if paired and len(set(sizes.values())) > 1:
+        expected = "the same number of models in each group, in the same order of seeds"
+        raise ParameterError("paired", list(sizes.values()), expected)
 
 
 def contrast_of(values: Columns, sizes: tuple[int, int], test: GroupTest) -> dict[str, Any]:
@@ -58,8 +168,6 @@ def contrast_of(values: Columns, sizes: tuple[int, int], test: GroupTest) -> dic
     Source: B. L. Welch, Biometrika 34, 28 (1947); P. H. Westfall and S. S. Young, Resampling-Based Multiple Testing
         (Wiley, 1993).
     """
-    from scipy.special import stdtr, stdtrit
-
     first, second = values[: sizes[0]], values[sizes[0] :]
     difference = second.mean(axis=0) - first.mean(axis=0)
     parts = [group.var(axis=0, ddof=1) / len(group) for group in (first, second)]
@@ -132,11 +240,24 @@ def _tested(
     residuals = _centred(values[:, complete], sizes, test.paired)
     spread = np.abs(residuals).max(axis=0)
     residuals /= np.where(spread > _ROUNDING * np.abs(values[:, complete]).max(axis=0), spread, np.inf)
-    labels, exhaustive = _labels(sizes, test)
-    observed = statistic(np.repeat(np.arange(len(sizes)), sizes)[None], residuals, sizes)[0]
-    portions = np.array_split(labels, -(-len(labels) * max(1, complete.size) // _AT_ONCE))
+    # All assignments of the models to the groups, or random ones if there are too many.
+    permutations = require_positive_integer("permutations", test.permutations)
+    n, k, rng = sizes[0], len(sizes), np.random.default_rng(test.seed)
+    ways = factorial(k) ** n if test.paired else factorial(sum(sizes)) // prod(map(factorial, sizes))
+    exhaustive, observed_labels = ways <= permutations, np.repeat(np.arange(k), sizes)
+    if test.paired and exhaustive:
+        labels = np.array([np.transpose(way).ravel() for way in product(orders(range(k)), repeat=n)])
+    elif test.paired:
+        groups = np.tile(np.arange(k), (permutations, n, 1))
+        labels = rng.permuted(groups, axis=2).transpose(0, 2, 1).reshape(permutations, -1)
+    elif exhaustive:
+        labels = np.array(list(_divisions(sizes, tuple(range(sum(sizes))))))
+    else:
+        labels = rng.permuted(np.tile(observed_labels, (permutations, 1)), axis=1)
     p_value, adjusted = np.full((2, values.shape[1]), np.nan)
     if complete.size:
+        observed = statistic(observed_labels[None], residuals, sizes)[0]
+        portions = np.array_split(labels, -(-len(labels) * complete.size // _AT_ONCE))
         null = (statistic(portion, residuals, sizes) for portion in portions)
         p_value[complete], adjusted[complete] = permutation_p_values(observed, null, exhaustive)
     swaps = prod(factorial([*sizes].count(size)) for size in set(sizes))  # labels of equal groups swapped
@@ -149,20 +270,6 @@ def _centred(values: Columns, sizes: Sequence[int], paired: bool) -> Columns:
         return values - values.mean(axis=0)
     cube = values.reshape(len(sizes), sizes[0], -1)
     return (cube - cube.mean(axis=0)).reshape(values.shape)
-
-
-def _labels(sizes: Sequence[int], test: GroupTest) -> tuple[Labels, bool]:
-    """List all assignments of the models to groups, and True; or random ones, and False, if there are too many."""
-    permutations = require_positive_integer("permutations", test.permutations)
-    n, k, rng = sizes[0], len(sizes), np.random.default_rng(test.seed)
-    if test.paired:
-        if factorial(k) ** n <= permutations:
-            return np.array([np.transpose(way).ravel() for way in product(orders(range(k)), repeat=n)]), True
-        groups = np.tile(np.arange(k), (permutations, n, 1))
-        return rng.permuted(groups, axis=2).transpose(0, 2, 1).reshape(permutations, -1), False
-    if factorial(sum(sizes)) // prod(map(factorial, sizes)) <= permutations:
-        return np.array(list(_divisions(sizes, tuple(range(sum(sizes)))))), True
-    return rng.permuted(np.tile(np.repeat(np.arange(k), sizes), (permutations, 1)), axis=1), False
 
 
 def _divisions(sizes: Sequence[int], free: tuple[int, ...], label: int = 0) -> Iterator[np.ndarray]:
@@ -188,8 +295,8 @@ def _welch(labels: Labels, values: Columns, sizes: Sequence[int]) -> Permuted:
         members = (labels == group).astype(float)
         mean = members @ values / size
         moments.append((mean, np.maximum(members @ values**2 / size - mean**2, 0.0) / (size - 1)))
-    (first, of_first), (second, of_second) = moments
-    return _share((second - first) ** 2, (sum(sizes) - 2) * (of_first + of_second))
+    (first_mean, first_error), (second_mean, second_error) = moments
+    return _share((second_mean - first_mean) ** 2, (sum(sizes) - 2) * (first_error + second_error))
 
 
 def _pair_t(labels: Labels, values: Columns, sizes: Sequence[int]) -> Permuted:
@@ -209,3 +316,78 @@ def _explained(labels: Labels, values: Columns, sizes: Sequence[int]) -> Permute
 def _share(explained: np.ndarray, unexplained: np.ndarray) -> Permuted:
     total = explained + np.maximum(unexplained, 0.0)
     return explained / np.where(total > 0, total, 1.0)
+
+
+def grouped_tables(
+    models: Sequence[ComparedModel], groups: Groups, test: GroupTest, progress: Progress, warnings: list[str]
+) -> dict[str, xr.Dataset]:
+    """Return ``/members``, ``/between`` and ``/groups``, and the same under ``/along`` at each common step.
+
+    Appends a line to ``warnings`` for everything that cannot be compared.
+    """
+    by_name = {model.name: model for model in models}
+    members = [by_name[name] for names in groups.values() for name in names]
+    runs = [model.trajectory for model in members if model.trajectory is not None]
+    if len(runs) < len(members):
+        if runs:
+            warnings.append("groups are compared only at the end: not all of their models are trajectories")
+        return _tables([[measures_of(model.scores)] for model in members], groups, test)
+    steps_of_runs = [groups_of(run)["/heads"][STEP].values.tolist() for run in runs]
+    steps = [step for step in steps_of_runs[0] if all(step in others for others in steps_of_runs)]
+    advance = progress.bar("measuring", len(runs))
+    along = []
+    for run in runs:
+        along.append(_measures_along(run, steps))
+        advance(1)
+    if all(steps_of_run == steps for steps_of_run in steps_of_runs):
+        at_end = [[measures[-1] | _departures(run)] for measures, run in zip(along, runs, strict=True)]
+    else:
+        warnings.append(f"groups are compared at the {len(steps)} steps that all of their trajectories have")
+        at_end = [[measures_of(model.scores)] for model in members]
+    tables = _tables(at_end, groups, test)
+    return tables | (_tables(along, groups, test, steps) if len(steps) > 1 else {})
+
+
+def _tables(
+    measured: Sequence[Sequence[Measures]], groups: Groups, test: GroupTest, steps: Sequence[int] = ()
+) -> dict[str, xr.Dataset]:
+    """Test the measures of each model, at the end or at each step, with p-values adjusted for all of them together."""
+    names = list(dict.fromkeys(name for row in measured for measures in row for name in measures))
+    first_names = [name for start in HEADLINES for name in names if name == start or name.startswith(f"{start} ")]
+    names = list(dict.fromkeys([*first_names, *names]))
+    cube = np.array([[[measures.get(name, (nan, nan)) for name in names] for measures in row] for row in measured])
+    columns = cube.reshape(len(measured), -1, 2)  # the columns run over (step and) measure
+    values, errors = columns[..., 0], columns[..., 1]
+    sizes = [len(members) for members in groups.values()]
+    rows = dict(zip(groups, np.split(np.arange(len(values)), np.cumsum(sizes)[:-1]), strict=True))
+    contrasts = []
+    for first, second in combinations(groups, 2):
+        both, n_first, n_second = np.concatenate([rows[first], rows[second]]), len(groups[first]), len(groups[second])
+        contrasts.append(
+            contrast_of(values[both], (n_first, n_second), test)
+            | {"head_error": np.sqrt((errors[both] ** 2).mean(axis=0)), "paired": int(test.paired)}
+            | {"first_group": first, "second_group": second, "n_first": n_first, "n_second": n_second}
+        )
+    stacked = {name: np.stack([contrast[name] for contrast in contrasts]) for name in contrasts[0]}
+    stacked["t_q_value"] = benjamini_hochberg(stacked["t_p_value"])
+    headline = (np.arange(len(names)) < len(first_names)).astype(int)
+    between = between_of(values, sizes, test) | {"n_models": sizes, "headline": headline}
+    group_of = [group for group, members in groups.items() for _ in members]
+    model_names = [name for members in groups.values() for name in members]
+    of_models = {"value": values, "head_error": errors, "group_of": group_of}
+    parts: tuple[tuple[str, str, list[str], Mapping[str, Any]], ...] = (
+        ("/members", "model", model_names, of_models),
+        ("/between", "group", list(groups), between),
+        ("/groups", "contrast", [" | ".join(pair) for pair in combinations(groups, 2)], stacked),
+    )
+    tables = {}
+    for name, dim, labels, numbers in parts:
+        path, variables = f"/along{name}" if steps else name, {}
+        for variable, array in numbers.items():
+            dims = COMPARISON_SCHEMA[path][variable].dims
+            if STEP in dims:
+                array = np.moveaxis(np.reshape(array, (*np.shape(array)[:-1], len(steps), -1)), -2, 0)
+            variables[variable] = dims, array
+        coordinates = {dim: labels, "measure": names} | ({STEP: list(steps)} if steps else {})
+        tables[path] = xr.Dataset(variables, coordinates)
+    return tables

@@ -1,4 +1,4 @@
-"""Fitted weight matrices of scores: their scales, the drift of their shapes, and the recipe of their initial σ."""
+"""Weight matrices of scores: their classes by role and by Weibull shape k, their scales, drifts and initial σ."""
 
 from __future__ import annotations
 
@@ -12,11 +12,33 @@ from scipy.special import ndtr
 
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_positive_integer
-from rmtbase.results.comparison._classes import EXPERT, READS, WRITES
 from rmtbase.results.comparison._two_models import LEVEL
 from rmtbase.results.scores._heads import require_scores
+from rmtbase.results.scores._scores_tree import attention_class as attention_class
 from rmtbase.statistics import benjamini_hochberg
-from rmtbase.tables import matrices_present
+from rmtbase.tables import layer_names, matrices_present
+
+EXPERT = "expert_"
+"""Prefix of the components of experts where these stand beside the other matrices."""
+
+FUSED = ("attention_query_key_value", "attention_query_key", "attention_key_value")
+"""Fused projections: several components stored in one matrix."""
+_MLP_READS, _MLP_WRITES = ("mlp_gate", "mlp_in", "expert_mlp_gate", "expert_mlp_in"), ("mlp_out", "expert_mlp_out")
+READS = ("attention_query", "attention_key", "attention_value", *FUSED, *_MLP_READS)
+"""Components that read the residual stream; Pythia's recipes draw all of them at one σ."""
+WRITES = ("attention_output", *_MLP_WRITES)
+"""Components that write to the residual stream; Pythia's recipes draw them at another σ."""
+TRANSMISSION = (
+    *("attention_output", "mlp_gate", "mlp_in", "mlp_out"),
+    *("expert_mlp_gate", "expert_mlp_in", "expert_mlp_out"),
+)
+"""The Transmission Class: every MLP and expert matrix, and attention's output projection (arXiv:2605.18898, 2.2)."""
+SELECTION = ("attention_query", "attention_key", "attention_query_key_value", "attention_query_key")
+"""The Selection Class: queries, keys and the fused projection, as in section 2.2 and Fig. 4 of the paper. Values are in
+neither class in section 2.2, and in the Transmission Class in Fig. 4; here they are in neither."""
+
+_PUBLISHED = ((0.76, 0.99, "deep_selection"), (1.10, 1.16, "mild_selection"), (1.186, 1.204, "transmission"))
+_FUSED = (1.05, 1.18, "transitional")
 
 WEIBULL = ("weibull_shape", "weibull_scale", "weibull_r_squared", "weibull_closure", "body_tail_gap")
 """The statistics of ``/matrices`` that the framework uses."""
@@ -25,8 +47,42 @@ _SCORE = ("observed", "null_mean", "null_std", "z_score", "p_value", "q_value")
 _STD = 0.02  # of GPT-NeoX's defaults
 
 
+def published_class(shape: float, fused: bool = False) -> str:
+    """Classify a Weibull shape k by the published ranges for medians of trained models.
+
+    k in [0.76, 0.99] is "deep_selection", in [1.10, 1.16] "mild_selection", in [1.186, 1.204] "transmission"; a fused
+    projection with k in [1.05, 1.18] is "transitional". Any other k has no published class; the result then names its
+    neighbours, as in "below_deep_selection".
+
+    Source: T. Ding, arXiv:2605.18898 (2026), 3.1 and 4.3.
+    """
+    if not shape > 0:
+        raise ParameterError("shape", shape, "a positive number")
+    below = ""
+    for low, high, name in (_FUSED,) if fused and _FUSED[0] <= shape <= _FUSED[1] else _PUBLISHED:
+        if shape < low:
+            return f"between_{below}_and_{name}" if below else f"below_{name}"
+        if shape <= high:
+            return name
+        below = name
+    return f"above_{below}"
+
+
+def attention_classes(scores: xr.DataTree) -> dict[str, str]:
+    """Return the :func:`attention_class` of each layer that has attention, by the layer's name.
+
+    Raises:
+        ParameterError: it is not a scores tree.
+    """
+    require_scores(scores)
+    heads = scores["heads"].to_dataset()
+    names = layer_names(heads)
+    if "attention" in heads.coords:
+        return dict(zip(names, heads["attention"].values.tolist(), strict=True))
+    return dict.fromkeys(names, str(scores.attrs["attention"]))
+
+
 def fitted_matrices(scores: xr.DataTree, name: str = "scores") -> xr.Dataset:
-    """Return the :func:`weight_matrices` of a scores tree with the statistics :data:`WEIBULL`, and their ``scale``."""
     require_scores(scores, name)
     matrices = weight_matrices(scores)
     if matrices is None:
@@ -39,11 +95,7 @@ def fitted_matrices(scores: xr.DataTree, name: str = "scores") -> xr.Dataset:
 
 
 def weight_matrices(scores: xr.DataTree) -> xr.Dataset | None:
-    """Scores of all weight matrices: ``/matrices``, and below them ``/experts``; None if there are none.
-
-    The matrices of each expert have a row of their own, so that a ``layer`` is repeated for each of its experts; their
-    components are named ``expert_mlp_in`` and so on.
-    """
+    """Scores of all matrices, if any: below ``/matrices`` a row for each expert, with components ``expert_mlp_in``."""
     if "matrices" not in scores.children:
         return None
     matrices = scores["matrices"].to_dataset()
@@ -83,7 +135,6 @@ def members_of(matrices: xr.Dataset, *components: str) -> Bool[np.ndarray, "laye
 def values_of(
     matrices: xr.Dataset, values: xr.DataArray, *components: str, finite: bool = True
 ) -> Float[np.ndarray, " matrix"]:
-    """Values of the matrices of these components, by default only the finite ones."""
     chosen = values.transpose("layer", "component").values[members_of(matrices, *components)]
     return chosen[np.isfinite(chosen)] if finite else chosen
 
@@ -116,10 +167,7 @@ def shape_drift(first: xr.DataTree, last: xr.DataTree) -> xr.Dataset:
 
 
 def initial_recipe(scores: xr.DataTree, matrices: xr.Dataset) -> str:
-    """Name the recipe from whose σ no matrix differs significantly; "" if there is none or nothing can be tested.
-
-    (σ̂/σ − 1) √(2N) of each matrix is standard normal for initial weights by that recipe.
-    """
+    """Name the recipe from whose σ no matrix differs significantly; "" if there is none or nothing can be tested."""
     if not {"d_model", "n_layers"} <= set(scores.attrs):
         return ""
     components, number = matrices["component"].values.tolist(), matrices["n_rows"] * matrices["n_columns"]
@@ -127,6 +175,7 @@ def initial_recipe(scores: xr.DataTree, matrices: xr.Dataset) -> str:
         sigmas = initial_sigmas(recipe, int(scores.attrs["n_layers"]), int(scores.attrs["d_model"]))
         sigma = dict.fromkeys(READS, sigmas.reads) | dict.fromkeys(WRITES, sigmas.writes)
         expected = xr.DataArray([sigma.get(name, np.nan) for name in components], {"component": components})
+        # standard normal for initial weights by that recipe
         z = ((matrices["sigma"] / expected - 1.0) * np.sqrt(2.0 * number)).where(matrices["layer"] >= 0)
         q = benjamini_hochberg(2.0 * ndtr(-abs(z.values)))
         if np.isfinite(q).any() and not (q < LEVEL).any():

@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from rmtbase.laws import weibull_anchor, weibull_body_tail_gap, weibull_null
 from rmtbase.results.comparison._each_model import ComparedModel, FitsOfMatrices, all_components
-from rmtbase.results.comparison._training_budget import budget_state
+from rmtbase.results.comparison._findings import budget_state
 from rmtbase.results.comparison.schema import COMPARISON_SCHEMA, NEAREST
 from rmtbase.results.filled import Entries, filled
 from rmtbase.statistics import benjamini_hochberg
@@ -50,13 +50,11 @@ PUBLISHED_MODELS = (
 From T. Ding, *A Two-Parameter Weibull Framework for Diagnosing Transformer Weight Distributions* (2026),
 arXiv:2605.18898v1, CC BY 4.0: table 4, with max/q99 and the training budget of the models in tables 2 and 3."""
 
-
 _SHAPES_BY_TRIM = {0.10: 1.195, 0.05: 1.182, 0.0: 1.143}
 """Median shape k over the twelve models' feed-forward and output matrices, with a share cut from either end: table 1 of
 the same paper."""
 _GAP, _GAP_STD = 0.0519, 0.0017
 """Mean and standard deviation over the twelve models of k(trim 0.1) − k(trim 0), from section 3.2."""
-
 _DRAWS = 4_000
 Points = Float[np.ndarray, "point 2"]
 
@@ -118,7 +116,11 @@ def nearest_table(models: Sequence[ComparedModel], published: xr.Dataset, seed: 
     components = all_components(models)
     entries: Entries = {}
     for column, component in enumerate(components):
-        names, points = _points_of(published, component)
+        names, points = np.array([]), np.empty((0, 2))
+        if component in published["component"].values:
+            fitted = published[["shape", "scale"]].sel(component=component).dropna("published_model")
+            names = fitted["published_model"].values
+            points = np.stack([fitted["shape"].values, np.log(fitted["scale"].values)], axis=1)
         for row, model in enumerate(models):
             fits = model.fits(component)
             if fits.shapes.size:
@@ -131,45 +133,31 @@ def nearest_table(models: Sequence[ComparedModel], published: xr.Dataset, seed: 
     return table.assign(nearest_q_value=(("model", "component"), q_value))
 
 
-def _points_of(published: xr.Dataset, component: str) -> tuple[list[str], Points]:
-    """Return the published models that have a component, and their (k, ln λ)."""
-    if component not in published["component"].values:
-        return [], np.empty((0, 2))
-    fitted = published[["shape", "scale"]].sel(component=component).dropna("published_model")
-    points = np.stack([fitted["shape"].values, np.log(fitted["scale"].values)], axis=1)
-    return fitted["published_model"].values.tolist(), points
-
-
-def _nearest(fits: FitsOfMatrices, names: list[str], points: Points, seed: int) -> dict[str, Any]:
+def _nearest(fits: FitsOfMatrices, names: np.ndarray, points: Points, seed: int) -> dict[str, Any]:
     """Find the nearest of the published points, and compare its distance with those of random components."""
     unit = points.std(axis=0, ddof=1)
-    point = np.array([[np.median(fits.shapes), np.log(np.median(fits.scales))]])
-    distances = _distances(point, points, unit)[0]
-    nearest = int(distances.argmin())
-    random = _distances(_random_points(fits, seed), points, unit).min(axis=1)
-    published = _distances(points, points, unit)
+
+    def distances(first: Points) -> Float[np.ndarray, "first point"]:
+        return np.sqrt((((first[:, None] - points[None]) / unit) ** 2).sum(axis=-1))
+
+    observed = distances(np.array([[np.median(fits.shapes), np.log(np.median(fits.scales))]]))[0]
+    nearest = int(observed.argmin())
+    # (k, ln λ) of untrained components of the same sizes and σ; one model's do not depend on another's
+    null, n, rng = weibull_null(), fits.numbers, np.random.default_rng(seed)
+    shapes, scales = (
+        law.limit + law.drift / n + law.spread / np.sqrt(n) * rng.standard_normal((_DRAWS, n.size))
+        for law in (null.shape, null.scale)
+    )
+    drawn = np.stack([np.median(shapes, axis=1), np.log(np.median(scales * fits.sigmas, axis=1))], axis=1)
+    random, published = distances(drawn).min(axis=1), distances(points)
     np.fill_diagonal(published, np.inf)
     low, median, high = np.quantile(random, (0.05, 0.5, 0.95))
     return {
-        "nearest_model": names[nearest],
-        "nearest_distance": distances[nearest],
+        "nearest_model": str(names[nearest]),
+        "nearest_distance": observed[nearest],
         "nearest_random_low": low,
         "nearest_random_median": median,
         "nearest_random_high": high,
-        "nearest_p_value": float((random <= distances[nearest]).sum() + 1) / (random.size + 1),
-        "nearest_between_published": float((published.min(axis=1) <= distances[nearest]).mean()),
+        "nearest_p_value": float((random <= observed[nearest]).sum() + 1) / (random.size + 1),
+        "nearest_between_published": float((published.min(axis=1) <= observed[nearest]).mean()),
     }
-
-
-def _distances(first: Points, second: Points, unit: Float[np.ndarray, "2"]) -> Float[np.ndarray, "first second"]:
-    return np.sqrt((((first[:, None] - second[None]) / unit) ** 2).sum(axis=-1))
-
-
-def _random_points(fits: FitsOfMatrices, seed: int) -> Points:
-    """Draw (k, ln λ) of untrained components of the same sizes and standard deviations."""
-    null, n, rng = weibull_null(), fits.numbers, np.random.default_rng(seed)  # one model's do not depend on another's
-    drawn = [
-        law.limit + law.drift / n + law.spread / np.sqrt(n) * rng.standard_normal((_DRAWS, n.size))
-        for law in (null.shape, null.scale)
-    ]
-    return np.stack([np.median(drawn[0], axis=1), np.log(np.median(drawn[1] * fits.sigmas, axis=1))], axis=1)

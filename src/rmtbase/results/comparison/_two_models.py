@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from functools import partial
 from math import comb, factorial, prod
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -16,7 +15,7 @@ from rmtbase.parameters import require_positive_integer
 from rmtbase.reasons import Reason
 from rmtbase.results.scores._distance import signed_distance
 from rmtbase.results.scores._heads import require_scores
-from rmtbase.shown import in_one_line, shown
+from rmtbase.shown import shown
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import heads_present, shapes_of
 
@@ -28,72 +27,61 @@ _AT_ONCE = 4_000_000  # signs held in memory at a time
 _TIES = 1e-9  # test statistics closer than this are ties
 
 
-@in_one_line
-@dataclass(frozen=True)
-class TwoModels:
-    """Result of tests whether the heads of two models differ in their distances from the null."""
-
-    statistics: tuple[str, ...]  # names of the spectral statistics, in the order of the arrays below
-    paired: bool  # whether heads at equal positions were paired
-    n: int  # number of units compared: pairs of key heads if paired, otherwise the key heads of both models
-    # second minus first, in standard deviations of the heads' own nulls: the median over units of the differences if
-    # paired, otherwise the difference of the medians
-    difference: Float[np.ndarray, " statistic"]
-    p_value: Float[np.ndarray, " statistic"]  # two-sided permutation p-value of each statistic
-    adjusted_p_value: Float[np.ndarray, " statistic"]  # the same, adjusted for all statistics by the largest
-    omnibus_p_value: float  # p-value of all statistics together, the smallest of the adjusted ones
-    reason: Reason = field(default_factory=Reason)  # why the heads cannot be compared
-
-
-def compare_two(first: xr.DataTree, second: xr.DataTree, permutations: int = PERMUTATIONS, seed: int = 0) -> TwoModels:
+def compare_two(
+    first: xr.DataTree, second: xr.DataTree, permutations: int = PERMUTATIONS, seed: int = 0
+) -> dict[str, Any]:
     """Compare the heads of two models by their signed distances from their own nulls, a scale free of σ and shape.
 
     The unit is a key head, with the average distance of its heads, or, if the models differ in heads per key head, that
     of the first. If both models have the same layers, heads and key heads of the same sizes, heads at equal positions
     are paired, and the statistic is Wilcoxon's signed-rank statistic, with random signs that are the same for all
     statistics of a unit. Otherwise all units are pooled, and the statistic is the rank sum, with units assigned to the
-    models at random. P-values, (b + 1)/(B + 1) for B permutations, are adjusted for all statistics by the largest.
+    models at random. P-values, (b + 1)/(B + 1) for B permutations, are adjusted for all statistics by the largest. The
+    difference is the median over units of the differences if paired, otherwise the difference of the medians.
 
     Null: if paired, the two heads at a position are exchangeable, independently of other positions; if pooled, all
     units of both models are. Heads of trained models depend on each other within a layer, so the test asks whether
     these two sets of heads differ, not whether two ways of training do.
+
+    Variables of ``/pairs``, for all spectral statistics; the reason says why the heads cannot be compared.
 
     Source: F. Wilcoxon, Biometrics Bull. 1, 80 (1945); P. H. Westfall and S. S. Young, Resampling-Based Multiple
         Testing (Wiley, 1993); B. Phipson and G. K. Smyth, Stat. Appl. Genet. Mol. Biol. 9, 39 (2010).
     """
     permutations, rng = require_positive_integer("permutations", permutations), np.random.default_rng(seed)
     models, paired = (first, second), same_places(first, second)
-    names = [name for name in SPECTRAL_STATISTICS if all(name in _statistics(scores) for scores in models)]
+    statistics = [_heads(scores)["statistic"].values.tolist() for scores in models]
+    common = [name for name in SPECTRAL_STATISTICS if all(name in columns for columns in statistics)]
+    places = [list(SPECTRAL_STATISTICS).index(name) for name in common]
     first_only = _sharing(first) != _sharing(second)
-    units = [_units(scores, first_only)[..., [_statistics(scores).index(name) for name in names]] for scores in models]
+    units = [
+        _units(scores, first_only)[..., [columns.index(name) for name in common]]
+        for scores, columns in zip(models, statistics, strict=True)
+    ]
     tested = [np.isfinite(values).any(axis=-1) for values in units]
     units = [values[tested[0] & tested[1] if paired else mask] for values, mask in zip(units, tested, strict=True)]
-    p_value, adjusted = np.full((2, len(names)), np.nan)
+    difference, p_value, adjusted = np.full((3, len(SPECTRAL_STATISTICS)), np.nan)
+    row = {"paired": False, "n_units": 0, "omnibus_p_value": np.nan}
+    row |= {"difference": difference, "p_value": p_value, "adjusted_p_value": adjusted}
     for values, scores in zip(units, models, strict=True):
         if len(values) < 2:
             model = "both models" if paired else shown(scores.attrs["model"])
-            reason = Reason("few_key_heads", {"count": len(values), "model": model})
-            return TwoModels(tuple(names), False, 0, p_value, p_value, adjusted, float("nan"), reason)
+            return row | {"reason": Reason("few_key_heads", {"count": len(values), "model": model})}
     medians = [np.median(values, axis=0) for values in units]
-    difference = np.median(units[1] - units[0], axis=0) if paired else medians[1] - medians[0]
+    difference[places] = np.median(units[1] - units[0], axis=0) if paired else medians[1] - medians[0]
     complete = np.flatnonzero(np.isfinite(np.concatenate(units)).all(axis=0))
     # Sorted by content, so that the p-values do not depend on which model is given first.
     x, y = (values[:, complete] for values in (units if paired else sorted(units, key=np.ndarray.tobytes)))
-    observed, null = (_signed_rank if paired else _rank_sum)(x, y, permutations, rng)
-    p_value[complete], adjusted[complete] = permutation_p_values(observed, null)
+    observed, null = _permuted(x, y, paired, permutations, rng)
+    tests = np.array(places, dtype=int)[complete]
+    p_value[tests], adjusted[tests] = permutation_p_values(observed, null)
     sizes = len(x), len(y)
     # The test is two-sided: every permutation is as extreme as its reverse.
     ways = (2 ** sizes[0] if paired else comb(sum(sizes), sizes[0])) // 2
-    return TwoModels(
-        statistics=tuple(names),
-        paired=paired,
-        n=sizes[0] if paired else sum(sizes),
-        difference=difference,
-        p_value=p_value,
-        adjusted_p_value=adjusted,
-        omnibus_p_value=float(adjusted[complete].min()) if complete.size else float("nan"),
-        reason=too_few_ways(ways, permutations) or (Reason() if complete.size else Reason("no_common_statistic")),
-    )
+    missing = Reason() if tests.size else Reason("no_common_statistic")
+    row |= {"paired": paired, "n_units": sizes[0] if paired else sum(sizes)}
+    row |= {"omnibus_p_value": float(adjusted[tests].min()) if tests.size else np.nan}
+    return row | {"reason": too_few_ways(ways, permutations) or missing}
 
 
 def too_few_ways(ways: int, permutations: int) -> Reason:
@@ -110,8 +98,7 @@ def permutation_p_values(
 ) -> tuple[Float[np.ndarray, " test"], Float[np.ndarray, " test"]]:
     """Two-sided p-value of each test, and the same adjusted for all tests by the largest.
 
-    They are (b + 1)/(B + 1) for B random permutations, or b/B if ``null`` holds ``every`` permutation, including the
-    observed one. ``null`` is an iterable of portions.
+    (b + 1)/(B + 1) for B random permutations, or b/B if ``null``, in portions, has ``every`` one and so the observed.
     """
     far = np.abs(observed) - _TIES
     n = observed_too = 0 if every else 1
@@ -125,14 +112,13 @@ def permutation_p_values(
 
 
 def head_units(scores: xr.DataTree) -> Float[np.ndarray, "unit statistic"]:
-    """Average the signed distances of each key head's heads, for key heads that were scored."""
     units = _units(scores)
     return units[np.isfinite(units).any(axis=-1)]
 
 
 def same_places(first: xr.DataTree, second: xr.DataTree) -> bool:
     """Test whether two models have the same layout: positions and sizes of heads, and how they share key heads."""
-    heads = [scores["heads"].to_dataset().transpose("layer", "head", ...) for scores in (first, second)]
+    heads = [_heads(scores) for scores in (first, second)]
     return (
         shapes_of(first) == shapes_of(second)
         and np.array_equal(heads_present(heads[0]), heads_present(heads[1]))
@@ -140,21 +126,20 @@ def same_places(first: xr.DataTree, second: xr.DataTree) -> bool:
     )
 
 
-def _statistics(scores: xr.DataTree) -> list[str]:
+def _heads(scores: xr.DataTree) -> xr.Dataset:
     require_scores(scores)
-    return scores["heads"].to_dataset()["statistic"].values.tolist()
+    return scores["heads"].to_dataset().transpose("layer", "head", ...)
 
 
 def _sharing(scores: xr.DataTree) -> set[int]:
-    """Return the set of numbers of heads per key head in a model."""
-    heads = scores["heads"].to_dataset().transpose("layer", "head", ...)
-    layers = zip(heads["key_head"].values, heads_present(heads), strict=True)
+    """Return the numbers of heads per key head that occur in a model."""
+    layers = zip(_heads(scores)["key_head"].values, heads_present(_heads(scores)), strict=True)
     return {int(n) for key_heads, mask in layers for n in np.bincount(key_heads[mask]) if n}
 
 
 def _units(scores: xr.DataTree, first_only: bool = False) -> Float[np.ndarray, "layer_key_head statistic"]:
     """Average the distances of each key head's heads, or take only the first head, by layer; NaN if not scored."""
-    heads = scores["heads"].to_dataset().transpose("layer", "head", "statistic", ...)
+    heads = _heads(scores).transpose("layer", "head", "statistic", ...)
     distance, key_head = signed_distance(heads), heads["key_head"].values
     distance = np.where(heads_present(heads)[..., None], distance, np.nan)
     members = key_head[..., None] == np.arange(int(key_head.max()) + 1)  # (layer, head, key head)
@@ -167,88 +152,61 @@ def _units(scores: xr.DataTree, first_only: bool = False) -> Float[np.ndarray, "
         return (total / count).reshape(-1, distance.shape[-1])
 
 
-def _signed_rank(
-    first: np.ndarray, second: np.ndarray, permutations: int, rng: np.random.Generator
+def _permuted(
+    x: np.ndarray, y: np.ndarray, paired: bool, permutations: int, rng: np.random.Generator
 ) -> tuple[Float[np.ndarray, " statistic"], Iterator[Float[np.ndarray, "permutation statistic"]]]:
-    """Signed-rank statistic Σ ± rank |d| / √Σ rank², observed and with random signs."""
+    """Signed-rank statistic Σ ± rank |d| / √Σ rank², or rank sum of y over its deviation: observed, and permuted."""
     from scipy.stats import rankdata
 
-    d = second - first
-    ranks = np.sign(d) * rankdata(np.abs(d), axis=0)
-    scale = np.sqrt((ranks**2).sum(axis=0))
+    d = y - x if paired else np.concatenate([x, y])
+    n, in_second = len(d), np.arange(len(d)) >= len(x)
+    if paired:
+        ranks = np.sign(d) * rankdata(np.abs(d), axis=0)
+        scale = np.sqrt((ranks**2).sum(axis=0))
+    else:
+        ranks = rankdata(d, axis=0)
+        ranks -= ranks.mean(axis=0)
+        scale = np.sqrt((ranks**2).sum(axis=0) * len(x) * len(y) / (n * (n - 1)))
     ranks = ranks / np.where(scale > 0, scale, 1.0)
-    return ranks.sum(axis=0), (
-        rng.choice((-1.0, 1.0), (count, len(d))) @ ranks for count in _portions(permutations, len(d))
-    )
-
-
-def _rank_sum(
-    first: np.ndarray, second: np.ndarray, permutations: int, rng: np.random.Generator
-) -> tuple[Float[np.ndarray, " statistic"], Iterator[Float[np.ndarray, "permutation statistic"]]]:
-    """Rank sum of the second model over its standard deviation, observed and with random assignments to models."""
-    from scipy.stats import rankdata
-
-    ranks = rankdata(np.concatenate([first, second]), axis=0)
-    ranks -= ranks.mean(axis=0)
-    n, in_second = len(ranks), np.arange(len(ranks)) >= len(first)
-    scale = np.sqrt((ranks**2).sum(axis=0) * len(first) * len(second) / (n * (n - 1)))
-    ranks /= np.where(scale > 0, scale, 1.0)
-    return in_second @ ranks, (
-        rng.permuted(np.tile(in_second, (count, 1)), axis=1).astype(float) @ ranks
-        for count in _portions(permutations, n)
-    )
-
-
-def _portions(permutations: int, n: int) -> list[int]:
-    """Split the permutations into portions that fit in memory."""
-    most = max(1, _AT_ONCE // n)
-    return [min(most, permutations - begun) for begun in range(0, permutations, most)]
+    most = max(1, _AT_ONCE // n)  # permutations that fit in memory
+    counts = [min(most, permutations - begun) for begun in range(0, permutations, most)]
+    if paired:
+        return ranks.sum(axis=0), (rng.choice((-1.0, 1.0), (count, n)) @ ranks for count in counts)
+    shuffled = (rng.permuted(np.tile(in_second, (count, 1)), axis=1) for count in counts)
+    return in_second @ ranks, (members.astype(float) @ ranks for members in shuffled)
 
 
 _ALIKE = 1e-3  # relative to the largest eigenvalue of a head; rounding to float16 moves no eigenvalue by as much
 
 
-@in_one_line
-@dataclass(frozen=True)
-class CommonOrigin:
-    """Evidence that two models share an origin: copies, or heads at equal positions more alike than between seeds."""
-
-    duplicate: bool  # whether queries and keys are bit-identical
-    # r, the correlation over heads of ln σ_Q, ln σ_K and the ln of the eigenvalues, each minus its mean over the layer:
-    # 1 for a copy, 0 on average for two seeds; NaN if heads do not match or layers have a single head
-    alignment: float
-    p_value: float  # one-sided permutation p-value of r, with the heads of one model moved to other positions
-    reordered: bool = False  # whether each layer's heads have the same eigenvalues, in another order
-    reason: Reason = field(default_factory=Reason)  # why a common origin cannot be tested by r
-
-
 def common_origin(
     first: xr.DataTree, second: xr.DataTree, permutations: int = PERMUTATIONS, seed: int = 0
-) -> CommonOrigin:
+) -> dict[str, Any]:
     """Tell duplicates and near-duplicates (fine-tuned, rounded, merged, of the same seed) from independent models.
 
     In a model that is trained from an independent initialization, key heads are exchangeable together with all heads
     that read them, and so are heads that share a key head. Permuting the heads of one model in these ways leaves the
-    law of r unchanged, so that p = (b + 1)/(B + 1) is exact for trained and untrained models.
+    law of r unchanged, so that p = (b + 1)/(B + 1) is exact for trained and untrained models. The alignment r is the
+    correlation over heads of ln σ_Q, ln σ_K and the ln of the eigenvalues, each minus its mean over the layer: 1 for a
+    copy, 0 on average for two seeds. Variables of ``/pairs``.
     """
     permutations, rng = require_positive_integer("permutations", permutations), np.random.default_rng(seed)
     models = first, second
-    prints = [fingerprint(scores) for scores in models]
-    duplicate = bool(prints[0]) and prints[0] == prints[1]
+    duplicate = bool(fingerprint(first)) and fingerprint(first) == fingerprint(second)
     # Sorted by content, so that the result does not depend on which model is given first.
     profiles = sorted(map(_profiles, models), key=np.ndarray.tobytes)
-    heads = [scores["heads"].to_dataset().transpose("layer", "head", "index", ...) for scores in models]
+    heads = [_heads(scores).transpose("layer", "head", "index", ...) for scores in models]
     present = heads_present(heads[0])
-    unknown = partial(CommonOrigin, duplicate, np.nan, np.nan, False)
+    row: dict[str, Any] = {"duplicate": duplicate, "alignment": np.nan, "alignment_p_value": np.nan, "reordered": False}
     if not same_places(*models):
-        return unknown(Reason("other_layout"))
+        return row | {"alignment_reason": Reason("other_layout")}
     if present.sum(axis=1).max() < 2:
-        return unknown(Reason("single_heads"))
+        return row | {"alignment_reason": Reason("single_heads")}
     scales = [np.sqrt((profile**2).sum(axis=(0, 1))) for profile in profiles]
     x, y = (profile / np.where(scale > 0, scale, 1.0) for profile, scale in zip(profiles, scales, strict=True))
     features = np.count_nonzero((scales[0] > 0) & (scales[1] > 0))
     if not features:
-        return unknown(Reason("equal_heads"))
+        return row | {"alignment_reason": Reason("equal_heads")}
     similarity = np.einsum("lhf,lgf->lhg", x, y) / features  # of head h of one model with head g of the other
     observed, null, ways = 0.0, np.zeros(permutations), 1
     for layer, key_heads, mask in zip(similarity, heads[0]["key_head"].values, present, strict=True):
@@ -259,7 +217,8 @@ def common_origin(
         null += matches[np.arange(len(matches)), _places(key_heads[mask], permutations, rng)].sum(axis=1)
     p_value = float((null >= observed - 1e-9).sum() + 1) / (permutations + 1)
     reordered = not duplicate and _reordered(heads[0]["eigenvalue"].values, heads[1]["eigenvalue"].values, present)
-    return CommonOrigin(duplicate, observed, p_value, reordered, too_few_ways(ways, permutations))
+    row |= {"alignment": observed, "alignment_p_value": p_value, "reordered": reordered}
+    return row | {"alignment_reason": too_few_ways(ways, permutations)}
 
 
 def fingerprint(scores: xr.DataTree) -> str:
@@ -270,7 +229,7 @@ def fingerprint(scores: xr.DataTree) -> str:
 
 def _profiles(scores: xr.DataTree) -> Float[np.ndarray, "layer head feature"]:
     """ln σ_Q, ln σ_K and ln of the eigenvalues, minus their means over the layer; 0 for heads that were not scored."""
-    heads = scores["heads"].to_dataset().transpose("layer", "head", "index", ...)
+    heads = _heads(scores).transpose("layer", "head", "index", ...)
     parts = [heads["sigma_q"].values[..., None], heads["sigma_k"].values[..., None], heads["eigenvalue"].values]
     values = np.concatenate(parts, axis=-1)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
@@ -56,7 +55,14 @@ def compare(
     from rmtbase.shown import shown
     from rmtbase.terminal.streams import bars
 
-    members = _groups(group or ())
+    members: dict[str, list[Path]] = {}
+    for text in group or ():
+        name, _, in_group = text.partition("=")
+        if not name or not in_group:
+            raise ParameterError("--group", text, "NAME=FILE,FILE")
+        if name in members:
+            raise ParameterError("--group", name, "a name for each")
+        members[name] = [Path(file) for file in words(in_group)]
     paths = list(dict.fromkeys([*(files or ()), *(path for group in members.values() for path in group)]))
     if not paths:
         raise ParameterError("FILE", "none", "scores files, or groups of them")
@@ -75,21 +81,6 @@ def compare(
             paired=paired,
         )
     outputs.finish(tree, partial(as_json, tree), partial(report, tree))
-
-
-def _groups(texts: Sequence[str]) -> dict[str, list[Path]]:
-    """Parse options NAME=FILE,FILE, in which each name occurs once."""
-    from rmtbase.errors import ParameterError
-
-    groups: dict[str, list[Path]] = {}
-    for text in texts:
-        name, _, files = text.partition("=")
-        if not name or not files:
-            raise ParameterError("--group", text, "NAME=FILE,FILE")
-        if name in groups:
-            raise ParameterError("--group", name, "a name for each")
-        groups[name] = [Path(file) for file in words(files)]
-    return groups
 
 
 COMMAND = compare

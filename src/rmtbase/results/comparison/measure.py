@@ -15,16 +15,11 @@ from scipy.special import ndtr
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_repeats, require_seed
 from rmtbase.progress import SILENT, Progress
-from rmtbase.results.comparison._classes import TRANSMISSION
 from rmtbase.results.comparison._each_model import ComparedModel, all_components, components_table, models_table
-from rmtbase.results.comparison._grouped import grouped_tables, require_groups
-from rmtbase.results.comparison._groups import GroupTest
-from rmtbase.results.comparison._matrices import fitted_matrices, shape_drift, values_of
-from rmtbase.results.comparison._paired_growth import paired_growth
+from rmtbase.results.comparison._findings import Training, paired_growth, scale_law, shape_band
+from rmtbase.results.comparison._groups import GroupTest, grouped_tables, require_groups
+from rmtbase.results.comparison._matrices import TRANSMISSION, fitted_matrices, shape_drift, values_of
 from rmtbase.results.comparison._published import nearest_table, published_models, published_trims
-from rmtbase.results.comparison._scale_law import scale_law
-from rmtbase.results.comparison._shape_band import shape_band
-from rmtbase.results.comparison._training_budget import Training
 from rmtbase.results.comparison._two_models import PERMUTATIONS, common_origin, compare_two, fingerprint
 from rmtbase.results.comparison.schema import COMPARISON_SCHEMA
 from rmtbase.results.filled import Entries, filled
@@ -32,8 +27,6 @@ from rmtbase.results.scores._heads import require_scores
 from rmtbase.results.trajectory.schema import STEP, scores_at
 from rmtbase.statistics import SPECTRAL_STATISTICS, benjamini_hochberg
 from rmtbase.tables import SCHEMA_VERSION, describe, groups_of, provenance, software_version
-
-_PER_STATISTIC = ("difference", "p_value", "adjusted_p_value")
 
 
 def compare(
@@ -91,7 +84,8 @@ def compare(
         for name in names:
             if name not in models:
                 raise ParameterError(argument, name, f"one of {', '.join(models)}")
-    require_groups(groups, paired)
+    if groups or paired:
+        require_groups(groups, paired)
     permutations, seed = require_repeats("permutations", permutations), require_seed(seed)
     warnings: list[str] = []
     compared = []
@@ -144,7 +138,6 @@ def compare(
 
 
 def _findings(models: Sequence[ComparedModel], table: xr.Dataset, seed: int, warnings: list[str]) -> xr.Dataset:
-    """Compute the findings about all models together that their scores allow."""
     findings: dict[str, Any] = {}
     fits = [fit for fit in (model.fits(*TRANSMISSION) for model in models) if fit.shapes.size]
     if len(fits) > 1:
@@ -168,33 +161,20 @@ def _findings(models: Sequence[ComparedModel], table: xr.Dataset, seed: int, war
 def _pairs_table(
     models: Sequence[ComparedModel], permutations: int, seed: int, progress: Progress, warnings: list[str]
 ) -> xr.Dataset:
-    """Test every pair for a common origin and for differing heads; reasons for missing tests go into ``warnings``."""
-    pairs, statistics = list(combinations(models, 2)), list(SPECTRAL_STATISTICS)
+    pairs = list(combinations(models, 2))
     rows: Entries = {}
     advance = progress.bar("comparing", len(pairs))
     for place, (first, second) in enumerate(pairs):
-        origin = common_origin(first.scores, second.scores, permutations, seed)
-        test = compare_two(first.scores, second.scores, permutations, seed)
-        columns = [test.statistics.index(name) if name in test.statistics else -1 for name in statistics]
-        rows[place,] = {
-            "first": first.name,
-            "second": second.name,
-            "duplicate": int(origin.duplicate),
-            "alignment": origin.alignment,
-            "alignment_p_value": origin.p_value,
-            "reordered": int(origin.reordered),
-            "alignment_reason": str(origin.reason),
-            "paired": int(test.paired),
-            "n_units": test.n,
-            "omnibus_p_value": test.omnibus_p_value,
-            "reason": str(test.reason),
-            **{name: np.append(getattr(test, name), np.nan)[columns] for name in _PER_STATISTIC},
-        }
-        if not test.n:
-            warnings.append(f"{first.name} and {second.name}: heads cannot be compared: {test.reason.words}")
+        origin, test = (
+            measure(first.scores, second.scores, permutations, seed) for measure in (common_origin, compare_two)
+        )
+        row = {"first": first.name, "second": second.name, **origin, **test}
+        rows[place,] = row | {name: str(row[name]) for name in ("reason", "alignment_reason")}
+        if not test["n_units"]:
+            warnings.append(f"{first.name} and {second.name}: heads cannot be compared: {test['reason'].words}")
         advance(1)
     schema = COMPARISON_SCHEMA["/pairs"]
-    table = filled(schema, {"pair": _names(pairs), "statistic": statistics}, rows)
+    table = filled(schema, {"pair": _names(pairs), "statistic": list(SPECTRAL_STATISTICS)}, rows)
     p_value = table["omnibus_p_value"].where(table["reason"] == "")
     return table.assign(omnibus_q_value=("pair", benjamini_hochberg(p_value.values)))
 

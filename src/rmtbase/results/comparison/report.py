@@ -3,27 +3,67 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rmtbase.reasons import Reason, not_testable_json
 from rmtbase.report import DETAILS, UNTESTED, Column, Heading, Item, Rows
-from rmtbase.results.comparison._classes import FUSED, published_class
+from rmtbase.results.comparison._matrices import FUSED, published_class
 from rmtbase.results.comparison.schema import COMPARISON_SCHEMA
-from rmtbase.results.comparison.summary import answer_and_others, not_testable_of, summarize_comparison
+from rmtbase.results.comparison.summary import Row, answer_and_others, not_testable_of, summarize_comparison
 from rmtbase.tables import rows_of
 from rmtbase.words import counted, listing
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from rmtbase.results.comparison.summary import Row
-
 _LISTED = 12
 _NAMED = 6  # models in the heading
 _ORDER = (
     *("step", "model", "pair", "contrast", "published_model", "component", "statistic", "measure", "group"),
 )  # order in which the rows are nested
+
+# Heading, key of a row, and format of the numbers; None for texts, on the left
+_Column = tuple[str, str, str | None]
+_MODELS: tuple[_Column, ...] = (
+    *((name, name, None) for name in ("model", "of", "attention")),
+    ("heads that differ", "departed", ""),
+    ("k, Transmission", "transmission_shape", ".4g"),
+    ("untrained k", "untrained_shape", ""),
+    ("λ", "transmission_scale", ".3g"),
+    ("recipe", "initial_recipe", None),
+    ("T/τ", "budget", ".3g"),
+    ("state", "budget_state", None),
+)
+_COMPONENTS: tuple[_Column, ...] = (
+    *((name, name, None) for name in ("model", "component")),
+    ("differ from anchor", "departed", ""),
+    ("median k", "shape", ".4g"),
+    ("untrained k", "untrained_shape", ""),
+    ("published class of k", "published_class", None),
+    ("R²", "r_squared", ".4g"),
+    ("median λ", "median_scale", ".4g"),
+    ("closure", "closure", ".2g"),
+    ("gap", "body_tail_gap", ".3g"),
+    ("mean λ", "scale", ".3g"),
+    ("mean σ", "sigma", ".3g"),
+)
+_NEAREST: tuple[_Column, ...] = (
+    *((name, name, None) for name in ("model", "component")),
+    ("nearest published", "nearest_model", None),
+    ("distance", "nearest_distance", ".3g"),
+    ("random (5 to 95 %)", "random", ""),
+    ("p", "nearest_p_value", ".2g"),
+    ("q", "nearest_q_value", ".2g"),
+    ("published as near", "nearest_between_published", ".0%"),
+)
+_NEAREST_NOTE = (
+    "Distance: in median k and ln of the median λ, each in standard deviations over the published models of that "
+    "component. Random: untrained normal matrices of the same sizes and σ; p is the share of them that come as near. "
+    "Published as near: published models with another one at most as far."
+)
+_TWO_GROUPS: tuple[_Column, ...] = (("difference ± 95 %", "difference", ""), ("p by t", "t_p_value", ".2g"))
+_SEVERAL_GROUPS: tuple[_Column, ...] = (("group sd", "group_std", ".2g"), ("F", "f_ratio", ".3g"))
 
 
 def as_json(tree: xr.DataTree) -> dict[str, Any]:
@@ -41,13 +81,12 @@ def as_json(tree: xr.DataTree) -> dict[str, Any]:
 
 
 def _nested(table: xr.Dataset, dims: Sequence[str]) -> Any:
-    scalars = {
-        str(name): Reason.read(value.item()).words if name in ("reason", "alignment_reason") else value.item()
-        for name, value in table.data_vars.items()
-        if not value.dims
-    }
     if not dims:
-        return scalars
+        return {
+            str(name): Reason.read(value.item()).words if name in ("reason", "alignment_reason") else value.item()
+            for name, value in table.data_vars.items()
+            if not value.dims
+        }
     first, *inner = dims
     rows = []
     for place, name in enumerate(table[first].values.tolist()):
@@ -69,31 +108,6 @@ def report(tree: xr.DataTree) -> Iterator[Item]:
     if answer:
         yield DETAILS
     yield from others
-    yield _model_rows(models, published)
-    components = [row for row in _rows(groups, "components", "model", "component") if row["n_matrices"]]
-    if "trims" in groups:
-        yield from _nearest_items(components)
-        yield _trim_rows(models, groups["trims"])
-    if "between" in groups:
-        yield from _group_items(groups["between"], groups["groups"])
-    elif "components" in groups:
-        yield from _component_items(components, groups)
-
-
-def _rows(groups: dict[str, xr.Dataset], name: str, *dims: str) -> list[Row]:
-    return rows_of(groups[name], COMPARISON_SCHEMA[f"/{name}"], *dims) if name in groups else []
-
-
-def _text(heading: str, key: str) -> Column:
-    return Column(heading, "left", cell=lambda row: row.get(key, ""))
-
-
-def _number(heading: str, key: str, form: str = "") -> Column:
-    return Column(heading, form=form, cell=lambda row: row.get(key, ""))
-
-
-def _model_rows(models: Sequence[Row], published: Sequence[Row]) -> Rows:
-    """Make the table of the models, and below them the published ones."""
     rows = [
         row
         | {
@@ -105,30 +119,41 @@ def _model_rows(models: Sequence[Row], published: Sequence[Row]) -> Rows:
     ]
     names = {"model": "published_model", "transmission_scale": "mean_scale"}
     rows += [row | {name: row[key] for name, key in names.items()} | {"of": "published"} for row in published]
-    return Rows.of(
-        rows,
-        *(_text(name, name) for name in ("model", "of", "attention")),
-        _number("heads that differ", "departed"),
-        _number("k, Transmission", "transmission_shape", ".4g"),
-        _number("untrained k", "untrained_shape"),
-        _number("λ", "transmission_scale", ".3g"),
-        _text("recipe", "initial_recipe"),
-        _number("T/τ", "budget", ".3g"),
-        _text("state", "budget_state"),
-    )
+    yield _table(rows, _MODELS)
+    components = [row for row in _rows(groups, "components", "model", "component") if row["n_matrices"]]
+    if "trims" in groups:
+        random = "{nearest_random_median:.3g} ({nearest_random_low:.3g} to {nearest_random_high:.3g})"
+        rows = [row | {"random": random.format(**row)} for row in components if row["nearest_model"]]
+        if rows:
+            yield _table(rows, _NEAREST, 2, "Nearest published component")
+            yield _NEAREST_NOTE
+        yield _trim_rows(models, groups["trims"])
+    if "between" in groups:
+        yield from _group_items(groups["between"], groups["groups"])
+    elif "components" in groups:
+        yield from _component_items(components, groups)
+
+
+def _rows(groups: dict[str, xr.Dataset], name: str, *dims: str) -> list[Row]:
+    return rows_of(groups[name], COMPARISON_SCHEMA[f"/{name}"], *dims) if name in groups else []
+
+
+def _table(rows: Iterable[Row], columns: Sequence[_Column], named: int = 1, title: str = "") -> Rows:
+    cells = [[row.get(key, "") for _, key, _ in columns] for row in rows]
+    headings = [Column(name, "left" if form is None else "right", form or "") for name, _, form in columns]
+    return Rows(headings, cells, named, title)
 
 
 def _component_items(components: Sequence[Row], groups: dict[str, xr.Dataset]) -> Iterator[Item]:
     """Print the components of each model, and below them the published ones."""
     names = {row["component"] for row in components}
     published = [
-        {
+        row
+        | {
             "model": f"{row['published_model']} (published)",
-            "component": row["component"],
-            "shape": row["shape"],
             "published_class": published_class(row["shape"], row["component"] in FUSED),
-            "r_squared": row["r_squared"],
             "median_scale": row["scale"],
+            "scale": "",
         }
         for row in _rows(groups, "published", "published_model", "component")
         if row["component"] in names and not math.isnan(row["shape"])
@@ -141,54 +166,16 @@ def _component_items(components: Sequence[Row], groups: dict[str, xr.Dataset]) -
         }
         for row in components
     ]
-    yield Rows.of(
-        [*rows, *published],
-        *(_text(name, name) for name in ("model", "component")),
-        _number("differ from anchor", "departed"),
-        _number("median k", "shape", ".4g"),
-        _number("untrained k", "untrained_shape"),
-        Column("published class of k", "left", cell=lambda row: row["published_class"].replace("_", " ")),
-        _number("R²", "r_squared", ".4g"),
-        *([_number("median λ", "median_scale", ".4g")] if "median_scale" in groups["components"] else []),
-        _number("closure", "closure", ".2g"),
-        _number("gap", "body_tail_gap", ".3g"),
-        _number("mean λ", "scale", ".3g"),
-        _number("mean σ", "sigma", ".3g"),
-        named=2,
-        title="By component",
+    rows = [row | {"published_class": row["published_class"].replace("_", " ")} for row in [*rows, *published]]
+    columns = [column for column in _COMPONENTS if column[1] != "median_scale" or column[1] in groups["components"]]
+    yield _table(rows, columns, 2, "By component")
+    null = (groups["components"][f"{name}_null_mean"] for name in ("r_squared", "closure", "body_tail_gap"))
+    untrained = "of untrained weights R² {:.4f}, closure {:.2g}, gap {:.3g}".format(
+        *(float(values.median()) for values in null)
     )
-    null = [
-        float(groups["components"][f"{name}_null_mean"].median()) for name in ("r_squared", "closure", "body_tail_gap")
-    ]
-    untrained = "of untrained weights R² {:.4f}, closure {:.2g}, gap {:.3g}".format(*null)
     yield f"Medians over layers, means of λ and σ; {untrained}."
     if published:
         yield "Published: DATABASE_v9_1 of the package npm-weibull-py (T. Ding, arXiv:2605.18898), CC BY 4.0."
-
-
-def _nearest_items(components: Sequence[Row]) -> Iterator[Item]:
-    """Print the nearest published component of each component, and how near untrained matrices come."""
-    random = "{nearest_random_median:.3g} ({nearest_random_low:.3g} to {nearest_random_high:.3g})"
-    rows = [row | {"random": random.format(**row)} for row in components if row["nearest_model"]]
-    if not rows:
-        return
-    yield Rows.of(
-        rows,
-        *(_text(name, name) for name in ("model", "component")),
-        _text("nearest published", "nearest_model"),
-        _number("distance", "nearest_distance", ".3g"),
-        _number("random (5 to 95 %)", "random"),
-        _number("p", "nearest_p_value", ".2g"),
-        _number("q", "nearest_q_value", ".2g"),
-        _number("published as near", "nearest_between_published", ".0%"),
-        named=2,
-        title="Nearest published component",
-    )
-    yield (
-        "Distance: in median k and ln of the median λ, each in standard deviations over the published models of that "
-        "component. Random: untrained normal matrices of the same sizes and σ; p is the share of them that come as "
-        "near. Published as near: published models with another one at most as far."
-    )
 
 
 def _trim_rows(models: Sequence[Row], trims: xr.Dataset) -> Rows:
@@ -215,36 +202,24 @@ def _group_items(between: xr.Dataset, groups: xr.Dataset) -> Iterator[Item]:
     rows: list[Row] = [row | dict(zip(names, mean, strict=True)) for row, mean in zip(measures, means, strict=True)]
     if two:
         contrasts = rows_of(groups.isel(contrast=[0]), COMPARISON_SCHEMA["/groups"], "contrast", "measure")
-        rows = [
-            row | contrast | {"difference": _difference(contrast)}
-            for row, contrast in zip(rows, contrasts, strict=True)
-        ]
+        for row, contrast in zip(rows, contrasts, strict=True):
+            half, number = (contrast["interval_high"] - contrast["interval_low"]) / 2, contrast["difference"]
+            interval = "" if math.isnan(half) else f" ± {half:.2g}"
+            row |= contrast | {"difference": "" if math.isnan(number) else f"{number:+.3g}{interval}"}
     first = [row for row in rows if row["headline"]]
     others = [row for row in rows if not row["headline"] and not math.isnan(row["adjusted_p_value"])]
     others.sort(key=lambda row: (row["adjusted_p_value"], -row["f_ratio"]))
-    compared = (("difference ± 95 %", "difference", ""), ("p by t", "t_p_value", ".2g"))
-    compared = compared if two else (("group sd", "group_std", ".2g"), ("F", "f_ratio", ".3g"))
-    columns = (*((name, name, ".4g") for name in names), ("seed sd", "seed_std", ".2g"), *compared)
-    shown = [_marked(row) for row in [*first, *others][: max(_LISTED, len(first))]]
-    columns = (*columns, ("adj. p", "adjusted_p_value", ".2g"))
-    yield Rows.of(shown, _text("measure", "measure"), *(_number(*column) for column in columns), title="Groups")
+    shown = [*first, *others][: max(_LISTED, len(first))]
+    for row in shown:
+        if math.isnan(row["adjusted_p_value"]):  # not tested, so that its other numbers are missing too
+            row |= {name: UNTESTED for name, value in row.items() if value == "" or value != value}
+    columns = [("measure", "measure", None), *((name, name, ".4g") for name in names), ("seed sd", "seed_std", ".2g")]
+    columns += _TWO_GROUPS if two else _SEVERAL_GROUPS
+    yield _table(shown, [*columns, ("adj. p", "adjusted_p_value", ".2g")], title="Groups")
     yield (
         "Of spectra the mean distance of key heads from the null, in its standard deviations; sd are standard "
         "deviations, from seed to seed and between groups beyond it; adj. p is exact, adjusted for all measures."
     )
-
-
-def _marked(row: Row) -> Row:
-    """Mark the missing numbers of a measure that could not be tested."""
-    if not math.isnan(row["adjusted_p_value"]):
-        return row
-    return {name: UNTESTED if value == "" or value != value else value for name, value in row.items()}
-
-
-def _difference(row: Row) -> str:
-    half = (row["interval_high"] - row["interval_low"]) / 2
-    interval = "" if math.isnan(half) else f" ± {half:.2g}"
-    return "" if math.isnan(row["difference"]) else f"{row['difference']:+.3g}{interval}"
 
 
 def _departed(departed: int, tested: int, untested: int) -> str:

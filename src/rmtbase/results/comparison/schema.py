@@ -1,13 +1,15 @@
-"""Schema of a comparison file, group by group."""
+"""Schema of a comparison file, group by group, and the findings about all of its models together."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Annotated, get_origin, get_type_hints
 
 import xarray as xr
 
 from rmtbase.results.trajectory.schema import STEP, STEP_COORDINATES
+from rmtbase.shown import in_one_line
 from rmtbase.tables import EVERY_FILE, Fault, Kind, Schema, Variable, register
 from rmtbase.tables.domain import (
     COUNT,
@@ -29,9 +31,74 @@ NEAREST = "nearest"
 """Part of ``/components`` of a comparison with published models."""
 
 
-def _group(dims: tuple[str, ...], *variables: tuple[str, str, Domain], part: str = "", prefix: str = "") -> Schema:
-    """Variables with the same dimensions: the name, the words and the domain of each."""
-    return {f"{prefix}{name}": Variable(dims, words, domain, part=part) for name, words, domain in variables}
+def _group(dims: tuple[str, ...], *variables: tuple[str, str, Domain], part: str = "") -> Schema:
+    return {name: Variable(dims, words, domain, part=part) for name, words, domain in variables}
+
+
+@in_one_line
+@dataclass(frozen=True)
+class ShapeBand:
+    """Median Weibull shape k of each model, the median over its matrices."""
+
+    medians: tuple[float, ...]  #: median of each model
+    low: Annotated[float, "smallest of the models' median shapes", POSITIVE_OR_NAN]
+    high: Annotated[float, "largest of the models' median shapes", POSITIVE_OR_NAN]
+    #: standard deviation (n − 1) over mean; NaN for one model
+    variation: Annotated[float, "coefficient of variation of the median shapes", NON_NEGATIVE_OR_NAN]
+    #: for each model the mean of the median of untrained matrices of the same N
+    null_medians: tuple[float, ...]
+    null_errors: tuple[float, ...]  #: standard deviations of the same
+    null_variation: Annotated[float, "mean coefficient of variation of untrained cohorts", NON_NEGATIVE_OR_NAN]
+    null_variation_95: Annotated[float, "95 % quantile of the coefficient of untrained cohorts", NON_NEGATIVE_OR_NAN]
+    #: never below 1/(draws + 1); NaN for one model
+    p_value: Annotated[float, "share of untrained cohorts that vary as much", PROBABILITY]
+
+
+@in_one_line
+@dataclass(frozen=True)
+class ScaleLaw:
+    """λ of n models against x = √(η/λ_wd)."""
+
+    n: int  #: number of models
+    #: Σ x λ / Σ x²
+    slope: Annotated[float, "slope of the scale on sqrt(eta / lambda_wd), through the origin", FINITE_OR_NAN]
+    #: negative if a constant fits better
+    r_squared: Annotated[float, "R^2 of that line, about the mean", FINITE_OR_NAN]
+    deviations: tuple[float, ...]  #: |line/λ − 1| of each model
+    #: it belongs to the line with an intercept
+    correlation: Annotated[float, "Pearson's r of scale and sqrt(eta / lambda_wd)", FINITE_OR_NAN]
+    #: two-sided: the share of orders of λ whose |r| is as large (all n! orders up to n = 8). It assumes that under the
+    #: null all orders of the models' λ are equally likely.
+    p_value: Annotated[float, "p-value of r, over permutations of the models", PROBABILITY]
+    intercept: Annotated[float, "intercept of the line that has one", FINITE_OR_NAN]
+    intercept_error: Annotated[float, "standard error of the intercept", NON_NEGATIVE_OR_NAN]
+    #: b of λ ∝ x^b by least squares of logarithms
+    exponent: Annotated[float, "exponent of the scale as a power of sqrt(eta / lambda_wd)", FINITE_OR_NAN]
+    exponent_error: Annotated[float, "standard error of the exponent", NON_NEGATIVE_OR_NAN]
+    #: by Student's t with n − 2 degrees of freedom; NaN for two models
+    p_value_of_one: Annotated[float, "p-value of the exponent 1", PROBABILITY]
+
+
+@in_one_line
+@dataclass(frozen=True)
+class PairedGrowth:
+    """Pearson's r of ln λ of two components over many (model, step)."""
+
+    n: int  #: number of points
+    n_initial: Annotated[int, "models before training", COUNT]
+    correlation: Annotated[float, "correlation of the ln of the scales of attention_output and mlp_out", FINITE_OR_NAN]
+    #: the r of two components that share σ before training, and nothing after it: initial points keep their place
+    built_in: Annotated[float, "mean correlation with the later scales paired at random", FINITE_OR_NAN]
+    built_in_95: Annotated[float, "95 % quantile of the correlation with random pairs", FINITE_OR_NAN]
+    #: one-sided. It assumes that under the null all pairings of the later points are equally likely. NaN if fewer than
+    #: two points are later.
+    p_value: Annotated[float, "p-value of the correlation among random pairs", PROBABILITY]
+    #: NaN if there are fewer than three
+    later_correlation: Annotated[float, "correlation over models after training only", FINITE_OR_NAN]
+
+
+FINDINGS = {"band": ShapeBand, "scale_law": ScaleLaw, "paired_growth": PairedGrowth}
+"""Findings about all models together, by the prefix of their variables: the annotated numbers of each class."""
 
 
 _GROUPED: dict[str, Schema] = {
@@ -88,7 +155,6 @@ _GROUPED: dict[str, Schema] = {
 
 
 def _along(schema: Schema) -> Schema:
-    """Return the schema of a group along steps: every variable of a measure gets the dimension step."""
     stepped = {
         name: replace(variable, dims=(STEP, *variable.dims))
         for name, variable in schema.items()
@@ -192,42 +258,10 @@ COMPARISON_SCHEMA: dict[str, Schema] = {
     **_GROUPED,
     **{f"/along{name}": _along(schema) for name, schema in _GROUPED.items()},
     "/findings": {
-        **_group(
-            (),
-            ("low", "smallest of the models' median shapes", POSITIVE_OR_NAN),
-            ("high", "largest of the models' median shapes", POSITIVE_OR_NAN),
-            ("variation", "coefficient of variation of the median shapes", NON_NEGATIVE_OR_NAN),
-            ("null_variation", "mean coefficient of variation of untrained cohorts", NON_NEGATIVE_OR_NAN),
-            ("null_variation_95", "95 % quantile of the coefficient of untrained cohorts", NON_NEGATIVE_OR_NAN),
-            ("p_value", "share of untrained cohorts that vary as much", PROBABILITY),
-            part="band",
-            prefix="band_",
-        ),
-        **_group(
-            (),
-            ("slope", "slope of the scale on sqrt(eta / lambda_wd), through the origin", FINITE_OR_NAN),
-            ("r_squared", "R^2 of that line, about the mean", FINITE_OR_NAN),
-            ("correlation", "Pearson's r of scale and sqrt(eta / lambda_wd)", FINITE_OR_NAN),
-            ("p_value", "p-value of r, over permutations of the models", PROBABILITY),
-            ("intercept", "intercept of the line that has one", FINITE_OR_NAN),
-            ("intercept_error", "standard error of the intercept", NON_NEGATIVE_OR_NAN),
-            ("exponent", "exponent of the scale as a power of sqrt(eta / lambda_wd)", FINITE_OR_NAN),
-            ("exponent_error", "standard error of the exponent", NON_NEGATIVE_OR_NAN),
-            ("p_value_of_one", "p-value of the exponent 1", PROBABILITY),
-            part="scale_law",
-            prefix="scale_law_",
-        ),
-        **_group(
-            (),
-            ("correlation", "correlation of the ln of the scales of attention_output and mlp_out", FINITE_OR_NAN),
-            ("n_initial", "models before training", COUNT),
-            ("built_in", "mean correlation with the later scales paired at random", FINITE_OR_NAN),
-            ("built_in_95", "95 % quantile of the correlation with random pairs", FINITE_OR_NAN),
-            ("p_value", "p-value of the correlation among random pairs", PROBABILITY),
-            ("later_correlation", "correlation over models after training only", FINITE_OR_NAN),
-            part="paired_growth",
-            prefix="paired_growth_",
-        ),
+        f"{part}_{name}": Variable((), *annotation.__metadata__, part=part)
+        for part, finding in FINDINGS.items()
+        for name, annotation in get_type_hints(finding, include_extras=True).items()
+        if get_origin(annotation) is Annotated
     },
     "/published": {
         **_group(

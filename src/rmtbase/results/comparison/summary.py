@@ -21,6 +21,7 @@ from rmtbase.words import counted, listing, of_tested
 _MOST_PAIRS = 10  # up to which each pair has sentences of its own
 _ANSWER, _FIRST = 4, 2  # most sentences of the answer; pairs that it names
 _SHOWN = 8  # most measures that are named
+_INTERVAL = ("difference", "standard_error", "interval_low", "interval_high")
 
 Row = dict[str, Any]
 
@@ -66,7 +67,7 @@ def _of_pairs(pairs: xr.Dataset) -> Iterator[str]:
 
 
 def _of_several_pairs(rows: Sequence[Row], statistics: Sequence[str]) -> Iterator[str]:
-    """Count the pairs whose heads differ, and those that are copies or have a common origin, and name the clearest."""
+    """Count the pairs that differ, and those of a common origin, and name the clearest."""
     farthest = [_farthest(row, statistics) if row["omnibus_q_value"] < LEVEL else ("", 0.0) for row in rows]
     differ = sorted((k for k, (words, _) in enumerate(farthest) if words), key=lambda k: -abs(farthest[k][1]))
     p_value = [row["alignment_p_value"] for row in rows]
@@ -77,21 +78,14 @@ def _of_several_pairs(rows: Sequence[Row], statistics: Sequence[str]) -> Iterato
     ]
     related.sort(key=lambda k: p_value[k] if isfinite(p_value[k]) else 0.0)
     untested = [row for k, row in enumerate(rows) if row["alignment_reason"] and k not in related]
-    for predicate, label, named, missing in (
-        (
-            f"have heads that differ (q < {LEVEL:g} over all pairs)",
-            "Most",
-            [f"{_names(rows[k])} ({farthest[k][0]})" for k in differ],
-            [NotTestable(row["pair"], row["reason"]) for row in rows if isnan(row["omnibus_q_value"])],
-        ),
-        (
-            f"are copies or have a common origin (p < {LEVEL:g}/{len(rows)})",
-            "Clearest",
-            [f"{_names(rows[k])}: {_origin(rows[k])}" for k in related],
-            [NotTestable(row["pair"], row["alignment_reason"]) for row in untested],
-        ),
-    ):
-        count = of_tested(len(named), len(rows) - len(missing), missing, "pair of models", predicate)
+    missing = [NotTestable(row["pair"], row["reason"]) for row in rows if isnan(row["omnibus_q_value"])]
+    unknown = [NotTestable(row["pair"], row["alignment_reason"]) for row in untested]
+    most = [f"{_names(rows[k])} ({farthest[k][0]})" for k in differ]
+    clearest = [f"{_names(rows[k])}: {_origin(rows[k])}" for k in related]
+    different = f"have heads that differ (q < {LEVEL:g} over all pairs)"
+    copies = f"are copies or have a common origin (p < {LEVEL:g}/{len(rows)})"
+    for predicate, label, named, out in ((different, "Most", most, missing), (copies, "Clearest", clearest, unknown)):
+        count = of_tested(len(named), len(rows) - len(out), out, "pair of models", predicate)
         yield f"{count}. {label}: {'; '.join(named[:_FIRST])}." if named else f"{count}."
     if len(rows) > _MOST_PAIRS:
         yield from (f"{_names(rows[k])}: {_origin(rows[k])}." for k in related[_FIRST:_MOST_PAIRS])
@@ -102,7 +96,6 @@ def _names(pair: Row) -> str:
 
 
 def _origin(pair: Row) -> str:
-    """Say whether two models are of common origin, at the 5 % level."""
     if pair["duplicate"]:
         return "duplicates: the same queries and keys, to the bit"
     if pair["reordered"]:
@@ -150,7 +143,6 @@ def _of_all_groups(between: xr.Dataset) -> Iterator[str]:
 
 
 def _of_groups(groups: xr.Dataset) -> Iterator[str]:
-    """Sentences about the measures that differ between each pair of groups, by t and by permutation."""
     few: dict[float, list[str]] = {}
     measures = groups["measure"].values
     for row in rows_of(groups, COMPARISON_SCHEMA["/groups"], "contrast", along=("measure",)):
@@ -161,10 +153,14 @@ def _of_groups(groups: xr.Dataset) -> Iterator[str]:
             yield f"{names}: no measure can be tested: none has a value for every model."
             continue
         differ, n_exact = np.flatnonzero(np.array(row["t_q_value"]) < LEVEL), int((p_value < LEVEL).sum())
-        if differ.size:
-            first = "; ".join(_difference(row, measures, k) for k in differ[:3].tolist())
+        first = []
+        for k in differ[:3].tolist():
+            difference, error, low, high = (row[name][k] for name in _INTERVAL)
+            interval = "" if isnan(low) else f" (95 % {low:+.3g} to {high:+.3g})"
+            first.append(f"{measures[k]} {difference:+.3g} ± {error:.2g}{interval}")
+        if first:
             by_t = f"by t, q < {LEVEL:g} over all groups and measures"
-            yield f"{names}: {differ.size} of {tested} measures differ ({by_t}): {first}."
+            yield f"{names}: {differ.size} of {tested} measures differ ({by_t}): {'; '.join(first)}."
         if smallest >= LEVEL:
             few.setdefault(smallest, []).append(names)
         elif n_exact or not differ.size:
@@ -176,14 +172,6 @@ def _of_groups(groups: xr.Dataset) -> Iterator[str]:
             f"{', '.join(pairs)}: so few models cannot differ at 5 % whatever the law of their numbers; the smallest "
             f"possible p is {smallest:.2g}."
         )
-
-
-def _difference(contrast: Row, measures: np.ndarray, k: int) -> str:
-    """Format a measure with its difference, error and interval."""
-    names = ("difference", "standard_error", "interval_low", "interval_high")
-    difference, error, low, high = (contrast[name][k] for name in names)
-    interval = "" if isnan(low) else f" (95 % {low:+.3g} to {high:+.3g})"
-    return f"{measures[k]} {difference:+.3g} ± {error:.2g}{interval}"
 
 
 def _of_steps(between: xr.Dataset) -> Iterator[str]:
@@ -211,7 +199,6 @@ def _of_steps(between: xr.Dataset) -> Iterator[str]:
 
 
 def _of_components(components: xr.Dataset) -> Iterator[str]:
-    """Sentence about the nearest published components of each model, with how near untrained matrices come."""
     if "nearest_q_value" not in components:
         return
     rows = rows_of(components, COMPARISON_SCHEMA["/components"], "model", "component")
@@ -229,10 +216,6 @@ def _of_components(components: xr.Dataset) -> Iterator[str]:
             f"distance {row['nearest_distance']:.2g}, of untrained matrices {row['nearest_random_median']:.2g}; "
             f"{row['nearest_between_published']:.0%} of the published models have another one as near."
         )
-
-
-def _error(value: float) -> str:
-    return " (no error with so few models)" if isnan(value) else f" ± {value:.2g}"
 
 
 _BAND = (
@@ -258,8 +241,10 @@ def _of_all(findings: xr.Dataset) -> Iterator[str]:
         names = ("variation", "null_variation", "null_variation_95")
         yield _BAND.format(**values, **{name: 100.0 * values[f"band_{name}"] for name in names})
     if "scale_law_slope" in values:
-        names = ("intercept_error", "exponent_error")
-        yield _SCALE_LAW.format(**values, **{name: _error(values[f"scale_law_{name}"]) for name in names})
+        errors = {name: values[f"scale_law_{name}"] for name in ("intercept_error", "exponent_error")}
+        unknown = " (no error with so few models)"
+        texts = {name: unknown if isnan(error) else f" ± {error:.2g}" for name, error in errors.items()}
+        yield _SCALE_LAW.format(**values, **texts)
     if "paired_growth_built_in" in values:
         yield _PAIRED_GROWTH.format(**values)
 
@@ -277,27 +262,25 @@ _SENTENCES = {
 def not_testable_of(comparison: xr.DataTree) -> list[NotTestable]:
     """List the tests of a comparison that could not be made, each with its reason."""
     groups = {name: node.to_dataset() for name, node in comparison.subtree_with_keys if node.data_vars}
-    untested = [
-        NotTestable(f"{row['model']}: {counted(row['n_untested_heads'], 'head')}", Reason("heads_in_scores"))
-        for row in rows_of(groups["models"], COMPARISON_SCHEMA["/models"], "model")
-        if row["n_untested_heads"]
-    ]
-    if "components" in groups:
-        for row in rows_of(groups["components"], COMPARISON_SCHEMA["/components"], "model", "component"):
-            if missing := row["n_matrices"] - row["n_tested"]:
-                place = f"{row['model']}: {missing} {row['component']}"
-                untested.append(NotTestable(place, Reason("matrices_in_scores")))
-    if "pairs" in groups:
-        rows = rows_of(groups["pairs"], COMPARISON_SCHEMA["/pairs"], "pair")
-        tests = {"alignment_reason": "common origin", "reason": "heads"}
-        places = [(row, test, row[name]) for name, test in tests.items() for row in rows]
-        untested += [NotTestable(f"{row['pair']}: {test}", reason) for row, test, reason in places if reason]
-    if "groups" in groups:
-        measures = groups["groups"]["measure"].values
-        for row in rows_of(groups["groups"], COMPARISON_SCHEMA["/groups"], "contrast", along=("measure",)):
-            if row["smallest_p_value"] >= LEVEL:
-                reason = Reason("few_models", {"p_value": row["smallest_p_value"]})
-                untested.append(NotTestable(f"{row['contrast']}: every measure by permutation", reason))
-            names = measures[np.isnan(row["adjusted_p_value"])].tolist()
-            untested += [NotTestable(f"{row['contrast']}: {name}", Reason("missing_values")) for name in names]
+
+    def rows(name: str, *dims: str, along: Sequence[str] = ()) -> list[Row]:
+        return rows_of(groups[name], COMPARISON_SCHEMA[f"/{name}"], *dims, along=along) if name in groups else []
+
+    untested = []
+    for row in rows("models", "model"):
+        if row["n_untested_heads"]:
+            place = f"{row['model']}: {counted(row['n_untested_heads'], 'head')}"
+            untested.append(NotTestable(place, Reason("heads_in_scores")))
+    for row in rows("components", "model", "component"):
+        if missing := row["n_matrices"] - row["n_tested"]:
+            place = f"{row['model']}: {missing} {row['component']}"
+            untested.append(NotTestable(place, Reason("matrices_in_scores")))
+    for test, name in (("common origin", "alignment_reason"), ("heads", "reason")):
+        untested += [NotTestable(f"{row['pair']}: {test}", row[name]) for row in rows("pairs", "pair") if row[name]]
+    for row in rows("groups", "contrast", along=("measure",)):
+        if row["smallest_p_value"] >= LEVEL:
+            reason = Reason("few_models", {"p_value": row["smallest_p_value"]})
+            untested.append(NotTestable(f"{row['contrast']}: every measure by permutation", reason))
+        names = groups["groups"]["measure"].values[np.isnan(row["adjusted_p_value"])].tolist()
+        untested += [NotTestable(f"{row['contrast']}: {name}", Reason("missing_values")) for name in names]
     return untested

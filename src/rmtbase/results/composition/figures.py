@@ -21,9 +21,7 @@ from rmtbase.results.composition.summary import ComposedPair, CompositionSummary
 
 __all__ = ["figure_recipes"]
 
-_MOST_EDGES = 30
-"""Largest number of pairs in a graph: those with the largest scores of the pairs that compose."""
-
+_MOST_EDGES = 30  # largest number of pairs in a graph: those with the largest scores of the pairs that compose
 _READS = {"q": "queries", "k": "keys", "v": "values"}
 _BEND = {"q": -0.12, "k": 0.0, "v": 0.12}  # sideways bend of an edge, so that three between two heads stay apart
 _POINTS = 24  # points of an edge
@@ -40,8 +38,17 @@ def composition_heatmap(ax: Axes, theme: Theme, table: xr.Dataset, kind: str) ->
     untested = np.isnan(z) & (pairs["not_testable"].values > 0) if "not_testable" in pairs else None
     size = float(np.clip(90 / len(z), 1.0, 3.5))
     marks = draw_cells(ax, theme, Z, Cells(z, q < LEVEL, untested), markersize=size, markeredgewidth=0.4)
-    for direction in ("x", "y"):
-        _layers_along(ax, direction, table, theme)
+    first, ticks, borders = 0, {}, []  # each layer is named at its middle, and separated by a thin line
+    for place, heads in groupby(_places(table)):
+        count = len(list(heads))
+        ticks[first + 0.5 * (count - 1)] = _layer_name(place)
+        borders.append(first - 0.5)
+        first += count
+    named = list(ticks)[:: -(-len(ticks) // _MOST_TICKS)]
+    for draw_line, set_ticks in ((ax.axvline, ax.set_xticks), (ax.axhline, ax.set_yticks)):
+        for border in borders[1:]:
+            draw_line(border, color=theme.grid, linewidth=0.5, zorder=0)
+        set_ticks(named, [ticks[middle] for middle in named])
     ends = (-0.5, len(z) - 0.5)
     ax.set(xlim=ends, ylim=ends[::-1])
     title = f"{_composing(pairs)}; {marks}"
@@ -75,7 +82,6 @@ def composition_by_layer(ax: Axes, theme: Theme, table: xr.Dataset, kind: str) -
 
 
 def _composing(pairs: xr.Dataset) -> str:
-    """Say of which kind the pairs are, and how many of them compose."""
     tested = int(pairs["p_value"].notnull().sum())
     share = f"{(pairs['q_value'] < LEVEL).sum():d} of {tested} pairs compose" if tested else "no pair can be tested"
     return f"the later head's {_READS[str(pairs['kind'].values)]}\n{share}"
@@ -88,11 +94,22 @@ def composition_graph(ax: Axes, theme: Theme, table: xr.Dataset) -> Around:
     Each kind has its own colour and line style, and bends to its own side; the larger the score, the thicker the line.
     """
     summary = summarize_composition(table, LEVEL)
-    x, y = _rows(table)
+    x, y = [], []  # the place of each head within its layer, with layers centred above one another, and its row
+    for row, (_, heads) in enumerate(groupby(_places(table))):
+        count = len(list(heads))
+        x += [number - 0.5 * (count - 1) for number in range(count)]
+        y += [row] * count
+    first = min(x)
+    x = [number - first for number in x]
     place = dict(zip(table["later"].values.tolist(), zip(x, y, strict=True), strict=True))
     drawn = summary.largest[:_MOST_EDGES]
     connected = {name for pair in drawn for name in (pair.earlier, pair.later)}
-    strength = _strength(drawn)
+    # The width of a line is in proportion to the score above the smallest one; lines are thinner if there are many.
+    least, most = 0.7, 3.2 if len(drawn) <= _NAMED else 2.0
+    scores = np.array([pair.score for pair in drawn])
+    spread = np.ptp(scores) if drawn else 0.0
+    relative = (scores - scores.min()) / spread if spread > 0.0 else np.full(len(drawn), 0.5)
+    strength = least + (most - least) * relative
     for kind, colour, style in zip(table["kind"].values.tolist(), theme.series, LINE_STYLES, strict=False):
         chosen = [i for i, pair in enumerate(drawn) if pair.kind == kind]
         curves = [_edge(place[drawn[i].earlier], place[drawn[i].later], _BEND[kind]) for i in chosen]
@@ -125,11 +142,10 @@ def composition_graph(ax: Axes, theme: Theme, table: xr.Dataset) -> Around:
 
 def _surviving(summary: CompositionSummary, drawn: list[ComposedPair]) -> str:
     """Say how many pairs compose, how many cannot be tested, and which are drawn."""
-    all_pairs, surviving, untested = (
-        sum(kind.pairs for kind in summary.kinds), len(summary.surviving), len(summary.not_testable),
-    )  # fmt: skip
-    words = f"{surviving} of {all_pairs} pairs of heads compose beyond chance, q < {LEVEL:g}"
-    if not all_pairs:
+    tested, surviving = sum(kind.pairs for kind in summary.kinds), len(summary.surviving)
+    untested = len(summary.not_testable)
+    words = f"{surviving} of {tested} pairs of heads compose beyond chance, q < {LEVEL:g}"
+    if not tested:
         words = f"whether heads compose cannot be told: {untested} pairs, {NOT_TESTABLE}"
     elif untested:
         words += f"; {untested} more {NOT_TESTABLE}"
@@ -137,14 +153,6 @@ def _surviving(summary: CompositionSummary, drawn: list[ComposedPair]) -> str:
         return words
     largest = f"drawn: the {len(drawn)} of these {surviving} with the largest scores; " * (len(drawn) < surviving)
     return f"{words}\n{largest}the thicker a line, the larger the score ({drawn[-1].score:.2g} to {drawn[0].score:.2g})"
-
-
-def _strength(pairs: list[ComposedPair]) -> Float[np.ndarray, " pair"]:
-    """Widths of lines, in proportion to the score above the smallest one; thinner if there are many."""
-    least, most = 0.7, 3.2 if len(pairs) <= _NAMED else 2.0
-    scores = np.array([pair.score for pair in pairs])
-    spread = np.ptp(scores) if pairs else 0.0
-    return least + (most - least) * ((scores - scores.min()) / spread if spread > 0.0 else np.full(len(pairs), 0.5))
 
 
 def _edge(start: tuple[float, float], end: tuple[float, float], bend: float) -> Float[np.ndarray, "point 2"]:
@@ -164,33 +172,8 @@ def _places(table: xr.Dataset) -> list[tuple[str, int]]:
     return list(zip(map(str, stacks), layers, strict=True))
 
 
-def _rows(table: xr.Dataset) -> tuple[list[float], list[int]]:
-    """Position of each head within its layer, with layers centred above one another, and its row."""
-    x: list[float] = []
-    y: list[int] = []
-    for row, (_, heads) in enumerate(groupby(_places(table))):
-        count = len(list(heads))
-        x += [place - 0.5 * (count - 1) for place in range(count)]
-        y += [row] * count
-    first = min(x)
-    return [place - first for place in x], y
-
-
 def _layer_name(place: tuple[str, int]) -> str:
     return literal(f"{place[0]} {place[1]}".lstrip(), 20)
-
-
-def _layers_along(ax: Axes, direction: str, table: xr.Dataset, theme: Theme) -> None:
-    """Name each layer at its middle on an axis of heads, and separate layers by thin lines."""
-    first, ticks = 0, {}
-    for place, heads in groupby(_places(table)):
-        count = len(list(heads))
-        ticks[first + 0.5 * (count - 1)] = _layer_name(place)
-        if first:
-            (ax.axvline if direction == "x" else ax.axhline)(first - 0.5, color=theme.grid, linewidth=0.5, zorder=0)
-        first += count
-    shown = list(ticks.items())[:: -(-len(ticks) // _MOST_TICKS)]
-    (ax.set_xticks if direction == "x" else ax.set_yticks)([at for at, _ in shown], [name for _, name in shown])
 
 
 def figure_recipes(table: xr.Dataset) -> dict[str, FigureRecipe]:

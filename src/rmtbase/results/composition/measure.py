@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,7 +83,9 @@ def composition(
 
     Source: N. Elhage et al., A Mathematical Framework for Transformer Circuits (2021), for the scores.
     """
-    names = _require_kinds(kinds)
+    names = (kinds,) if isinstance(kinds, str) else tuple(kinds)
+    if not names or len(set(names)) < len(names) or not set(names) <= set(KINDS_OF_COMPOSITION):
+        raise ParameterError("kinds", kinds, f"distinct ones of {', '.join(KINDS_OF_COMPOSITION)}")
 
     def reads(opened: WeightMatrices) -> tuple[set[str], tuple[()]]:
         _readers(opened, names)
@@ -102,37 +105,29 @@ def composition(
         pairs.read(earlier, pool, progress)
         pairs.judge(earlier, progress)
     table = describe(pairs.dataset(), COMPOSITION_SCHEMA)
-    return table.assign_attrs(_attributes(model, names, warnings))
+    call = {"function": "rmtbase.results.composition.composition", "kinds": list(names)}
+    null = {"null": "random rotation of the later head against the earlier one, both spectra kept"}
+    return table.assign_attrs(file_attributes("composition", model, null, model.notes, warnings, call))
 
 
 def _readers(model: WeightMatrices, kinds: Sequence[str]) -> tuple[dict[tuple[int, str], list[int]], list[str]]:
     """Find the earlier sites that each site reads by each kind, with warnings."""
-    earlier = {(site, kind): earlier_sites(model, site, kind) for site in range(len(model.sites)) for kind in kinds}
-    warnings = [*unknown_streams(model), *_without_other_widths(model, earlier)]
+    earlier: dict[tuple[int, str], list[int]] = {}
+    lines = list(unknown_streams(model))
+    for site, kind in product(range(len(model.sites)), kinds):
+        width, earlier[site, kind] = getattr(model.sites[site], READINGS[kind].width), []
+        for writer in earlier_sites(model, site, kind):
+            at, reader = model.sites[writer], model.sites[site].place
+            if at.d_output == width:
+                earlier[site, kind].append(writer)
+            else:
+                lines.append(f"{at.place} writes {at.d_output} numbers, of which {reader} reads {width}: no pairs")
+    warnings = list(dict.fromkeys(lines))
     if not any(earlier.values()):
         fault = "; ".join(warnings) or f"{len(model.sites)} layers of attention"
         expected = "two layers whose heads share a residual stream, and whose values and outputs are known"
         raise ParameterError("model", f"{shown(model.name)}: {fault}", expected)
     return earlier, warnings
-
-
-def _require_kinds(kinds: Sequence[str]) -> tuple[str, ...]:
-    names = (kinds,) if isinstance(kinds, str) else tuple(kinds)
-    if not names or len(set(names)) < len(names) or not set(names) <= set(KINDS_OF_COMPOSITION):
-        raise ParameterError("kinds", kinds, f"distinct ones of {', '.join(KINDS_OF_COMPOSITION)}")
-    return names
-
-
-def _without_other_widths(model: WeightMatrices, earlier: dict[tuple[int, str], list[int]]) -> list[str]:
-    """Remove, in place, writers whose width differs from the width read; return the warnings."""
-    lines = {}
-    for (site, kind), writers in earlier.items():
-        width = getattr(model.sites[site], READINGS[kind].width)
-        for writer in (index for index in writers if model.sites[index].d_output != width):
-            at, reader = model.sites[writer], model.sites[site].place
-            lines[f"{at.place} writes {at.d_output} numbers, of which {reader} reads {width}: no pairs"] = None
-        writers[:] = [index for index in writers if model.sites[index].d_output == width]
-    return list(lines)
 
 
 class _Pairs:
@@ -221,8 +216,10 @@ class _Pairs:
             self.values["effective_rank_read"][at, self.heads[site]] = _participation(share)
             for writer in earlier[site, kind]:
                 place = at, self.heads[writer], self.heads[site]
-                self._judge_scores(place, HaarTrace(self.written[writer], share, width))
-                self._judge_overlaps(place, self.written[writer] > 0.0, share > 0.0, width)
+                self._judge(place, "score", HaarTrace(self.written[writer], share, width))
+                written, read = ((spectrum > 0.0).astype(float) for spectrum in (self.written[writer], share))
+                smaller = np.minimum.outer(written.sum(axis=1), read.sum(axis=1))
+                self._judge(place, "overlap", HaarTrace(written, read, width), smaller)
             advance(1)
         for writer, share in self.written.items():
             self.values["effective_rank_written"][self.heads[writer]] = _participation(share)
@@ -235,45 +232,26 @@ class _Pairs:
         ):
             self.values[name] = adjusted(self.values[p])
 
-    def _judge_scores(self, place: tuple[int, slice, slice], law: HaarTrace) -> None:
-        squares = self.values["score"][place]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            z = (squares - law.mean()) / law.std()
-        values_of = {
-            "score": np.sqrt(squares),
-            "expected_score": np.sqrt(law.mean()),
-            "z_score": np.where(law.std() > 0.0, z, np.nan),
-            "p_value": np.maximum(law.sf(squares), SMALLEST_P_VALUE),
-            "p_value_below": np.maximum(law.cdf(squares), SMALLEST_P_VALUE),
-        }
-        present = law.mean() > 0.0  # both heads have weights
-        for name, values in values_of.items():
-            self.values[name][place] = np.where(present, values, np.nan)
-        self._say_why(place, "p_value", "not_testable", law.first.sum(axis=1) > 0, law.second.sum(axis=1) > 0)
-
-    def _judge_overlaps(
-        self, place: tuple[int, slice, slice], written: np.ndarray, read: np.ndarray, width: int
+    def _judge(
+        self, place: tuple[int, slice, slice], name: str, law: HaarTrace, smaller: np.ndarray | None = None
     ) -> None:
-        law = HaarTrace(written.astype(float), read.astype(float), width)
-        smaller = np.minimum.outer(written.sum(axis=1), read.sum(axis=1))
-        sums = self.values["overlap"][place]
+        """Turn the sums of ``law`` into scores, or overlaps of subspaces of which ``smaller`` is the size, and test."""
+        sums, start = self.values[name][place], "" if smaller is None else "overlap_"
         with np.errstate(divide="ignore", invalid="ignore"):
             values_of = {
-                "overlap": sums / smaller,
-                "expected_overlap": law.mean() / smaller,
-                "overlap_z_score": np.where(law.std() > 0.0, (sums - law.mean()) / law.std(), np.nan),
-                "overlap_p_value": np.maximum(law.sf(sums), SMALLEST_P_VALUE),
+                name: np.sqrt(sums) if smaller is None else sums / smaller,
+                f"expected_{name}": np.sqrt(law.mean()) if smaller is None else law.mean() / smaller,
+                f"{start}z_score": np.where(law.std() > 0.0, (sums - law.mean()) / law.std(), np.nan),
+                f"{start}p_value": np.maximum(law.sf(sums), SMALLEST_P_VALUE),
             }
-        for name, values in values_of.items():
-            self.values[name][place] = np.where(smaller > 0, values, np.nan)
-        self._say_why(place, "overlap_p_value", "overlap_not_testable", np.any(written, axis=1), np.any(read, axis=1))
-
-    def _say_why(
-        self, place: tuple[int, slice, slice], p: str, code: str, writes: np.ndarray, reads: np.ndarray
-    ) -> None:
-        """Give each pair without a p-value the code of its reason (``NOT_TESTABLE_PAIRS``)."""
-        reason = np.where(writes[:, None], np.where(reads, _SAME, _READS_NOTHING), _WRITES_NOTHING)
-        self.values[code][place] = np.where(np.isnan(self.values[p][place]), reason, 0)
+        if smaller is None:
+            values_of["p_value_below"] = np.maximum(law.cdf(sums), SMALLEST_P_VALUE)
+        writes, reads = np.any(law.first, axis=1, keepdims=True), np.any(law.second, axis=1)  # heads with weights
+        for variable, values in values_of.items():
+            self.values[variable][place] = np.where(writes & reads, values, np.nan)
+        reason = np.where(writes, np.where(reads, _SAME, _READS_NOTHING), _WRITES_NOTHING)
+        missing = np.isnan(self.values[f"{start}p_value"][place])
+        self.values[f"{start}not_testable"][place] = np.where(missing, reason, 0)
 
     def dataset(self) -> xr.Dataset:
         """Make a dataset of all variables, labelled by the names of heads."""
@@ -307,13 +285,15 @@ def _directions(model: WeightMatrices, site: int, circuit: str) -> tuple[_Direct
     With Aᵀ = O_A R_A and Bᵀ = O_B R_B, AᵀB = O_A (R_A R_Bᵀ) O_Bᵀ, and O_A and O_B rotate the singular vectors of the
     small core.
     """
-    factored = CIRCUITS[circuit]
-    factors = (
-        _orthonormal(
-            weights, model.least_sigma(model.layers.index(model.sites[site].place), f"attention_{factor.name}")
-        )
-        for factor, weights in zip(factored.factors, read_factors(model, site, factored), strict=True)
-    )
+    factored, layer, factors = CIRCUITS[circuit], model.layers.index(model.sites[site].place), []
+    for factor, weights in zip(factored.factors, read_factors(model, site, factored), strict=True):
+        w = np.swapaxes(weights.astype(np.float64), 1, 2)
+        largest = np.abs(w).max(axis=(1, 2), keepdims=True)
+        w = w / np.where(largest > 0.0, largest, 1.0)
+        present = np.sqrt(np.mean(np.square(w), axis=(1, 2))) * largest[:, 0, 0]
+        o, r = np.linalg.qr(w)  # R is zero where W is no more than rounding
+        least = model.least_sigma(layer, f"attention_{factor.name}")
+        factors.append((o, np.where((present > least)[:, None, None], r, 0.0)))
     (left_basis, left_r), (right_basis, right_r) = factors
     repeats = len(left_r) // len(right_r)  # several heads may read one key head
     right_basis, right_r = (np.repeat(matrix, repeats, axis=0) for matrix in (right_basis, right_r))
@@ -325,20 +305,3 @@ def _directions(model: WeightMatrices, site: int, circuit: str) -> tuple[_Direct
     turned = np.swapaxes(u, 1, 2) @ np.swapaxes(left_basis, 1, 2), vh @ np.swapaxes(right_basis, 1, 2)
     first, second = (_Directions(np.where(nonzero, vectors, 0.0), share) for vectors in turned)
     return first, second
-
-
-def _orthonormal(
-    weights: np.ndarray, least: float
-) -> tuple[Float64[np.ndarray, "head width rank"], Float64[np.ndarray, "head rank d_head"]]:
-    """Factor Wᵀ = O R, with W divided by its largest element; R is zero where W is no more than rounding."""
-    w = np.swapaxes(weights.astype(np.float64), 1, 2)
-    largest = np.abs(w).max(axis=(1, 2), keepdims=True)
-    present = np.sqrt(np.mean(np.square(w / np.where(largest > 0.0, largest, 1.0)), axis=(1, 2))) * largest[:, 0, 0]
-    o, r = np.linalg.qr(w / np.where(largest > 0.0, largest, 1.0))
-    return o, np.where((present > least)[:, None, None], r, 0.0)
-
-
-def _attributes(model: WeightMatrices, kinds: Sequence[str], warnings: Sequence[str]) -> dict[str, object]:
-    call = {"function": "rmtbase.results.composition.composition", "kinds": list(kinds)}
-    null = {"null": "random rotation of the later head against the earlier one, both spectra kept"}
-    return file_attributes("composition", model, null, model.notes, warnings, call)

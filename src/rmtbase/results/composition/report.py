@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,14 @@ def as_json(
 ) -> dict[str, Any]:
     """Return the summary of the compositions of a model's heads as plain data."""
     summary = summarize_composition(table, level, layer, head)
+    sizes = ("kind", "pairs", "not_testable", "overlaps")
+    kinds = [  # null where no pair of a kind could be tested
+        {
+            name: value if name in sizes or (kind.overlaps if name == "overlapping" else kind.pairs) else None
+            for name, value in asdict(kind).items()
+        }
+        for kind in summary.kinds
+    ]
     return result_json(
         table.attrs,
         ("model", "revision", "null"),
@@ -35,20 +43,11 @@ def as_json(
         [f"{summary.headline()}.", *_leading(summary)],
         overlaps_not_testable=not_testable_json(summary.overlaps_not_testable),
         level=summary.level,
-        kinds=[_kind_json(kind) for kind in summary.kinds],
+        kinds=kinds,
         surviving=[asdict(pair) for pair in summary.surviving],
         largest=[asdict(pair) for pair in summary.largest[:_FIRST]],
         surest=[asdict(pair) for pair in summary.surviving[:_FIRST]],
     )
-
-
-def _kind_json(kind: KindSummary) -> dict[str, Any]:
-    """Convert the counts of a kind for JSON; null where no pair of it could be tested."""
-    sizes = ("kind", "pairs", "not_testable", "overlaps")
-    return {
-        name: value if name in sizes or (kind.overlaps if name == "overlapping" else kind.pairs) else None
-        for name, value in asdict(kind).items()
-    }
 
 
 def report(table: xr.Dataset, level: float = 0.05, layer: int | None = None, head: int | None = None) -> Iterator[Item]:
@@ -85,8 +84,8 @@ def report(table: xr.Dataset, level: float = 0.05, layer: int | None = None, hea
 
 
 def _kind_columns(level: float, some_untested: bool) -> list[Column]:
-    def count(number: Callable[[KindSummary], int]) -> Callable[[KindSummary], str]:
-        return lambda kind: str(number(kind)) if kind.pairs else UNTESTED
+    def counted(heading: str, name: str) -> Column:
+        return Column(heading, cell=lambda kind: str(getattr(kind, name)) if kind.pairs else UNTESTED)
 
     def overlapping(kind: KindSummary) -> str:
         tested = f" of {kind.overlaps}" if kind.overlaps != kind.pairs else ""
@@ -96,12 +95,12 @@ def _kind_columns(level: float, some_untested: bool) -> list[Column]:
         Column("the later head's", "left", cell=lambda kind: _NAMES[kind.kind]),
         Column("testable pairs" if some_untested else "pairs", cell=lambda kind: str(kind.pairs)),
         *[Column("not testable", cell=lambda kind: str(kind.not_testable))] * some_untested,
-        Column(f"p < {level:g}", cell=count(lambda kind: kind.small)),
-        Column("by chance", cell=count(lambda kind: round(kind.pairs * level))),
-        Column("compose", cell=count(lambda kind: kind.surviving)),
-        Column("if independent", cell=count(lambda kind: kind.surviving_independent)),
-        Column("family-wise", cell=count(lambda kind: kind.surviving_family)),
-        Column("read less", cell=count(lambda kind: kind.avoiding)),
+        counted(f"p < {level:g}", "small"),
+        Column("by chance", cell=lambda kind: str(round(kind.pairs * level)) if kind.pairs else UNTESTED),
+        counted("compose", "surviving"),
+        counted("if independent", "surviving_independent"),
+        counted("family-wise", "surviving_family"),
+        counted("read less", "avoiding"),
         Column("subspaces overlap", cell=overlapping),
     ]
 

@@ -102,9 +102,8 @@ def pairs_with(table: xr.Dataset, layer: int | None = None, head: int | None = N
     No q-value changes: each stays over all pairs.
     """
     if not isinstance(table, xr.Dataset) or table.attrs.get("kind") != "composition":
-        raise ParameterError(
-            "table", type(table).__name__, "compositions, as rmtbase.results.composition.composition makes them"
-        )
+        expected = "compositions, as rmtbase.results.composition.composition makes them"
+        raise ParameterError("table", type(table).__name__, expected)
     numbers = {name: number for name, number in (("layer", layer), ("head", head)) if number is not None}
     if not numbers:
         return table
@@ -114,16 +113,12 @@ def pairs_with(table: xr.Dataset, layer: int | None = None, head: int | None = N
         if number not in present:
             raise ParameterError(name, number, f"one of {', '.join(map(str, present))}")
         chosen = {side: mask & (table[f"{side}_{name}"] == number) for side, mask in chosen.items()}
-    mask = chosen["earlier"] | chosen["later"]
-    pairs = {name: array for name, array in table.data_vars.items() if {"earlier", "later"} <= {*array.dims}}
-    return table.assign(
-        {
-            name: array.where(mask, 0 if array.dtype.kind in "iu" else np.nan)
-            .astype(array.dtype)
-            .transpose(*array.dims)
-            for name, array in pairs.items()
-        }
-    )
+    mask, pairs = chosen["earlier"] | chosen["later"], {}
+    for name, array in table.data_vars.items():
+        if {"earlier", "later"} <= {*array.dims}:
+            missing = 0 if array.dtype.kind in "iu" else np.nan
+            pairs[name] = array.where(mask, missing).astype(array.dtype).transpose(*array.dims)
+    return table.assign(pairs)
 
 
 def summarize_composition(
@@ -154,15 +149,12 @@ def summarize_composition(
         )
         for place in map(tuple, places[np.lexsort((-score, p_value))].tolist())
     )
-    untested = (_not_testable(table, name) for name in ("not_testable", "overlap_not_testable"))
+    untested = []
+    for variable in ("not_testable", "overlap_not_testable"):
+        codes = table[variable].values
+        pairs = [
+            NotTestable(f"{names[0][k]}: {names[1][i]} to {names[2][j]}", Reason(NOT_TESTABLE_PAIRS[codes[k, i, j]]))
+            for k, i, j in np.argwhere(codes > 0).tolist()
+        ]
+        untested.append(tuple(pairs))
     return CompositionSummary(level, kinds, surviving, *untested, layer=layer, head=head)
-
-
-def _not_testable(table: xr.Dataset, variable: str) -> tuple[NotTestable, ...]:
-    """List the pairs whose code is above 0."""
-    kinds, earlier, later = (table[dim].values.tolist() for dim in _PLACE)
-    codes = table[variable].values
-    return tuple(
-        NotTestable(f"{kinds[k]}: {earlier[i]} to {later[j]}", Reason(NOT_TESTABLE_PAIRS[codes[k, i, j]]))
-        for k, i, j in np.argwhere(codes > 0).tolist()
-    )

@@ -94,9 +94,14 @@ def element_divergence(
         ParameterError: σ₀ is not a positive number, or the models differ in the places or sizes of their heads.
         CheckpointError: a checkpoint cannot be read.
     """
-    opened = _opened(model)
     sigma0 = require_positive_number("initial", initial) if isinstance(initial, float | int) else None
-    compared = [opened] if sigma0 is not None else [opened, _same_heads(opened, _opened(initial))]
+    sources: list[Any] = [model] if sigma0 is not None else [model, initial]
+    compared = [source if isinstance(source, WeightMatrices) else open_model(source) for source in sources]
+    opened = compared[0]
+    sizes = [[[getattr(site, name) for name in _SIZES] for site in weights.sites] for weights in compared]
+    if sizes[0] != sizes[-1]:
+        expected = f"a model whose heads have the places and sizes of {opened.name}"
+        raise ParameterError("initial", compared[-1].name, expected)
     n_heads = max(max(site.n_heads, site.n_key_heads) for site in opened.sites)
     numbers = np.full((len(opened.sites), n_heads, len(_CIRCUITS), len(_Divergence._fields)), np.nan)
     advance = progress.bar("comparing heads", len(opened.sites))
@@ -120,20 +125,7 @@ def element_divergence(
     return xr.Dataset({name: (dims, numbers[..., k]) for k, name in enumerate(_Divergence._fields)}, coords)
 
 
-def _opened(model: Any) -> WeightMatrices:
-    return model if isinstance(model, WeightMatrices) else open_model(model)
-
-
-def _same_heads(model: WeightMatrices, initial: WeightMatrices) -> WeightMatrices:
-    """Return the initial model, if it has the heads of the other."""
-    sizes = [[[getattr(site, name) for name in _SIZES] for site in weights.sites] for weights in (model, initial)]
-    if sizes[0] != sizes[1]:
-        raise ParameterError("initial", initial.name, f"a model whose heads have the places and sizes of {model.name}")
-    return initial
-
-
 def _sketches(model: WeightMatrices, site: int, circuit: Circuit, pool: Executor) -> list[ElementSketch]:
-    """Sketch the elements of each head's matrix."""
     factors = read_factors(model, site, circuit)
     heads = len(factors[0])
 

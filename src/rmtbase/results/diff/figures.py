@@ -68,9 +68,8 @@ def figure_recipes(tree: xr.DataTree) -> dict[str, FigureRecipe]:
     """Map the name of each figure of changes to its recipe; first the one that shows what the first sentence says."""
     heads = tree["heads"].to_dataset() if "heads" in tree.children else xr.Dataset()
     components = [str(name) for name in heads["component"].values] if "component" in heads else []
-    shares = [
-        name for name in components if "share_head" in heads and heads["share_head"].sel(component=name).notnull().any()
-    ]
+    has_shares = components if "share_head" in heads else []
+    shares = [name for name in has_shares if heads["share_head"].sel(component=name).notnull().any()]
     products = [item.name for item in PRODUCTS if f"relative_change_{item.name}" in heads]
     options = {
         "changes-of-heads": [{"quantity": name} for name in products],

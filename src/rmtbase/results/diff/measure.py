@@ -17,7 +17,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.heads.read_sites import read_factors, sites_of
 from rmtbase.laws import HaarTrace
 from rmtbase.linalg import available_cores, without_noise
-from rmtbase.models import Difference, Model, Site, difference, open_model
+from rmtbase.models import Model, Site, difference, open_model
 from rmtbase.progress import SILENT, Progress
 from rmtbase.reasons import Reason
 from rmtbase.results.attributes import file_attributes
@@ -101,7 +101,10 @@ def diff(
         models = difference(first.with_updates(second) if is_adapter else second, first)
     except ParameterError as error:  # other architecture or shape; ``difference`` names the wrong argument
         raise ParameterError("before", error.found, error.expected) from None
-    names = _require_components(models, components)
+    names = list(models.components if components is None else components)
+    distinct = names and len(set(names)) == len(names) and set(names) <= set(models.components)
+    if isinstance(components, str) or not distinct:
+        raise ParameterError("components", components, f"distinct ones of {', '.join(models.components)}")
     tell_of_large(models, names, progress, 2, np.square)
     models.require_finite(names)
     signs = sign_flips(level)
@@ -156,16 +159,7 @@ def diff(
     return tree
 
 
-def _require_components(models: Difference, components: Sequence[str] | None) -> list[str]:
-    names = list(models.components if components is None else components)
-    distinct = names and len(set(names)) == len(names) and set(names) <= set(models.components)
-    if isinstance(components, str) or not distinct:
-        raise ParameterError("components", components, f"distinct ones of {', '.join(models.components)}")
-    return names
-
-
 def _has_heads(site: Site, name: str) -> bool:
-    """Return True if the sizes of each head's part of a matrix are known."""
     return all(getattr(site, size) is not None for size in (_FACTORS[name].rank, _FACTORS[name].width))
 
 
@@ -212,15 +206,8 @@ def _shares(change: Float64[np.ndarray, "factor_head rank width"]) -> list[Entry
         return [{"reason_head": str(Reason("unchanged"))}] * heads
     share, p_value = squares.sum(axis=1) / squares.sum(), share_p_values(squares)
     reason = Reason("one_head" if heads == 1 else "equal_rows") if np.isnan(p_value).any() else Reason()
-    return [
-        {
-            "share_head": share[head],
-            "expected_share_head": 1.0 / heads,
-            "p_value_head": p_value[head],
-            "reason_head": str(reason),
-        }
-        for head in range(heads)
-    ]
+    common = {"expected_share_head": 1.0 / heads, "reason_head": str(reason)}
+    return [{"share_head": share[head], "p_value_head": p_value[head], **common} for head in range(heads)]
 
 
 def _products(
@@ -234,20 +221,16 @@ def _products(
         for factors in (before, after)
     )
     change = np.concatenate([new_a - a, new_a], axis=1), np.concatenate([b, new_b - b], axis=1)
-    old, new, moved = (_product_norms(*pair) for pair in ((a, b), (new_a, new_b), change))
+    norms = []
+    for pair in ((a, b), (new_a, new_b), change):  # from the triangles of Aᵀ and Bᵀ: their own rounding, not its root
+        r_a, r_b = (np.linalg.qr(factor.swapaxes(1, 2))[1] for factor in pair)
+        norms.append(np.linalg.norm(r_a @ r_b.swapaxes(1, 2), axis=(1, 2)))
+    old, new, moved = norms
     common = ((a @ new_a.swapaxes(1, 2)) * (b @ new_b.swapaxes(1, 2))).sum(axis=(1, 2))  # tr (AᵀB)ᵀ A'ᵀB'
     with np.errstate(divide="ignore", invalid="ignore"):
         values = moved / old, np.clip(common / old / new, -1.0, 1.0)
     relative, similarity = (np.where((old > 0) & np.isfinite(value), value, np.nan) for value in values)
     return [{"relative_change": relative[head], "similarity": similarity[head]} for head in range(heads)]
-
-
-def _product_norms(
-    a: Float64[np.ndarray, "head rank width"], b: Float64[np.ndarray, "head rank other_width"]
-) -> Float64[np.ndarray, " head"]:
-    """Compute ‖AᵀB‖_F of every head from the triangles of Aᵀ and Bᵀ, which have their own rounding, not its root."""
-    r_a, r_b = (np.linalg.qr(factor.swapaxes(1, 2))[1] for factor in (a, b))
-    return np.linalg.norm(r_a @ r_b.swapaxes(1, 2), axis=(1, 2))
 
 
 def _numbers(
@@ -272,30 +255,21 @@ def _numbers(
     numbers["n_old_directions"] = k
     rank = int((s_old > 0.0).sum())
     for side, new, before in (("in", v, v_old), ("out", u.T, u_old.T)):
-        numbers |= {f"{name}_{side}": value for name, value in _of_side(new, s, before[:rank], k).items()}
-    return numbers
-
-
-def _of_side(
-    new: Float64[np.ndarray, "rank n"], s: Float64[np.ndarray, " rank"], old: Float64[np.ndarray, "old n"], k: int
-) -> dict[str, float]:
-    """Compare the directions of a change with old ones, strongest first."""
-    n = new.shape[1]
-    cosines = new @ old[:k].T
-    share = float(s**2 @ (cosines**2).sum(axis=1))
-    law = HaarTrace(s[None] ** 2, np.ones((1, k)), n)
-    numbers = {"old_share": min(share, 1.0), "expected_share": k / n}
-    if law.std()[0, 0] > 0.0:
-        numbers |= {
-            "z_score": float((share - law.mean()[0, 0]) / law.std()[0, 0]),
-            "p_value": float(law.sf(share)[0, 0]),
-        }
-    first = np.abs(old @ new[0])
-    nearest = int(first.argmax())
-    numbers |= {"nearest_cosine": min(float(first[nearest]), 1.0), "nearest": nearest}
-    if n > 1:
-        beyond = betaincc(0.5, 0.5 * (n - 1), numbers["nearest_cosine"] ** 2)
-        numbers["nearest_p_value"] = float(-np.expm1(len(old) * np.log1p(-beyond))) if beyond < 1.0 else 1.0
+        n, directions = new.shape[1], before[:rank]
+        share = float(s**2 @ ((new @ directions[:k].T) ** 2).sum(axis=1))
+        law = HaarTrace(s[None] ** 2, np.ones((1, k)), n)
+        numbers |= {f"old_share_{side}": min(share, 1.0), f"expected_share_{side}": k / n}
+        if law.std()[0, 0] > 0.0:
+            numbers[f"z_score_{side}"] = float((share - law.mean()[0, 0]) / law.std()[0, 0])
+            numbers[f"p_value_{side}"] = float(law.sf(share)[0, 0])
+        first = np.abs(directions @ new[0])
+        nearest = int(first.argmax())
+        cosine = min(float(first[nearest]), 1.0)
+        numbers |= {f"nearest_cosine_{side}": cosine, f"nearest_{side}": nearest}
+        if n > 1:
+            beyond = betaincc(0.5, 0.5 * (n - 1), cosine**2)
+            p_value = float(-np.expm1(len(directions) * np.log1p(-beyond))) if beyond < 1.0 else 1.0
+            numbers[f"nearest_p_value_{side}"] = p_value
     return numbers
 
 

@@ -29,10 +29,8 @@ _OF_KEYS = ("attention_key", "attention_value")  # their heads are those of the 
 _MEDIANS = {"relative_change": ".3g", "cosine": "+.2f", "effective_rank": ".1f", "n_directions": ".0f"}
 _TESTS = {
     "reason": ("directions", "how many directions the change has"),
-    **{
-        f"reason_{side}": (f"old directions of the {name}", f"whether it lies along the old {name}")
-        for side, name in _SIDES.items()
-    },
+    "reason_in": ("old directions of the inputs", "whether it lies along the old inputs"),
+    "reason_out": ("old directions of the outputs", "whether it lies along the old outputs"),
     "reason_head": ("shares of heads", "whether a head has more than its share of it"),
 }
 """Variable of the reasons, name, and question of each test."""
@@ -66,14 +64,10 @@ def most_changed(tree: xr.DataTree, circuit: Circuit = PRODUCTS[0]) -> list[Row]
     group = tree["heads"].to_dataset()
     names = [f"{name}_{product.name}" for product in PRODUCTS for name in ("relative_change", "similarity")]
     numbers = {name: group[name].values for name in names if name in group}
-    change, layers, heads = (
-        numbers[f"relative_change_{circuit.name}"],
-        layer_names(group),
-        group["head"].values.tolist(),
-    )
+    change, layers = numbers[f"relative_change_{circuit.name}"], layer_names(group)
     places = sorted(np.argwhere(np.isfinite(change)).tolist(), key=lambda place: -change[tuple(place)])
     return [
-        {"layer": layers[layer], "head": heads[head]}
+        {"layer": layers[layer], "head": int(group["head"][head])}
         | {name: float(values[layer, head]) for name, values in numbers.items()}
         for layer, head in places
     ]
@@ -117,7 +111,6 @@ def _summaries(group: xr.Dataset, level: float) -> list[Row]:
 
 
 def _untested(group: xr.Dataset) -> Untested:
-    """List, for each test, the matrices of a group that could not be tested, each with its reason."""
     layers, untested = layer_names(group), {}
     for test in (name for name in _TESTS if name in group):
         reasons, dims = group[test].values, [str(dim) for dim in group[test].dims]
@@ -136,7 +129,11 @@ def report(tree: xr.DataTree, level: float = 0.05) -> Iterator[Item]:
     summaries = {name: _summaries(group, level) for name, group in groups.items()}
     untested = {name: _untested(group) for name, group in groups.items()}
     shares = larger_shares(tree, level)
-    yield _heading(tree)
+    call = json.loads(tree.attrs["provenance"])["call"]
+    sides = [name for name in ("before", "after", "adapter") if name in call]
+    names = {name: Heading.of_model(dict(zip(("model", "revision"), call[name], strict=True))) for name in sides}
+    pair = "{adapter} on {before}" if "adapter" in names else "From {before} to {after}"
+    yield Heading(f"{pair.format(**names)}: what changed")
     if (groups["matrices"]["relative_change"] > 0.0).any():
         for circuit in PRODUCTS:
             yield from _most_changed_sentence(tree, circuit)
@@ -147,9 +144,12 @@ def report(tree: xr.DataTree, level: float = 0.05) -> Iterator[Item]:
     yield DETAILS
     for group, rows in summaries.items():
         total = sum(row["matrices"] for row in rows)
-        for tests, items in _same_reasons(untested[group]).items():
-            if items:
-                yield f"{tests.capitalize()}: {untested_words(items, total, _NOUNS[group])}."
+        tests: dict[tuple[tuple[str, str], ...], list[str]] = {}  # by the matrices and the reasons of no test
+        for test, items in untested[group].items():
+            tests.setdefault(tuple((item.place, str(item.reason)) for item in items), []).append(test)
+        for joined in (names for missing, names in tests.items() if missing):
+            words = untested_words(untested[group][joined[0]], total, _NOUNS[group])
+            yield f"{', '.join(_TESTS[test][0] for test in joined).capitalize()}: {words}."
     yield (
         "Medians over layers, or over all heads: the norm of the change over that of the earlier matrix; its cosine "
         "with the earlier matrix; its effective rank, and its directions beyond noise; its share along the old "
@@ -162,36 +162,21 @@ def report(tree: xr.DataTree, level: float = 0.05) -> Iterator[Item]:
     headings = ("change", "cosine", "eff. rank", "directions")
     columns += [_number(heading, name, form) for heading, (name, form) in zip(headings, _MEDIANS.items(), strict=True)]
     for side, name in _SIDES.items():
-        columns += [_number(f"old {name}", f"old_share_{side}", ".3f")]
-        columns += [
-            _number("by chance", f"expected_share_{side}", ".3f"),
-            Column("larger", cell=partial(_larger, side=side)),
-        ]
+        columns.append(_number(f"old {name}", f"old_share_{side}", ".3f"))
+        columns.append(_number("by chance", f"expected_share_{side}", ".3f"))
+        columns.append(Column("larger", cell=partial(_larger, side=side)))
     for group, rows in summaries.items():
         yield Rows.of(rows, *columns, title={"matrices": "whole matrices", "heads": "of each head"}[group])
     if shares:
-        columns = [Column("part", "left", cell=_part), _number("share", "share", ".3f")]
-        columns += [_number("by chance", "expected_share", ".3f")]
-        columns += [_number("p-value", "p_value", ".1e"), _number("q-value", "q_value", ".1e")]
-        yield Rows.of(shares[:_LISTED], *columns)
+        numbers = {"share": ("share", ".3f"), "by chance": ("expected_share", ".3f")}
+        numbers |= {"p-value": ("p_value", ".1e"), "q-value": ("q_value", ".1e")}
+        columns = [_number(heading, *column) for heading, column in numbers.items()]
+        yield Rows.of(shares[:_LISTED], Column("part", "left", cell=_part), *columns)
     if len(shares) > _LISTED:
         yield f"{len(shares) - _LISTED} more are in the file (-o) and in --json."
 
 
-def _heading(tree: xr.DataTree) -> Heading:
-    """Name the two checkpoints, or the adapter and its base."""
-    call = json.loads(tree.attrs["provenance"])["call"]
-    names = {
-        name: Heading.of_model(dict(zip(("model", "revision"), call[name], strict=True)))
-        for name in ("before", "after", "adapter")
-        if name in call
-    }
-    pair = "{adapter} on {before}" if "adapter" in names else "From {before} to {after}"
-    return Heading(f"{pair.format(**names)}: what changed")
-
-
 def _most_changed_sentence(tree: xr.DataTree, circuit: Circuit) -> Iterator[Item]:
-    """Name the heads whose product changed most, with the median and the least of all."""
     heads, name = most_changed(tree, circuit), f"relative_change_{circuit.name}"
     if not heads:
         return
@@ -233,7 +218,6 @@ def _answer(rows: Sequence[Row], level: float) -> Iterator[Item]:
 
 
 def _shares_sentence(heads: Sequence[Row], tested: int, level: float) -> Iterator[Item]:
-    """Name the heads that have a larger share of the change of their matrix than by chance."""
     if not tested:
         return
     shares = (
@@ -270,16 +254,7 @@ def _unanswered(untested: Mapping[str, Untested]) -> Iterator[Item]:
         yield f"Cannot be told: {'; '.join(parts)}{details}."
 
 
-def _same_reasons(untested: Untested) -> dict[str, list[NotTestable]]:
-    """Join tests that are not possible for the same matrices and the same reasons under one name."""
-    names: dict[tuple[tuple[str, str], ...], list[str]] = {}
-    for test, items in untested.items():
-        names.setdefault(tuple((item.place, str(item.reason)) for item in items), []).append(test)
-    return {", ".join(_TESTS[test][0] for test in tests): untested[tests[0]] for tests in names.values()}
-
-
 def _part(row: Row) -> str:
-    """Name the part of a head in a matrix."""
     return f"{row['layer']} {'key ' if row['component'] in _OF_KEYS else ''}head {row['head']} {row['component']}"
 
 

@@ -19,7 +19,6 @@ _SHARE = Domain("numbers from 0 to 1, or NaN", least=0, most=1 + 1e-9, missing=T
 _COSINE = Domain("numbers from -1 to 1, or NaN", least=-1 - 1e-9, most=1 + 1e-9, missing=True)
 _SIDES = {"in": "inputs", "out": "outputs"}
 
-
 _OF_SIDES = (
     ("old_share", "share of the squared change along the old directions of the {}", _SHARE),
     ("expected_share", "mean of the old share of the {} under random rotations", _SHARE),
