@@ -80,9 +80,12 @@ def names_in_modules(network: nn.Module, stored: Iterable[str]) -> dict[str, str
 
 
 def as_saved(network: nn.Module, tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a module's tensors as ``transformers`` saves them: under other names or in other pieces."""
+    """Return a module's tensors as ``transformers`` saves them: without aliases, under other names, in other pieces."""
     if not isinstance(network, transformers.PreTrainedModel):
         return dict(tensors)
+    tied = getattr(network, "all_tied_weights_keys", {})
+    aliases = {name for name, saved in tied.items() if name in tensors and _share_storage(tensors, name, saved)}
+    tensors = {name: tensor for name, tensor in tensors.items() if name not in aliases}
     shapes = {name: torch.empty(tensor.shape, dtype=tensor.dtype, device="meta") for name, tensor in tensors.items()}
     try:
         saved = {id(shape): name for name, shape in revert_weight_conversion(network, dict(shapes)).items()}
@@ -92,6 +95,10 @@ def as_saved(network: nn.Module, tensors: Mapping[str, Any]) -> dict[str, Any]:
     except Exception:  # a quantiser's conversion may have no inverse, or need values
         return dict(tensors)
     return rearranged | {renamed.get(name, name): tensor for name, tensor in tensors.items() if name not in in_pieces}
+
+
+def _share_storage(tensors: Mapping[str, Any], alias: str, name: str) -> bool:
+    return name in tensors and tensors[alias].data_ptr() == tensors[name].data_ptr()
 
 
 def parameters_of(
