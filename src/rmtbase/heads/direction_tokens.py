@@ -138,7 +138,6 @@ def nearest_by_chance(
 
 
 def _width(model: WeightMatrices, name: MatrixName) -> int:
-    """Width of the residual stream that an embedding belongs to."""
     return model.shape(name)[1 if name.component == "unembedding" else 0]
 
 
@@ -165,8 +164,6 @@ def embedding_of(model: WeightMatrices, written: bool = False) -> MatrixName:
 
 
 class DirectionReading(NamedTuple):
-    """Direction of a head or matrix, on a side that lies in the residual stream, read as tokens."""
-
     # stack, layer, what, head: the head or matrix: its layer, circuit or component, and head if it is a head's
     stack: str
     layer: int

@@ -30,8 +30,6 @@ Shapes = Callable[[str], tuple[int, ...]]
 
 
 class _Source(NamedTuple):
-    """Matrix whose rows are used, and the matrices that multiply them from the right."""
-
     outer: Expression
     inner: tuple[Expression, ...]
 
@@ -179,8 +177,6 @@ def _output(site: Site, expression: Expression, shapes: Shapes) -> _Part:
 
 
 class _Transposed(NamedTuple):
-    """Matrix whose columns are used as rows."""
-
     of: Expression
 
     def evaluate(self, read: Read) -> np.ndarray:

@@ -64,7 +64,7 @@ class SiteSpectra(NamedTuple):
 
 
 def _joined(parts: Sequence[Any]) -> Any:
-    """Join what parts of a site have: arrays and lists end to end, records field by field; None if all are None."""
+    """Join arrays and lists end to end, and records field by field; None if all are None."""
     present = [part for part in parts if part is not None]
     if not present:
         return None
@@ -113,7 +113,6 @@ def sites_of(model: WeightMatrices, circuit: Circuit) -> list[int]:
 
 
 def _is_known(site: Site, factor: Factor) -> bool:
-    """Test whether the sizes of a matrix of a site's heads are known."""
     return getattr(site, factor.rank) is not None and getattr(site, factor.width) is not None
 
 

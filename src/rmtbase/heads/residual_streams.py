@@ -54,19 +54,16 @@ def unknown_streams(model: WeightMatrices) -> list[str]:
 
 
 def _written(model: WeightMatrices, site: Site) -> str | None:
-    """Name of the stream that a site writes to; None if it is not known."""
     if site.place.stack != _CROSS:
         return site.place.stack
     return "decoder" if any(other_site.place.stack == "decoder" for other_site in model.sites) else None
 
 
 def _read(site: Site, kind: str) -> str | None:
-    """Name of the stream that a site reads from."""
     if site.place.stack != _CROSS:
         return site.place.stack
     return "decoder" if kind == "q" else "encoder"
 
 
 def _order(site: Site) -> tuple[int, bool]:
-    """Order of a site within its stream."""
     return site.place.layer, site.place.stack == _CROSS

@@ -19,13 +19,9 @@ class HeadTaker(Protocol):
 
     def submit(
         self, site: int, factors: Mapping[Factor, Shaped[np.ndarray, "factor_head rank width"]], pool: Executor
-    ) -> Mapping[Circuit, Sequence[Future[Any]]]:
-        """Begin work on the heads of one site."""
-        ...
+    ) -> Mapping[Circuit, Sequence[Future[Any]]]: ...
 
-    def keep(self, site: int, submitted: Mapping[Circuit, Sequence[Future[Any]]]) -> None:
-        """Wait for the work on one site, and keep its results."""
-        ...
+    def keep(self, site: int, submitted: Mapping[Circuit, Sequence[Future[Any]]]) -> None: ...
 
 
 class Preparation(Protocol):
@@ -44,10 +40,7 @@ class Preparation(Protocol):
         shared: Shaped[np.ndarray, "group one rank other_width"],
         sigmas: Float[np.ndarray, "group member"],
     ) -> Sequence[Any] | None:
-        """Return one entry for each product [A_1 ... A_g]ᵀB of heads that share B, or None.
-
-        ``sigmas`` are the σ̂ of the A_i.
-        """
+        """Return one entry for each product [A_1 ... A_g]ᵀB of heads that share B, with σ̂ of the A_i, or None."""
         ...
 
 
@@ -60,9 +53,7 @@ class MatrixTaker(Protocol):
         blocks: Iterable[Shaped[np.ndarray, "row column"]],
         shape: tuple[int, int],
         map_spans: Callable[..., Iterable[Any]] = map,
-    ) -> None:
-        """Take one matrix, in blocks of rows."""
-        ...
+    ) -> None: ...
 
 
 @dataclass(frozen=True)

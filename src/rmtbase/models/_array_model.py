@@ -99,8 +99,6 @@ class ArrayModel(WeightMatrices):
 
 @dataclass(frozen=True)
 class _Factors:
-    """Query or key factors, as they were given."""
-
     name: str  # name of the argument
     layers: Any  # for each layer an array-like of ``shape``
     shape: tuple[int, ...]  # (head, d_head, d_model)

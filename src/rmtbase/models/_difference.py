@@ -60,7 +60,6 @@ class Difference(WeightMatrices):
 
     @property
     def folded(self) -> tuple[str, ...]:
-        """Names of what was folded into the matrices of both models: see :meth:`Model.fold`."""
         return self.of.folded
 
     @property
@@ -163,11 +162,9 @@ class Difference(WeightMatrices):
         return (*super().warnings, *lines)
 
     def least_sigma(self, layer: int, component: str) -> float:
-        """Return the larger value of the two models: below it, weights are mostly rounding error."""
         return max(model.least_sigma(layer, component) for model in (self.of, self.less))
 
     def refused(self, site: int, head: int, found: str, expected: str) -> CheckpointError:
-        """Return the error for a head that cannot be scored; it names the first model."""
         return self.of.refused(site, head, f"a difference with {found}", expected)
 
     def site_digest(self, site: int) -> bytes:

@@ -74,8 +74,6 @@ def initialize(
 
 
 class _Matrix(NamedTuple):
-    """Parameter that is a matrix, or a stack of matrices."""
-
     name: str  # its name in the module
     parameter: torch.nn.Parameter  # the parameter
     is_kernel: bool  # True for the kernel of a convolution
@@ -113,7 +111,6 @@ def _matrices(module: torch.nn.Module) -> Iterator[_Matrix]:
 def _rules(
     module: torch.nn.Module, initializer: str | Mapping[str, Options] | None, options: Options
 ) -> Mapping[str, Options]:
-    """Return the arguments of ``initialized_matrix`` for each pattern of names."""
     if isinstance(initializer, str):
         return {"*": {"initializer": initializer, **options}}
     if options:

@@ -74,7 +74,6 @@ class Inspection:
     notes: tuple[str, ...]  # what must be known to interpret the model: what was folded in, left out and proved
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the same as plain data, for JSON."""
         return asdict(self)
 
 

@@ -81,11 +81,7 @@ class Model(WeightMatrices):
     def from_folder(
         cls, folder: Path, named: Named, adapted: Callable[[Checkpoint], Checkpoint] | None = None
     ) -> Model:
-        """Read the configuration and the headers of a checkpoint folder, and check them against each other.
-
-        The function ``adapted`` applies an adapter to the checkpoint; with it the folder may hold the adapter too.
-        Instead of the folder, one of its files of weights can be given. Raises as :func:`open_model`.
-        """
+        """Read and check a folder or one of its files; ``adapted`` applies an adapter to the checkpoint."""
         gguf = find_gguf(folder)
         if gguf is not None:
             config, stored = open_gguf(gguf)
@@ -190,7 +186,6 @@ class Model(WeightMatrices):
 
     @property
     def is_of_updates(self) -> bool:
-        """True if these are the low-rank updates of an adapter, without its base."""
         return self._adapter is not None
 
     @property
@@ -238,7 +233,6 @@ class Model(WeightMatrices):
         return proof_of(self._raw, self.config, self.path, stored, self.stored, self._network, noted)
 
     def proof_subject(self) -> str:
-        """Return the digest of what a proof of the sites is about."""
         return subject(self.fingerprint(), self._raw, self.config, self._checkpoint.shapes())
 
     @property
@@ -333,10 +327,7 @@ class Model(WeightMatrices):
         return self._of_part(name).shape(self._checkpoint.shape)
 
     def blocks(self, name: MatrixName) -> Iterator[Shaped[np.ndarray, "row column"]]:
-        """Yield a matrix of a part, as :meth:`stored_matrix` does: an expert whole, others in blocks of stored rows.
-
-        A tensor into which an adapter was merged is held in memory as a whole. Raises as :meth:`matrix`.
-        """
+        """Yield a matrix of a part: an expert whole, others in blocks of stored rows. Raises as :meth:`matrix`."""
         expression = self._of_part(name)
         if name.expert is None:
             (stored,) = expression.tensors()

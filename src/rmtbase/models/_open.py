@@ -196,10 +196,7 @@ def _open_opened(source: Source) -> Model | None:
 
 
 def _open_adapter(source: Source) -> Model | None:
-    """Open an adapter's updates, or its base with or without them.
-
-    Revision and subfolder refer to the base if one is given, and otherwise to an adapter on the hub.
-    """
+    """Open an adapter's updates, or its base with or without them; revision and subfolder are the base's, if given."""
     folder, base, where = source.folder, source.base, source.where
     if source.adapter is None and base is None and not (folder is not None and is_adapter_alone(folder)):
         return None

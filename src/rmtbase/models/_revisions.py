@@ -130,7 +130,6 @@ def step_of(name: str) -> int | None:
 
 
 def _chosen(names: Sequence[str], steps_by_name: Mapping[str, int], noun: str) -> list[tuple[int, str]]:
-    """Select the wanted revisions, in the order of their steps."""
     if not names:
         raise ParameterError("revisions", "nothing", f"'{ALL}', or some of the {noun}")
     by_step = {step: name for name, step in steps_by_name.items()}

@@ -28,7 +28,6 @@ class _Digests:
         self._given_up = Event()
 
     def start(self) -> Future[tuple[bytes, ...]]:
-        """Start to hash, unless it has begun."""
         if self._future is None:
             given_up = self._given_up = Event()
 
@@ -93,10 +92,7 @@ class WeightMatrices(ABC):
     def require_finite(  # noqa: B027  # arrays were judged when they were given
         self, components: Iterable[str] | None = None, parts: Iterable[str] = ()
     ) -> None:
-        """Raise, before any long work, the error of reading a weight that is NaN or infinite.
-
-        Only the matrices of these components of the layers (all if None) and of these :attr:`parts` are read.
-        """
+        """Raise if a weight of these components (all if None) or :attr:`parts` is NaN or infinite."""
 
     @property
     def notes_now(self) -> tuple[str, ...]:
@@ -207,7 +203,6 @@ class WeightMatrices(ABC):
         return ()
 
     def shape(self, name: MatrixName) -> tuple[int, int]:
-        """Return the shape (d_out, d_in) of a matrix of a part."""
         raise NotImplementedError  # for a model without parts
 
     def blocks(self, name: MatrixName) -> Iterator[Shaped[np.ndarray, "row column"]]:

@@ -14,12 +14,7 @@ def demo_root() -> Path:
 
 
 def demo_revisions() -> tuple[str, ...]:
-    """Return the names of the bundled checkpoints, in the order of training.
-
-    Raises:
-        MissingFileError: the package was installed without the checkpoints.
-        CorruptFileError: the list of checkpoints is damaged.
-    """
+    """Return the bundled checkpoints' names in the order of training. Raises MissingFileError, CorruptFileError."""
     return tuple(_read_index()[0])
 
 

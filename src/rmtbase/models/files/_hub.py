@@ -73,7 +73,6 @@ def known_models() -> tuple[KnownModel, ...]:
 
 @cache
 def _known_by_name() -> dict[str, KnownModel]:
-    """Return the known models by hub id, by hub id without the owner, and by short name, which takes precedence."""
     models = known_models()[::-1]  # reversed, so that the first of several wins
     without_owner = {model.hub_id.lower().partition("/")[2]: model for model in models}
     return without_owner | {model.hub_id.lower(): model for model in models} | {model.name: model for model in models}

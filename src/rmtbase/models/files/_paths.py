@@ -22,10 +22,7 @@ _NOT_THERE_ON_WINDOWS = (21, 123, 1921)  # device not ready, invalid file name, 
 def split_name(
     name: Any, revision: str | None = None, subfolder: str | None = None
 ) -> tuple[Any, str | None, str | None]:
-    """Split the name of a model, ``"owner/name//subfolder@revision"``, into its parts; a path that exists is one.
-
-    Raises ParameterError unless the model can have subfolders and the name is that of a folder within another.
-    """
+    """Split ``"owner/name//subfolder@revision"`` into its parts; a path that exists is one. Raises ParameterError."""
     if isinstance(name, str):
         name, revision, subfolder = _split(name, revision, subfolder)
     if subfolder is not None and (not isinstance(name, (str, Path)) or name == "demo"):

@@ -37,8 +37,6 @@ _VALID = "a safetensors file"
 
 @dataclass(frozen=True)
 class SafetensorsFile:
-    """Safetensors file whose header has been read."""
-
     path: Path  # the file
     entries: Mapping[str, TensorEntry]  # the tensors by name
     _begins: Mapping[str, int]

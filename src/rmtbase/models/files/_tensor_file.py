@@ -55,8 +55,6 @@ _STEPS_OF_SIGMA = 15  # the same for the standard deviation of Gaussian weights
 
 @dataclass(frozen=True, slots=True)
 class TensorEntry:
-    """Description of a tensor in a file."""
-
     dtype: str  # the element type under its safetensors name ("F32", "BF16", ...), supported or not
     shape: tuple[int, ...]  # the stored shape
 
@@ -147,8 +145,6 @@ def require_finite(path: Path, name: str, values: Shaped[np.ndarray, "..."]) -> 
 
 
 class CheckpointTensor(Protocol):
-    """Tensor of a checkpoint."""
-
     @property
     def entry(self) -> TensorEntry: ...
 
@@ -160,9 +156,7 @@ class CheckpointTensor(Protocol):
         """True if the whole tensor is computed even if only a part of it is read."""
         ...
 
-    def read_bits(self, start: int, stop: int) -> Shaped[np.ndarray, " size"]:
-        """Read the elements ``start <= i < stop`` of the flattened tensor, in the types of ``STORAGE``."""
-        ...
+    def read_bits(self, start: int, stop: int) -> Shaped[np.ndarray, " size"]: ...
 
 
 @dataclass(frozen=True)
@@ -202,7 +196,6 @@ class StoredTensor:
         return numbers_of(bits, self.entry.dtype).reshape(shape)
 
     def numbers(self, start: int = 0, stop: int | None = None) -> Float[np.ndarray, "..."]:
-        """Read as :meth:`array` does, and convert to float32."""
         values = self.array(start, stop).astype(np.float32)
         require_finite(self.path, self.name, values)
         return values
@@ -210,10 +203,7 @@ class StoredTensor:
 
 @dataclass(frozen=True)
 class DerivedTensor:
-    """Tensor that is computed from stored tensors each time that it is read, and not kept.
-
-    The rows of a stack are its matrices.
-    """
+    """Tensor computed from stored tensors each time that it is read. The rows of a stack are its matrices."""
 
     entry: TensorEntry  # the type to which its elements are rounded, and its shape
     stored: tuple[StoredTensor, ...]  # the tensors that it is made of; the first determines its file

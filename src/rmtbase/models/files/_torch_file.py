@@ -56,11 +56,7 @@ _NO_ARCHIVE = {
 
 @dataclass(frozen=True)
 class TorchFile:
-    """File written by ``torch.save`` that holds a dictionary of dense tensors.
-
-    Numbers, booleans, strings and None beside them are skipped. Tensors may share a storage, as tied weights do. The
-    format of torch before 1.6, which has no checksums, is refused.
-    """
+    """Dictionary of dense tensors in a file of ``torch.save``; numbers, booleans, strings and None are skipped."""
 
     path: Path
     entries: Mapping[str, TensorEntry]

@@ -31,7 +31,6 @@ _GROUP = re.compile(r"\((?:\?(?::|P<\w+>|(?P<ahead>[=!])))?(?!\?)")
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Return True if the pattern matches the whole name, as ``re.fullmatch`` does."""
     return len(name) in _compiled(pattern)(name, frozenset((0,)))
 
 
@@ -224,8 +223,6 @@ _CHANGE_THE_BASE = re.compile(r"pissa(_niter_\d+)?|olora|corda|loftq|lora_ga")
 
 
 class Update(NamedTuple):
-    """Update of one module by an adapter."""
-
     weight: str  # the name of the weight in the model
     # a, b: the names of A (r, d_in) and B (d_out, r) in the adapter's file; of a convolution, d_in has the kernel's
     # places in it
@@ -284,7 +281,6 @@ def require_plain(config: Mapping[str, Any], path: Path) -> None:
 
 
 def is_outside(module: str) -> bool:
-    """Return True if a module, by its name, belongs to no layer."""
     return re.search(r"(^|\.)\d+(\.|$)", module) is None
 
 

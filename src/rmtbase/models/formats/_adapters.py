@@ -52,8 +52,6 @@ _SHOWN = 3
 
 
 class _Rows(NamedTuple):
-    """Rows of B that are those of heads: their matrix, and its name, number of heads and rows of each."""
-
     name: str
     n_heads: int
     d_head: int
@@ -62,8 +60,6 @@ class _Rows(NamedTuple):
 
 @dataclass(frozen=True)
 class Adapter:
-    """Low-rank adapter whose headers have been read."""
-
     folder: Path  # its folder
     checkpoint: Checkpoint = field(repr=False)  # its tensors
     updates: Mapping[str, adapter_settings.Update] = field(

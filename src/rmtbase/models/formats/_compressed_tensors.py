@@ -43,8 +43,6 @@ def compressed_tensors(settings: dequantise.Settings) -> dequantise.Format:
 
 @dataclass(frozen=True)
 class _Scheme:
-    """Quantisation scheme of the matrices."""
-
     stored: str  # the format
     bits: int  # bits of a code
     strategy: str  # what shares a scale: "tensor", "channel", "group" or "block"
@@ -153,7 +151,6 @@ class _Scheme:
     def _offsets(
         self, codes: StoredTensor, zeros: StoredTensor, shape: tuple[int, int], block: tuple[int, int] | None
     ) -> Callable[[int, int], Float32[np.ndarray, "..."]]:
-        """Return a function that reads rows of zero points."""
         if block is None or not self.packs or self.strategy == "block":
             grid = (1,) if block is None else (ceil(shape[0] / block[0]), ceil(shape[1] / block[1]))
             dequantise.require(zeros, grid, (codes.entry.dtype if not self.packs else "I8",), self.called)

@@ -24,8 +24,6 @@ _LARGEST = 2**48  # sizes are smaller
 
 @dataclass(frozen=True)
 class Settings:
-    """Keys and values of the settings."""
-
     path: Path  # the file that holds them
     key: str  # the name under which they are in the file
     words: Mapping[str, Any]  # the settings by key
@@ -106,10 +104,7 @@ Parts = Mapping[str, StoredTensor]
 
 @dataclass(frozen=True)
 class Format:
-    """Format of a quantised matrix: the names of its tensors, and the computation of the matrix from them.
-
-    The names of the tensors all begin with the matrix's base name, and differ in their endings.
-    """
+    """Names of the tensors of a quantised matrix, by the endings after its base name, and the computation from them."""
 
     called: str  # name of the format in messages: "GPTQ (4 bit)"
     marker: str  # the ending by which a matrix is recognised
@@ -172,8 +167,6 @@ def factors(scales: StoredTensor, start: int = 0, stop: int | None = None) -> Fl
 
 @dataclass(frozen=True)
 class Coded:
-    """Codes of a matrix, with their scales and zero points."""
-
     codes: Callable[[int, int], Float32[np.ndarray, "..."]]  # reads rows of codes
     scales: StoredTensor
     zeros: Callable[[int, int], Float32[np.ndarray, "..."]] | None = None  # reads rows of as many zero points as scales
@@ -189,11 +182,7 @@ def of_blocks(
     called: str,
     types: tuple[str, ...] = SCALES,
 ) -> DerivedTensor:
-    """Derive a matrix, or a stack of them, whose blocks of (outputs, inputs) have a scale each.
-
-    If ``block`` is None, there is only one block. Blocks at the edges may be smaller. Scales that are numbers give the
-    matrix their type; with exponents it is bfloat16.
-    """
+    """Derive a matrix or a stack whose blocks of (outputs, inputs) have a scale each; if None, all share one."""
     scales, zeros = coded.scales, coded.zeros
     inputs = shape[-1]
     if block is None:

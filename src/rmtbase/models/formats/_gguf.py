@@ -50,8 +50,6 @@ _TEXT, _LIST = 8, 9
 
 @dataclass(frozen=True)
 class GgufFile:
-    """GGUF file whose header has been read."""
-
     path: Path  # the file
     # the tensors by name. Quantised ones have the type "F32", to which their blocks are dequantised.
     entries: Mapping[str, TensorEntry]
@@ -205,7 +203,6 @@ class _Header:
         return entries
 
     def tensor(self) -> tuple[str, tuple[int, ...], int, int]:
-        """Read name, shape, type, and offset of the data."""
         name = self._text(_LONGEST_NAME)
         n_sizes = self._number("<I")
         if n_sizes > 4:

@@ -145,7 +145,6 @@ def _nested(
 
 
 def _state(stored: StoredTensor) -> dequantise.Settings:
-    """Read bitsandbytes' description of one matrix, which is JSON in a tensor of bytes."""
     if stored.entry.dtype != "U8" or not 0 < stored.entry.size <= _LONGEST_STATE:
         problem = f"tensor {quoted(stored.name)} of {stored.entry.size} {shown(stored.entry.dtype)}"
         raise CheckpointError(stored.path, f"{problem}; expected a description of at most {_LONGEST_STATE} bytes")

@@ -55,10 +55,7 @@ class _Leaf(NamedTuple):
 
 @dataclass(frozen=True)
 class Reading:
-    """Passes of one module: plain, tagged, and with its real rotation; its parameters' shapes, inputs and norms.
-
-    The last pass also distinguishes norms, except those between a map and a product of its outputs.
-    """
+    """Passes of one module: plain, tagged, and with its real rotation, which also distinguishes norms."""
 
     plain: ForwardPass
     tagged: ForwardPass
@@ -128,7 +125,6 @@ class Reading:
         ]
 
     def site(self, key: str, product: str | None) -> Met:
-        """Read the attention of one softmax."""
         softmax = self.plain.softmaxes[key]
         if product is None:
             n_products = len(softmax.origin.products)

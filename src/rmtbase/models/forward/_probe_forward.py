@@ -55,7 +55,6 @@ class ForwardPass(TorchDispatchMode):
         self._clock = 0
 
     def origin(self, *tensors: Tensor) -> events.Origin:
-        """Return the combined origin of a result computed from these tensors."""
         origins = {
             id(origin): origin for origin in (self._origins.get(_storage(tensor), _NOWHERE) for tensor in tensors)
         }.values()

@@ -32,8 +32,6 @@ def possible_inputs(module: nn.Module) -> Iterator[dict[str, Any]]:
 
 @dataclass
 class _Sizes:
-    """Sizes in a configuration, and noise."""
-
     config: Any
     generator: torch.Generator = field(default_factory=lambda: torch.Generator().manual_seed(11))
 

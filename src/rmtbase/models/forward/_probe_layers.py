@@ -67,7 +67,6 @@ def only_layers_of(
 
 
 def _leave_out(stack: nn.ModuleList, are_left_out: Sequence[bool], changed: ExitStack) -> None:
-    """Let these layers of a stack return their input, until the changes are undone."""
     beside: dict[type, tuple[Any, ...]] = {}  # what the last layer of a class returned beside its activations
 
     def keep(layer: nn.Module, inputs: Any, result: Any) -> None:

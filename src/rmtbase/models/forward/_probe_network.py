@@ -39,8 +39,6 @@ _COUNTED = re.compile(r".*(layers?|blocks?|experts?|heads?|groups?)|depth")
 
 @dataclass(frozen=True)
 class Part:
-    """Part of a network that can be run by itself."""
-
     module: nn.Module  # the part
     prefix: str  # prefix of the names of its modules
     inputs: Mapping[str, Any]  # the inputs on which it was run

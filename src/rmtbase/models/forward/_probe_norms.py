@@ -32,8 +32,6 @@ class Measured(NamedTuple):
 
 @dataclass(frozen=True)
 class Norms:
-    """Norms of a network."""
-
     modules: Mapping[str, nn.Module]  # the modules by name
     plain: NormOutputs  # inputs of norms in the plain pass
     tagged: NormOutputs  # inputs of norms in the tagged pass, which identifies the rows

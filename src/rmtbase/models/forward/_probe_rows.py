@@ -20,11 +20,7 @@ class NoReading(Exception):  # noqa: N818
 
 
 class Heads(NamedTuple):
-    """Query or key operands: the number and the factor of each coordinate, (n, token, d).
-
-    The factors contain the tokens' u[t]; ``marks`` are the neutral operations that were passed, and ``turned`` tells
-    which coordinates are rotated.
-    """
+    """Query or key operands: number and factor (with the tokens' u[t]) of each coordinate, (n, token, d)."""
 
     numbers: Int[np.ndarray, "n token d"]
     factors: Float[np.ndarray, "n token d"]
@@ -168,7 +164,6 @@ def token_factor(values: Float[np.ndarray, " n"]) -> float | None:
 
 @cache
 def _sorted_tokens() -> tuple[Int[np.ndarray, " t"], Float[np.ndarray, " t"]]:
-    """Return the tokens t in the order of u[t], and their u[t]."""
     of_tokens = tokens(1 << 16).numpy()
     order = np.argsort(of_tokens)
     return order, of_tokens[order]

@@ -82,11 +82,7 @@ _TOKENS = (5, 2, 1, 0)
 
 
 def _queries_move_rows(part: Part, mets: Mapping[str, Met]) -> dict[str, bool | None]:
-    """Decide for each site, by the key of its softmax, whether its traced queries are the queries of its logits.
-
-    In passes with made-up queries and keys, whose products are computed, those of all sites are replaced at one token;
-    then those of each site alone that is not decided, since the queries of one site may be the keys of another.
-    """
+    """Decide for each site, by the key of its softmax, whether its traced queries are the queries of its logits."""
     of_sides = attrgetter("query"), attrgetter("key")
     sides = [{key: _starts(of_side(met.site), part) for key, met in mets.items()} for of_side in of_sides]
     maps = frozenset(name for side in sides for starts in side.values() for name, _ in starts)
@@ -208,10 +204,7 @@ class _Proof:
     def apply(
         self, name: str, values: Tensor, starts: Tensor, laid: Callable[[Tensor], Tensor], origin: Origin
     ) -> Tensor:
-        """Apply a map to noise in place of the site's input, with two tokens in the Thue-Morse sequence.
-
-        This sequence has both at every stride, so that each text of a batch has both, in any order of the axes.
-        """
+        """Apply a map to two tokens of noise in the Thue-Morse sequence, which has both at every stride."""
         if not (origin.maps and origin.maps <= self._of_site[name]):  # otherwise the input is a factor's output
             width = values.shape[-1]
             two = torch.randn(2, width, generator=torch.Generator().manual_seed(width), dtype=torch.float64)
@@ -220,7 +213,6 @@ class _Proof:
         return values @ laid(self._values(name).flatten())
 
     def _values(self, name: str) -> Tensor:
-        """Return the weights of a map in the precision of float32."""
         if self._own is not None:
             return self._own[name].detach().cpu().float().double()
         matrix = self._stored[name].evaluate(self._read)  # a stored tensor or rows of it, in its own precision

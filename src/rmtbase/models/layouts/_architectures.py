@@ -178,10 +178,7 @@ class _Stack:
         return (*(note for note, holds in notes.items() if holds), *biases)
 
     def _shows_head_size(self) -> bool:
-        """Return True if the shape of some tensor shows how many outputs a head has: a norm, or rotary frequencies.
-
-        The weights do not: twelve heads of 64 have the shape of 24 heads of 32.
-        """
+        """Return True if a norm or rotary frequencies show the size of a head, which the weights do not."""
         rotated, layers = self.given.rotated(), self.attending()
         sizes = {name: (self.rows[size],) for name, size in self.layout.norms.items() if size}
         norms = {self._name(layer, name): shape for layer in layers for name, shape in sizes.items()}
@@ -308,7 +305,6 @@ class _Stack:
         return next((name for name in possible if name in self.checkpoint), possible[0])
 
     def _require_layers(self) -> None:
-        """Raise unless there are tensors for each layer of the configuration and for no other."""
         n_layers = self.given.sizes["n_layers"]
         of_any = _any_layer(re.escape(self.prefix), self.layout.layer)
         matches = ((of_any.match(name), name) for name in self.checkpoint.names)

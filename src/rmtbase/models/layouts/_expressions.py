@@ -101,8 +101,6 @@ class Rows(Expression):
 
 @dataclass(frozen=True)
 class Scaled(Expression):
-    """Multiple of a matrix."""
-
     of: Expression
     factor: float
 
@@ -159,8 +157,6 @@ class Biased(Expression):
 
 @dataclass(frozen=True)
 class Column(Expression):
-    """Stored vector as a matrix of one column."""
-
     name: str
 
     def shape(self, shapes: Shapes) -> tuple[int, int]:

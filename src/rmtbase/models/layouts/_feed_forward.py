@@ -61,8 +61,6 @@ _GATE_FIRST = frozenset(
 
 @dataclass(frozen=True)
 class _Layer:
-    """Matrices of one layer outside its attention."""
-
     place: Place  # place of the layer
     d_model: int  # its width
     modules: Mapping[str, Mapping[str, str]]  # names in the checkpoint, by module and by the name within the module
@@ -114,12 +112,6 @@ def find_feed_forward(
 
 
 class FeedForward:
-    """Matrices of the layers beside attention, which are searched one at a time.
-
-    Attributes:
-        layers: the matrices of the MLP, of the router, and of the experts that every token uses, by place.
-    """
-
     def __init__(self, checkpoint: Checkpoint, config: Mapping[str, Any], types: frozenset[str]) -> None:
         self.checkpoint, self.types = checkpoint, types
         self.alternating = bool(types & _ALTERNATING)
@@ -131,12 +123,10 @@ class FeedForward:
 
     @property
     def experts(self) -> Part:
-        """The matrices of each expert, with notes on them."""
         return Part(self._experts, tuple(told_by_place(self._experts_left)))
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Notes on what belongs in ``layers`` but is not read."""
         return tuple(told_by_place(self._left))
 
     def read(self, layer: _Layer) -> None:
@@ -260,11 +250,7 @@ def _naming_scheme(tensors: Mapping[str, str]) -> tuple[str | None, str, str] | 
 
 
 def _layers(sites: Sequence[Site], checkpoint: Checkpoint, used: Collection[str]) -> Iterator[_Layer]:
-    """Yield the layers with sites, each once, and those between them, without the tensors that are used.
-
-    Layers in stages are not numbered consecutively. Such a layer is identified by the name of its attention up to the
-    last number, it has the width of the attention's input, and there are no layers in between.
-    """
+    """Yield the layers with sites, and those between them unless in stages, without the tensors that are used."""
     stacks: dict[str, list[Site]] = defaultdict(list)
     for site in sites:
         stacks[site.place.stack].append(site)

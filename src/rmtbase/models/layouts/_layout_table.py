@@ -77,8 +77,6 @@ class Rows:
 
 @dataclass(frozen=True)
 class Layout:
-    """Tensors of one layer."""
-
     layer: str  # the layer's name, with a placeholder for its index
     tensors: Mapping[str, Rows]  # name within the layer -> its rows
     # gains of norms of queries and keys within the layer -> the name of the size that is their number, or None
@@ -115,8 +113,6 @@ _NO_LAYOUT = Layout("", {}, {}, ())
 
 @dataclass(frozen=True)
 class Entry:
-    """Stack of layers in a model type."""
-
     stack: str  # its name, one of :data:`rmtbase.models.layouts._sites.STACKS`
     layout: Layout  # layout of its layers; empty where only the sizes are known
     # size -> keys of the configuration that give it, in order, then after ``else`` its value where there is no such key
@@ -166,11 +162,7 @@ _LETTERS = {"M": "linear_attention", "E": "moe", "*": _FULL, "-": "mlp"}  # lett
 
 
 def kinds_of_layers(config: Mapping[str, Any], key: str, n_layers: int) -> Any:
-    """Expand what a configuration says under a key to the kind of each layer.
-
-    Most keys hold a list of kinds; the others, and older keys that are used where the key is absent, hold the layers
-    with attention, or a period and where in it a layer attends, or a letter for each layer.
-    """
+    """Expand a list of kinds, of attending layers, a period and phase, or letters to the kind of each layer."""
     value, pattern = config.get(key), config.get("hybrid_override_pattern")
     interval = config.get("full_attention_interval", config.get("layer_group_size"))
     offset, linear = config.get("attn_layer_offset"), config.get("linear_attn_config")
@@ -256,7 +248,6 @@ def read_architecture(config: Mapping[str, Any], path: Path, *, sizes_alone: boo
 
 
 def unread(config: Mapping[str, Any], model_type: str, path: Path, *, sizes_alone: bool = False) -> tuple[str, ...]:
-    """Return the parts of a model that are not read, by the keys of their configurations."""
     table = _with_sizes_alone() if sizes_alone else _table()
     return tuple(_variant(config, model_type, path, table).get("unread", ()))
 
