@@ -164,6 +164,8 @@ def embedding_of(model: WeightMatrices, written: bool = False) -> MatrixName:
 
 
 class DirectionReading(NamedTuple):
+    """Direction of a head or matrix, on a side that lies in the residual stream, read as tokens."""
+
     # stack, layer, what, head: the head or matrix: its layer, circuit or component, and head if it is a head's
     stack: str
     layer: int

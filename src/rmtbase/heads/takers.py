@@ -19,9 +19,13 @@ class HeadTaker(Protocol):
 
     def submit(
         self, site: int, factors: Mapping[Factor, Shaped[np.ndarray, "factor_head rank width"]], pool: Executor
-    ) -> Mapping[Circuit, Sequence[Future[Any]]]: ...
+    ) -> Mapping[Circuit, Sequence[Future[Any]]]:
+        """Begin work on the heads of one site."""
+        ...
 
-    def keep(self, site: int, submitted: Mapping[Circuit, Sequence[Future[Any]]]) -> None: ...
+    def keep(self, site: int, submitted: Mapping[Circuit, Sequence[Future[Any]]]) -> None:
+        """Wait for the work on one site, and keep its results."""
+        ...
 
 
 class Preparation(Protocol):
@@ -53,7 +57,9 @@ class MatrixTaker(Protocol):
         blocks: Iterable[Shaped[np.ndarray, "row column"]],
         shape: tuple[int, int],
         map_spans: Callable[..., Iterable[Any]] = map,
-    ) -> None: ...
+    ) -> None:
+        """Take one matrix, in blocks of rows."""
+        ...
 
 
 @dataclass(frozen=True)
