@@ -158,9 +158,8 @@ def embedding_of(model: WeightMatrices, written: bool = False) -> MatrixName:
     for component in components:
         if component in names:
             return names[component]
-    raise ParameterError(
-        "model", model.name, f"one with a known {' or '.join(components)}, to read directions as tokens"
-    )
+    expected = f"one with a known {' or '.join(components)}, to read directions as tokens"
+    raise ParameterError("model", model.name, expected)
 
 
 class DirectionReading(NamedTuple):
@@ -193,11 +192,8 @@ def nearest_words(readings: Sequence[DirectionReading]) -> str:
     nulls = list(dict.fromkeys(item.by_chance for item in readings if item.by_chance is not None))
     if not nulls:
         return ""
-    parts = [
-        f"{item.mean:.1f} on average and below {item.upper:.1f} for 95 %, among {item.n_tokens:,} tokens of the "
-        f"{item.component}"
-        for item in nulls
-    ]
+    words = "{0.mean:.1f} on average and below {0.upper:.1f} for 95 %, among {0.n_tokens:,} tokens of the {0.component}"
+    parts = map(words.format, nulls)
     return f"The token nearest to an end of a random direction has a z of {'; '.join(parts)}."
 
 

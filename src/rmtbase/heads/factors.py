@@ -14,7 +14,18 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from rmtbase.errors import ParameterError
-from rmtbase.models import Expression, Gained, MatrixName, Product, Rows, Scaled, Site, Stacked, WeightMatrices
+from rmtbase.models import (
+    Expression,
+    Gained,
+    MatrixName,
+    Product,
+    Rows,
+    Scaled,
+    Site,
+    Stacked,
+    WeightMatrices,
+    holds_product,
+)
 from rmtbase.statistics import LatentShape
 from rmtbase.tables import Circuit
 
@@ -89,12 +100,6 @@ def head_axis(model: WeightMatrices, site: int, circuit: Circuit) -> int | None:
     expression = getattr(model.sites[site], first.name)
     inner = _parts(model.sites[site], first.name, model.stored_shape)[0].inner if holds_product(expression) else ()
     return 1 + len(inner) if second else 0
-
-
-def holds_product(expression: Expression | None) -> bool:
-    """Test whether a matrix is a product, or is made from one."""
-    inner = getattr(expression, "of", ())
-    return isinstance(expression, Product) or any(map(holds_product, inner if isinstance(inner, tuple) else (inner,)))
 
 
 def has_latent_keys(site: Site, shapes: Shapes) -> bool:
@@ -220,9 +225,8 @@ def _follow(expression: Expression, shapes: Shapes) -> _Followed:
         return followed._replace(sources=[source._replace(inner=source.inner + flat) for source in followed.sources])
     if isinstance(expression, Scaled):
         followed = _follow(expression.of, shapes)
-        return followed._replace(
-            sources=[source._replace(outer=Scaled(source.outer, expression.factor)) for source in followed.sources]
-        )
+        scaled = [source._replace(outer=Scaled(source.outer, expression.factor)) for source in followed.sources]
+        return followed._replace(sources=scaled)
     if isinstance(expression, Gained):
         followed = _follow(expression.of, shapes)
         return followed._replace(sources=[_gained(source, expression) for source in followed.sources])
@@ -248,12 +252,9 @@ class StoredRows(NamedTuple):
 def stored_rows(model: WeightMatrices, site: int, circuit: Circuit) -> StoredRows:
     """Find the stored matrices that a circuit's factors at a site are rows of."""
     at, fused = model.sites[site], model.parts.get("fused", ())
-    names = [
-        next(
-            (name for component in _FUSED_WITH[factor.name] if (name := MatrixName(at.place, component)) in fused), None
-        )
-        for factor in circuit.factors
-    ]
+    components = (_FUSED_WITH[factor.name] for factor in circuit.factors)
+    possible = [[MatrixName(at.place, component) for component in of_factor] for of_factor in components]
+    names = [next((name for name in of_factor if name in fused), None) for of_factor in possible]
     rows = tuple(
         getattr(at, factor.heads) * getattr(at, factor.rank) if name is None else max(1, model.shape(name)[0])
         for factor, name in zip(circuit.factors, names, strict=True)

@@ -93,10 +93,8 @@ def require_circuits(model: WeightMatrices, names: Sequence[str]) -> tuple[Circu
         if name not in CIRCUITS:
             raise ParameterError("circuits", name, f"some of {', '.join(CIRCUITS)}")
         if not sites_of(model, CIRCUITS[name]):
-            available = (key for key, circuit in CIRCUITS.items() if sites_of(model, circuit))
-            raise ParameterError(
-                "circuits", name, f"some of {', '.join(available)}, which is all that {model.name} has"
-            )
+            available = ", ".join(key for key, circuit in CIRCUITS.items() if sites_of(model, circuit))
+            raise ParameterError("circuits", name, f"some of {available}, which is all that {model.name} has")
     return tuple(CIRCUITS[name] for name in dict.fromkeys(("qk", *names)))
 
 
@@ -222,7 +220,8 @@ def _read_layers(
                     takers.matrices.add(MatrixName(place, component), [matrix], matrix.shape, pool.map)
         if heads:
             of_circuits = {factor: heads[factor] for factor in heads if factor in solved}
-            parts = _submit(model, layer, of_circuits, partial(_solve, present, work), pool)
+            least = [model.least_sigma(layer, f"attention_{factor.name}") for factor in of_circuits]
+            parts = _submit(of_circuits, least, partial(_solve, present, work), pool)
             taken = {} if takers.heads is None else takers.heads.submit(site, heads, pool)
             begun = _Begun(site, parts, taken)
             if before is not None:
@@ -236,20 +235,17 @@ def _read_layers(
 
 
 def _submit(
-    model: WeightMatrices,
-    layer: int,
     heads: Mapping[Factor, Shaped[np.ndarray, "factor_head rank width"]],
+    least: Sequence[float],
     solve: Callable[..., _Solved],
     pool: Executor,
 ) -> list[Future[_Solved]]:
     """Solve a few heads at a time, with their key heads: for one small matrix NumPy does not release the GIL."""
-    factors, weights = list(heads), list(heads.values())
-    least = [model.least_sigma(layer, f"attention_{factor.name}") for factor in factors]
-    groups = min(map(len, weights))
-    n_parts = min(groups, max(1, max(map(len, weights)) // _HEADS_PER_PART), _PARTS_PER_CORE * available_cores())
-    by_group = [matrices.reshape(groups, -1, *matrices.shape[1:]) for matrices in weights]
+    groups, n_heads = min(map(len, heads.values())), max(map(len, heads.values()))
+    n_parts = min(groups, max(1, n_heads // _HEADS_PER_PART), _PARTS_PER_CORE * available_cores())
+    by_group = [matrices.reshape(groups, -1, *matrices.shape[1:]) for matrices in heads.values()]
     return [
-        pool.submit(solve, dict(zip(factors, zip(part, least, strict=True), strict=True)))
+        pool.submit(solve, dict(zip(heads, zip(part, least, strict=True), strict=True)))
         for part in zip(*(np.array_split(matrices, n_parts) for matrices in by_group), strict=True)
     ]
 
@@ -273,9 +269,8 @@ def _solve(
         values[np.any([sigma == 0 for sigma in sigmas], axis=0)] = 0.0
         groups = None
         if work.joint and len(r_factors) > 1 and r_factors[0].shape[1] > r_factors[1].shape[1] == 1:
-            groups = _group(
-                r_factors[0], r_factors[1][:, 0], scales[circuit.factors[0]], scales[circuit.factors[1]][:, 0]
-            )
+            sigmas_of_heads, sigma_shared = (scales[factor] for factor in circuit.factors)
+            groups = _group(r_factors[0], r_factors[1][:, 0], sigmas_of_heads, sigma_shared[:, 0])
         weights = [factors[factor][0] for factor in circuit.factors]
         prepared = None if preparation is None else _listed(preparation.prepare(weights))
         if preparation is not None and groups is not None:

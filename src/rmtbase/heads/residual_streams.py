@@ -33,12 +33,10 @@ def earlier_sites(model: WeightMatrices, site: int, kind: str) -> list[int]:
     stream = _read(later, kind)
     if stream is None or site not in sites_of(model, CIRCUITS[reading.circuit]):
         return []
-    return [
-        index
-        for index in sites_of(model, CIRCUITS["ov"])
-        if _written(model, model.sites[index]) == stream
-        and (stream != _written(model, later) or _order(model.sites[index]) < _order(later))
-    ]
+    in_stream = [index for index in sites_of(model, CIRCUITS["ov"]) if _written(model, model.sites[index]) == stream]
+    if stream != _written(model, later):
+        return in_stream
+    return [index for index in in_stream if _order(model.sites[index]) < _order(later)]
 
 
 def unknown_streams(model: WeightMatrices) -> list[str]:

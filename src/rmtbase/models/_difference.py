@@ -154,11 +154,9 @@ class Difference(WeightMatrices):
                 if part > _COUNTS:
                     parts[str(site.place)] = part
             if parts:
-                lines.append(
-                    f"{component} of {', '.join(parts)}: the rounding of the stored weights makes up to "
-                    f"{min(max(parts.values()), 1.0):.0%} of the difference's variance; null = signs "
-                    "includes it"
-                )
+                share = f"{min(max(parts.values()), 1.0):.0%} of the difference's variance"
+                source = f"{component} of {', '.join(parts)}: the rounding of the stored weights"
+                lines.append(f"{source} makes up to {share}; null = signs includes it")
         return (*super().warnings, *lines)
 
     def least_sigma(self, layer: int, component: str) -> float:
@@ -174,22 +172,17 @@ class Difference(WeightMatrices):
 def difference(minuend: Model, less: Model) -> Difference:
     """Subtract the matrices of one model from those of another. Nothing is read yet."""
     if minuend.architecture != less.architecture:
-        raise ParameterError(
-            "minus", f"{less.name}, a {less.architecture} model", f"a {minuend.architecture} model as {minuend.name}"
-        )
+        expected = f"a {minuend.architecture} model as {minuend.name}"
+        raise ParameterError("minus", f"{less.name}, a {less.architecture} model", expected)
     if minuend.layers != less.layers or len(minuend.sites) != len(less.sites):
-        raise ParameterError(
-            "minus", f"{less.name}, of {less.n_layers} layers", f"the {minuend.n_layers} layers of {minuend.name}"
-        )
+        expected = f"the {minuend.n_layers} layers of {minuend.name}"
+        raise ParameterError("minus", f"{less.name}, of {less.n_layers} layers", expected)
     for site, subtracted in zip(minuend.sites, less.sites, strict=True):
         for size in _SIZES:
             folded, expected = getattr(subtracted, size), getattr(site, size)
             if folded != expected:
-                raise ParameterError(
-                    "minus",
-                    f"{less.name}, with {size} = {folded} in {subtracted.place}",
-                    f"{expected}, as of {minuend.name}",
-                )
+                described = f"{less.name}, with {size} = {folded} in {subtracted.place}"
+                raise ParameterError("minus", described, f"{expected}, as of {minuend.name}")
     if minuend.folded != less.folded:
         folded, expected = (", ".join(model.folded) or "nothing" for model in (less, minuend))
         raise ParameterError("minus", f"{less.name}, with {folded} folded in", f"{expected}, as in {minuend.name}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
@@ -12,8 +12,8 @@ from rmtbase.models._model import Model
 from rmtbase.models.layouts import _expressions as made
 from rmtbase.models.layouts._expressions import Expression, renamed, to_json
 from rmtbase.models.layouts._layouts import EXPERT_COMPONENTS
-from rmtbase.models.layouts._leftovers import left_out
-from rmtbase.models.layouts._sites import Place, Site
+from rmtbase.models.layouts._leftovers import by_pattern
+from rmtbase.models.layouts._sites import Note, Place, Site, names_in_scores
 from rmtbase.shown import in_one_line
 
 _RUNS = 3  # runs of rows that are listed individually
@@ -91,6 +91,7 @@ def inspect_model(model: Model) -> Inspection:
     for place, expressions in matrices.items():
         groups.setdefault(_looks(model, place, expressions, sites.get(place)), []).append(place.layer)
     used = model.used_tensors()
+    left_out = (name for name in model._checkpoint.names if name not in used)
     return Inspection(
         model=model.name,
         revision=model.revision,
@@ -102,7 +103,7 @@ def inspect_model(model: Model) -> Inspection:
             for (stack, sizes, words, shapes, notes), layers in groups.items()
         ),
         read=len(used),
-        left_out={pattern: len(names) for pattern, names in left_out(model._checkpoint, used).items()},
+        left_out={pattern: len(names) for pattern, names in by_pattern(left_out).items()},
         notes=(*model.notes, *(note for part in model._parts.values() for note in part.notes)),
     )
 
@@ -116,8 +117,10 @@ def _looks(
     words, shapes = [], []
     for name, (first, *next_experts) in expressions.items():
         if next_experts or name in EXPERT_COMPONENTS:
-            without_numbers = partial(_without_numbers, place.layer)
-            text = f"{len(next_experts) + 1} experts: {in_words(renamed(first, without_numbers, '{}'))}"
+            matrix = renamed(
+                first, lambda name: re.sub(r"(?<=experts\.)(expert_)?0(?=\.)", r"\1{}", without(name)), "{}"
+            )
+            text = f"{len(next_experts) + 1} experts: {in_words(matrix)}"
         else:
             text = in_words(renamed(first, without))
         words.append((name, text))
@@ -127,17 +130,17 @@ def _looks(
         tuple((name, value) for name, value in sizes if value is not None),
         tuple(words),
         tuple(shapes),
-        () if site is None else tuple(map(without, site.notes)),
+        () if site is None else tuple(_without_layer(note, without) for note in site.notes),
     )
 
 
+def _without_layer(note: str, without: Callable[[str], str]) -> str:
+    return names_in_scores(list(map(without, note.names))) if isinstance(note, Note) and note.names else note
+
+
 def _without(layer: int, name: str) -> str:
-    """Replace the layer's number by {}: in a tensor's name, the first part between dots that is this number."""
-    return re.sub(rf"((?:^|(?<=[\s(]))[^\s()]*?\.){layer}(?=\.)", r"\1{}", name)
-
-
-def _without_numbers(layer: int, name: str) -> str:
-    return re.sub(r"(?<=experts\.)(expert_)?0(?=\.)", r"\1{}", _without(layer, name))
+    """Replace the layer's number in a tensor's name by {}: the first part between dots that is this number."""
+    return re.sub(rf"^(.*?\.){layer}(?=\.)", r"\1{}", name)
 
 
 def _ranges(numbers: Iterable[int]) -> str:

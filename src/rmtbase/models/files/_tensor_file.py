@@ -255,9 +255,8 @@ class StateDict:
                 kept_tensors[key] = value
             elif value is not None and not isinstance(value, (bool, int, float, str, bytes)):
                 described = f"a mapping with a {type(value).__name__} under {quoted(key)}"
-                raise ParameterError(
-                    "model", described, f"{expected}; pass the inner one where it is in a larger mapping"
-                )
+                advice = "pass the inner one where it is in a larger mapping"
+                raise ParameterError("model", described, f"{expected}; {advice}")
         entries = {key: TensorEntry(_dtype(value), tuple(value.shape)) for key, value in kept_tensors.items()}
         return cls(Path(name), MappingProxyType(entries), MappingProxyType(kept_tensors))
 

@@ -284,12 +284,13 @@ def is_outside(module: str) -> bool:
     return re.search(r"(^|\.)\d+(\.|$)", module) is None
 
 
-def saved_module(config: Mapping[str, Any], name: str) -> str:
+def is_saved_outside(config: Mapping[str, Any], name: str) -> bool:
+    """Return True if the saved module that a tensor belongs to, by its name, is in no layer."""
     listed = config.get("modules_to_save")
     endings = tuple(ending for ending in listed if isinstance(ending, str)) if isinstance(listed, list) else ()
     parts = name.split(".")[:-1]
     modules = (".".join(parts[: stop + 1]) for stop in range(len(parts)))
-    return next((module for module in modules if module.endswith(endings)), ".".join(parts))
+    return is_outside(next((module for module in modules if module.endswith(endings)), ".".join(parts)))
 
 
 def rows_of_tokens(config: Mapping[str, Any], module: str, shape: tuple[int, ...], path: Path) -> list[int]:

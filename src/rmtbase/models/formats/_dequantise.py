@@ -39,13 +39,10 @@ class Settings:
         return self.one_value(word, self.get(word, default), allowed)
 
     def one_value(self, word: str, value: Any, allowed: tuple[Any, ...]) -> Any:
-        for value_allowed in allowed:
-            if (
-                value == value_allowed
-                and isinstance(value, type(value_allowed))
-                and isinstance(value, bool) == isinstance(value_allowed, bool)
-            ):
-                return value_allowed
+        for choice in allowed:
+            is_of_type = isinstance(value, type(choice)) and isinstance(value, bool) == isinstance(choice, bool)
+            if is_of_type and value == choice:
+                return choice
         raise self.refused(word, value, " or ".join(map(repr, allowed)))
 
     def require_none(self, *words: str) -> None:

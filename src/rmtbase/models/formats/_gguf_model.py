@@ -124,9 +124,8 @@ def find_gguf(path: Path) -> Path | None:
     if not gguf_files or any(name.endswith((".safetensors", ".bin", ".index.json")) for name in names):
         return None
     if len(gguf_files) > 1:
-        listed = ", ".join(shown(name, 60) for name in gguf_files[:_LISTED]) + (
-            ", …" if len(gguf_files) > _LISTED else ""
-        )
+        listed = ", ".join(shown(name, 60) for name in gguf_files[:_LISTED])
+        listed += ", …" if len(gguf_files) > _LISTED else ""
         raise CheckpointError(path, f"holds {len(gguf_files)} GGUF files: {listed}; pass the path of one of them")
     return path / gguf_files[0]
 
@@ -208,8 +207,5 @@ def _rearranged(
 
 def _notes(file: GgufFile) -> tuple[str, ...]:
     types = sorted({file.types[name] for name, entry in file.entries.items() if len(entry.shape) > 1} - set(_WHOLE))
-    if not types:
-        return ()
-    return (
-        f"quantised in a GGUF file ({', '.join(types)}): dequantised, and W_QK carries the rounding of its factors",
-    )
+    note = f"quantised in a GGUF file ({', '.join(types)}): dequantised, and W_QK carries the rounding of its factors"
+    return (note,) if types else ()

@@ -50,7 +50,12 @@ def require_readable_quantisation(config: Mapping[str, Any], path: Path) -> None
 
 
 def dequantised(checkpoint: Checkpoint, config: Mapping[str, Any], path: Path) -> Checkpoint:
-    settings = _settings(config, path) or _settings_beside(checkpoint)
+    settings = _settings(config, path)
+    for name, method in _OTHER_FILES.items():
+        beside = checkpoint.path / name
+        if settings is None and checkpoint.files and os.path.lexists(beside):
+            words = read_json_object(beside) | {"quant_method": method}
+            settings = Settings(beside, f"quantised with {_NAMES[method]}", words)
     if settings is not None and _method(settings) == _DEQUANTISED:
         note = "quantised in a GGUF file: transformers dequantised it, and W_QK carries the rounding"
         checkpoint = checkpoint.replaced((), {}, note)
@@ -82,14 +87,6 @@ def _settings(config: Mapping[str, Any], path: Path) -> Settings | None:
                 if not isinstance(words, Mapping):
                     raise _unknown(path, key, "")
                 return Settings(path, key, words)
-    return None
-
-
-def _settings_beside(checkpoint: Checkpoint) -> Settings | None:
-    for name, method in _OTHER_FILES.items():
-        path = checkpoint.path / name
-        if checkpoint.files and os.path.lexists(path):
-            return Settings(path, f"quantised with {_NAMES[method]}", read_json_object(path) | {"quant_method": method})
     return None
 
 

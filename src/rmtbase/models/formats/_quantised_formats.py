@@ -217,13 +217,11 @@ def gptq(settings: dequantise.Settings) -> dequantise.Format:
 
         def make(start: int, stop: int) -> Float32[np.ndarray, "outputs inputs"]:
             group = groups()
-            values = dequantise.unpacked(np.ascontiguousarray(codes.array()[:, start:stop].T), bits, inputs).astype(
-                np.float32
-            )
+            words = np.ascontiguousarray(codes.array()[:, start:stop].T)
+            values = dequantise.unpacked(words, bits, inputs).astype(np.float32)
             values -= offsets()[start:stop].take(group, axis=1)
-            return dequantise.times(
-                values, np.ascontiguousarray(dequantise.factors(scales)[:, start:stop].T).take(group, axis=1), scales
-            )
+            of_groups = np.ascontiguousarray(dequantise.factors(scales)[:, start:stop].T)
+            return dequantise.times(values, of_groups.take(group, axis=1), scales)
 
         return dequantise.derived(scales.entry.dtype, (outputs, inputs), parts, make)
 
@@ -254,9 +252,8 @@ def awq(settings: dequantise.Settings) -> dequantise.Format:
         def make(start: int, stop: int) -> Float32[np.ndarray, "outputs inputs"]:
             values = in_order(codes, start, stop).astype(np.float32).reshape(n_groups, -1, stop - start)
             values -= in_order(zeros, start, stop)[:, None]
-            return (
-                dequantise.times(values, dequantise.factors(scales)[:, None, start:stop], scales).reshape(inputs, -1).T
-            )
+            of_groups = dequantise.factors(scales)[:, None, start:stop]
+            return dequantise.times(values, of_groups, scales).reshape(inputs, -1).T
 
         return dequantise.derived(scales.entry.dtype, (outputs, inputs), parts, make, 8)
 

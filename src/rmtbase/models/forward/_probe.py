@@ -80,9 +80,8 @@ class Reading:
         plain = run(module, still, numbers, prefix=prefix)
         chosen = {rows_of.content_product(plain.products, softmax) for softmax in plain.softmaxes.values()}
         tagged = run(module, still, numbers, PassKind(tagged=frozenset(filter(None, chosen))), prefix)
-        between = {
-            mark.name for product in plain.products.values() for origin in product.origins for mark in origin.marks
-        }
+        origins = (origin for product in plain.products.values() for origin in product.origins)
+        between = {mark.name for origin in origins for mark in origin.marks}
         rotated = run(module, inputs, numbers, PassKind(neutral=False, norms=NormOutputs(frozenset(between))), prefix)
         shapes = {prefix + name: tuple(parameter.shape) for name, parameter in module.named_parameters()}
         modules = {(prefix + path).rstrip("."): submodule for path, submodule in module.named_modules()}
@@ -199,9 +198,8 @@ class Reading:
     # -- operands ---------------------------------------------------------------------------------------------------
 
     def _operand(self, product: str, side: str) -> rows_of.Heads:
-        plain, tagged = (
-            getattr(forward_pass.products[product], side).numpy() for forward_pass in (self.plain, self.tagged)
-        )
+        passes = self.plain, self.tagged
+        plain, tagged = (getattr(forward_pass.products[product], side).numpy() for forward_pass in passes)
         numbers = rows_of.decode(plain, tagged)
         origin = self.plain.products[product].origins[0 if side == "left" else 1]
         turned = None
@@ -233,10 +231,8 @@ class Reading:
 
     def _stored(self, numbers: Iterable[int]) -> tuple[tuple[str, int], ...]:
         linears = [self._linears[self._index(number)][1] for number in numbers]
-        numbered = zip(numbers, linears, strict=True)
-        return tuple(
-            (linear.weight.name, int(linear.weight.starts[number - linear.first])) for number, linear in numbered
-        )
+        weights = [(linear.weight, number - linear.first) for number, linear in zip(numbers, linears, strict=True)]
+        return tuple((weight.name, int(weight.starts[row])) for weight, row in weights)
 
     def _index(self, number: int) -> int:
         return int(np.searchsorted(self._firsts, number, side="right")) - 1
@@ -252,9 +248,8 @@ class Reading:
             linear = self._linears[index][1]
             for factor in np.unique(factors[at == index]).tolist():
                 places = np.flatnonzero((at == index) & (factors == factor))
-                for tensor, among, rows in rows_of.stored_rows(
-                    linear.weight, numbers[places] - linear.first, self.shapes
-                ):
+                outputs = numbers[places] - linear.first
+                for tensor, among, rows in rows_of.stored_rows(linear.weight, outputs, self.shapes):
                     sources.append((index, tensor, factor, places[among], rows))
         sources.sort(key=lambda source: source[3][0])
         parts, leaves, marks, order = [], [], frozenset(), np.zeros(len(numbers), int)
@@ -288,9 +283,8 @@ class Reading:
         marks = linear.marks
         if before is None:
             values = linear.given.numpy().tobytes()
-            convolved = {
-                mark for mark in linear.origin.marks if mark.kind == CONVOLUTION and is_within(mark.name, module)
-            }
+            convolutions = (mark for mark in linear.origin.marks if mark.kind == CONVOLUTION)
+            convolved = {mark for mark in convolutions if is_within(mark.name, module)}
             return part, _Leaf(values, linear.origin.born, self.norms.before(key)), marks | convolved
         numbers, factor = before
         part = part if factor == 1.0 else Scaled(part, factor)

@@ -199,9 +199,8 @@ def _frames(sizes: _Sizes, lead: Tensor) -> Tensor:
 
 
 def _boxes(_: _Sizes, lead: Tensor) -> Tensor:
-    """Return the box of each token on a page: left, top, right, bottom."""
     first = torch.arange(prod(lead.shape[:2])).reshape(lead.shape[:2])
-    return torch.stack([first, first, first + 3, first + 2], dim=-1)
+    return torch.stack([first, first, first + 3, first + 2], dim=-1)  # left, top, right, bottom on a page
 
 
 def _grid(*axes: int) -> Callable[[_Sizes, Tensor], Tensor]:

@@ -66,7 +66,8 @@ class Part:
         try:
             reading = Reading.from_module(module, inputs, prefix)
         except Exception:  # its cache may have fewer entries than it has layers
-            if not _keeps_cache(module) or "use_cache" in inputs:
+            keeps_cache = bool(getattr(getattr(module, "config", None), "use_cache", False))
+            if not keeps_cache or "use_cache" not in signature(module.forward).parameters or "use_cache" in inputs:
                 raise
             reading = Reading.from_module(module, {**inputs, "use_cache": False}, prefix)
         return cls(module, prefix, reading.inputs, reading.met, reading.unresolved, reading.plain.entered)
@@ -91,20 +92,15 @@ def build(config: Mapping[str, Any], path: Path) -> nn.Module:
         with torch.device("meta"):
             of_class = _class(config, made)
             network = of_class(made) if of_class else transformers.AutoModel.from_config(made)
-            _attend_fully(network)
+            for module in [*network.modules()]:  # full attention, as BigBird itself has during a pass over a short text
+                change: Any = getattr(module, "set_attention_type", None)
+                if change is not None and getattr(module, "attention_type", None) == "block_sparse":
+                    change("original_full")
         _with_buffers(network)
     except Exception as error:  # a class of transformers, or its initialization, may raise anything
         reason = str(error) or type(error).__name__
         raise CheckpointError(path, f"transformers cannot build {quoted(name)}: {reason}") from error
     return network.eval()
-
-
-def _attend_fully(network: nn.Module) -> None:
-    """Replace sparse attention by full attention, as BigBird itself does during a pass over a short text."""
-    for module in [*network.modules()]:
-        change: Any = getattr(module, "set_attention_type", None)
-        if change is not None and getattr(module, "attention_type", None) == "block_sparse":
-            change("original_full")
 
 
 def _require_countable(config: Mapping[str, Any], path: Path) -> None:
@@ -191,12 +187,6 @@ def without_caches(network: nn.Module) -> Iterator[None]:
     finally:
         for attributes, value in before:
             attributes["use_cache"] = value
-
-
-def _keeps_cache(module: nn.Module) -> bool:
-    return bool(getattr(getattr(module, "config", None), "use_cache", False)) and (
-        "use_cache" in signature(module.forward).parameters
-    )
 
 
 def _configs(network: nn.Module) -> list[dict[str, Any]]:

@@ -184,11 +184,8 @@ def stored_rows(
         inner_shape = shape[skipped:]
         index, within = np.divmod(at, prod(inner_shape))
         for axes in range(1, len(inner_shape)):
-            if (
-                weight.step == prod(inner_shape[axes:])
-                and prod(inner_shape[:axes]) == weight.n_inputs
-                and np.all(within < weight.step)
-            ):
+            before, behind = prod(inner_shape[:axes]), prod(inner_shape[axes:])
+            if (behind, before) == (weight.step, weight.n_inputs) and np.all(within < weight.step):
                 by_number = ((number, np.flatnonzero(index == number)) for number in np.unique(index).tolist())
                 return [
                     (Tensor(weight.name, True, number if skipped else None, axes), among, within[among])

@@ -77,11 +77,9 @@ def running(module: nn.Module, taken: ForwardPass, prefix: str = "") -> Iterator
         if values.shape != result.shape or values.is_meta:
             return None
         origin, name = taken.origin(values), paths[id(submodule)]
-        other_tensors = (
-            tensor for tensor in tree_leaves((args, kwargs)) if isinstance(tensor, Tensor) and tensor is not values
-        )
+        has_others = any(isinstance(leaf, Tensor) and leaf is not values for leaf in tree_leaves((args, kwargs)))
         taken.norms.keep(name, values)
-        result = taken.norms.output(name, values, "" if any(True for _ in other_tensors) else name)
+        result = taken.norms.output(name, values, "" if has_others else name)
         return taken.declare(contiguous(result), replace(origin, marks=origin.marks | {Mark("norm", name)}))
 
     hooks = nn.modules.module
@@ -134,7 +132,6 @@ def run(
         for submodule in training:
             submodule.training = True
     of_scores = frozenset().union(*(softmax.origin.products for softmax in taken.softmaxes.values()))
-    taken.products = {
-        key: product for key, product in taken.products.items() if key in of_scores
-    }  # linear attention has many
+    # Linear attention has many products of no softmax.
+    taken.products = {key: product for key, product in taken.products.items() if key in of_scores}
     return taken

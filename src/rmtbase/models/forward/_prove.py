@@ -63,13 +63,10 @@ def prove_parts(
                 names = [", ".join(dict.fromkeys(side.tensors())) for side in (met.site.query, met.site.key) if side]
                 if moves is None:
                     described = f"{site.place}: the queries of {names[0]} are not told from the keys of {names[1]}"
-                    raise CheckpointError(
-                        path, f"{described}: not just one of them changes rows of the logits as a whole"
-                    )
-                described = (
-                    f"{site.place}: one token of {names[1]} changes rows of the logits as a whole, as queries do"
-                )
-                raise Disproved(path, f"{described}; expected that of {names[0]}")
+                    why = "not just one of them changes rows of the logits as a whole"
+                    raise CheckpointError(path, f"{described}: {why}")
+                described = f"{site.place}: one token of {names[1]} changes rows of the logits as a whole"
+                raise Disproved(path, f"{described}, as queries do; expected that of {names[0]}")
             run(part.module, part.inputs, Numbers(), PassKind(real=proof), part.prefix)
         for (_, site), *_ in proof.left.values():
             raise CheckpointError(path, f"{site.place}: its product of queries and keys was not met again")
@@ -144,9 +141,8 @@ class _MadeUp:
         rows = np.concatenate([np.zeros(0, int), *(rows for weight, rows in self._others if weight == name)])
         is_other = torch.isin(starts, torch.from_numpy(rows)).expand(result.shape).flatten(0, -2).clone()
         is_other[: self._tokens.start], is_other[self._tokens.stop :] = False, False
-        return result + 2.0**-10 * change * is_other.view(
-            result.shape
-        )  # a small one, which changes no choice of tokens
+        small = 2.0**-10  # which changes no choice of tokens
+        return result + small * change * is_other.view(result.shape)
 
     def met(self, product: str, left: Tensor, right: Tensor) -> None:
         self.operands[product] = float(left.sum()), float(right.sum())
@@ -256,14 +252,12 @@ class _Proof:
         for name in ("n_heads", "n_key_heads", "d_head", "d_query", "d_key"):
             size, expected = getattr(site, name), getattr(traced, name)
             if size != expected and (name != "n_key_heads" or traced.n_heads % size):
-                raise Disproved(
-                    self._path, f"{site.place}: {name} {size}; expected {expected}, as {traced.module} has it"
-                )
+                expectation = f"expected {expected}, as {traced.module} has it"
+                raise Disproved(self._path, f"{site.place}: {name} {size}; {expectation}")
         scale, expected = site.logit_scale, traced.logit_scale
         if scale is not None and expected is not None and not np.isclose(scale, expected, rtol=1e-6, atol=0):
-            raise Disproved(
-                self._path, f"{site.place}: logit scale {scale}; expected {expected}, as {traced.module} has it"
-            )
+            expectation = f"expected {expected}, as {traced.module} has it"
+            raise Disproved(self._path, f"{site.place}: logit scale {scale}; {expectation}")
         assert site.query is not None and site.key is not None
         images = _Images(self._read)
         query, key = images.of(site.query, of_queries), images.of(site.key, of_keys)

@@ -84,7 +84,8 @@ def as_saved(network: nn.Module, tensors: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(network, transformers.PreTrainedModel):
         return dict(tensors)
     tied = getattr(network, "all_tied_weights_keys", {})
-    aliases = {name for name, saved in tied.items() if name in tensors and _share_storage(tensors, name, saved)}
+    pairs = [(alias, name) for alias, name in tied.items() if alias in tensors and name in tensors]
+    aliases = {alias for alias, name in pairs if tensors[alias].data_ptr() == tensors[name].data_ptr()}
     tensors = {name: tensor for name, tensor in tensors.items() if name not in aliases}
     shapes = {name: torch.empty(tensor.shape, dtype=tensor.dtype, device="meta") for name, tensor in tensors.items()}
     try:
@@ -95,10 +96,6 @@ def as_saved(network: nn.Module, tensors: Mapping[str, Any]) -> dict[str, Any]:
     except Exception:  # a quantiser's conversion may have no inverse, or need values
         return dict(tensors)
     return rearranged | {renamed.get(name, name): tensor for name, tensor in tensors.items() if name not in in_pieces}
-
-
-def _share_storage(tensors: Mapping[str, Any], alias: str, name: str) -> bool:
-    return name in tensors and tensors[alias].data_ptr() == tensors[name].data_ptr()
 
 
 def parameters_of(

@@ -192,9 +192,8 @@ class _Stack:
         missing = [norm for norm in norms if norm not in self.checkpoint]
         if 0 < len(missing) < len(norms):
             raise MissingTensorError(self.checkpoint.path, missing[0], self.architecture)
-        of_heads = {
-            self._name(layer, name) for name, size in self.layout.norms.items() if size == "d_head" for layer in layers
-        }
+        sized = [name for name, size in self.layout.norms.items() if size == "d_head"]
+        of_heads = {self._name(layer, name) for name in sized for layer in layers}
         return any(name not in norms or name in of_heads for name in stored)
 
     def _site(self, layer: int, present: Sequence[str], sizes: Mapping[str, int]) -> Site:
@@ -255,7 +254,13 @@ class _Stack:
         name = self._tensor(layer, symbol)
         rows = self.layout.tensors[name.removeprefix(self._name(layer, ""))]
         self.checkpoint.require_supported(name)
-        self._require_height(name, rows)
+        shape = self.checkpoint.shape(name)
+        outputs, inputs = self._linear_shape(rows, shape)
+        trailing = shape[2:] if len(shape) > 2 and all(size == 1 for size in shape[2:]) else ()
+        self._require_shape(name, ((inputs, outputs) if rows.transposed else (outputs, inputs)) + trailing)
+        bias = name.removesuffix("weight") + "bias"
+        if name.endswith("weight") and bias in self.checkpoint:
+            self._require_shape(bias, (outputs,))
         matrix: Expression = Tensor(name, rows.transposed)
         if rows.blocks != (symbol,):
             matrix = take_rows(matrix, rows.indices(symbol, self.rows))
@@ -279,20 +284,13 @@ class _Stack:
             return False
         missing = [layer for layer in layers if self._tensor(layer, symbol) not in self.checkpoint]
         if missing and (needed or len(missing) < len(layers)):
-            name, because = self._tensor(missing[0], symbol), self._alone(missing[0], symbol)
+            layer, name, because = missing[0], self._tensor(missing[0], symbol), ""
+            kind = next((kind for kind in (_PARTS, MLP) if symbol in kind and symbol != "v"), {})
+            names = {self._tensor(layer, part) for part in kind if self.layout.holding(part)} - {name}
+            if names and all(name in self.checkpoint for name in names):  # no network lacks only this one
+                because = f"layer {layer} has the other tensors of its {'MLP' if kind is MLP else 'attention'}"
             raise MissingTensorError(self.checkpoint.path, name, self.architecture, because)
         return not missing
-
-    def _alone(self, layer: int, symbol: str) -> str:
-        """Say that a matrix is the only one that a layer lacks of its kind, which no network does; else return ""."""
-        kind = next((kind for kind in (_PARTS, MLP) if symbol in kind and symbol != "v"), {})
-        names = {self._tensor(layer, part) for part in kind if self.layout.holding(part)} - {
-            self._tensor(layer, symbol)
-        }
-        are_stored = bool(names) and all(name in self.checkpoint for name in names)
-        return (
-            f"layer {layer} has the other tensors of its {'MLP' if kind is MLP else 'attention'}" if are_stored else ""
-        )
 
     def attending(self) -> list[int]:
         return self.entry.attending(self.given.sizes["n_layers"], self.path)
@@ -355,15 +353,6 @@ class _Stack:
                     "change its queries and keys; expected plain attention, or pass the effective matrices to "
                     "rmtbase.score_heads",
                 )
-
-    def _require_height(self, name: str, rows: Rows) -> None:
-        shape = self.checkpoint.shape(name)
-        outputs, inputs = self._linear_shape(rows, shape)
-        trailing = shape[2:] if len(shape) > 2 and all(size == 1 for size in shape[2:]) else ()
-        self._require_shape(name, ((inputs, outputs) if rows.transposed else (outputs, inputs)) + trailing)
-        bias = name.removesuffix("weight") + "bias"
-        if name.endswith("weight") and bias in self.checkpoint:
-            self._require_shape(bias, (outputs,))
 
     def _linear_shape(self, rows: Rows, shape: tuple[int, ...]) -> tuple[int, int]:
         """Return the expected (outputs, inputs); a size that is not known is taken from the tensor."""

@@ -62,9 +62,8 @@ class Tensor(Expression):
         while len(stored) > 2 and stored[-1] == 1:
             stored = stored[:-1]
         if len(stored) < 1 + self.n_inputs or (self.index is not None and self.index >= stored_shape[0]):
-            raise ValueError(
-                f"{self.name} of shape {stored_shape} is no matrix{'' if self.index is None else ' of its own'}"
-            )
+            alone = "" if self.index is None else " of its own"
+            raise ValueError(f"{self.name} of shape {stored_shape} is no matrix{alone}")
         split = self.n_inputs if self.transposed else len(stored) - self.n_inputs
         leading, trailing = prod(stored[:split]), prod(stored[split:])
         return (trailing, leading) if self.transposed else (leading, trailing)
@@ -240,6 +239,12 @@ class Turned(Expression):
         matrix = self.of.evaluate(read)
         parts = matrix.reshape(self.n_parts, -1, matrix.shape[1])
         return parts.transpose(0, 2, 1).reshape(self.n_parts * matrix.shape[1], -1)
+
+
+def holds_product(expression: Expression | None) -> bool:
+    """Test whether a matrix is a product, or is made from one."""
+    inner = getattr(expression, "of", ())
+    return isinstance(expression, Product) or any(map(holds_product, inner if isinstance(inner, tuple) else (inner,)))
 
 
 def take_rows(of: Expression, indices: Iterable[int]) -> Expression:

@@ -134,11 +134,12 @@ class FeedForward:
         stacks, shared, plain = [], [], []
         for path, names in layer.modules.items():
             match = _EXPERT.fullmatch(path)
+            are_stacks = all(len(self.checkpoint.shape(name)) == 3 for name in names.values())
             if match:
                 numbered[match["of"]][int(match["number"])] = path
             elif any(map(_SHARED.fullmatch, path.split("."))):
                 shared.append(path)
-            elif "experts" in path.split(".") or (_naming_scheme(names) and self._is_stacked(names)):
+            elif "experts" in path.split(".") or (_naming_scheme(names) and are_stacks):
                 stacks.append(path)
             else:
                 plain.append(path)
@@ -157,9 +158,6 @@ class FeedForward:
                 f"{path}.{word}".lstrip(".") for path, tensors in layer.modules.items() for word in tensors
             )
             self._left[f"no matrices: {names}: none of the known names of an MLP"].append(layer.place)
-
-    def _is_stacked(self, names: Mapping[str, str]) -> bool:
-        return all(len(self.checkpoint.shape(name)) == 3 for name in names.values())
 
     def _one(self, layer: _Layer, paths: Sequence[str], kind: str) -> None:
         spelled = [path for path in paths if _naming_scheme(layer.modules[path])]
@@ -267,11 +265,7 @@ def _layers(sites: Sequence[Site], checkpoint: Checkpoint, used: Collection[str]
                     blocks.setdefault(match[0], site)
             seen.update(blocks)
             for block, site in blocks.items():
-                within = [
-                    block_name.removesuffix(".")
-                    for block_name in every
-                    if block_name.startswith(block) and block_name != block
-                ]
+                within = [inner.removesuffix(".") for inner in every if inner.startswith(block) and inner != block]
                 modules = _modules(checkpoint, used, re.escape(block), {*attention, *within}).get("", {})
                 yield _Layer(site.place, site.d_query, modules, in_stages=True)
         elif prefix not in seen:
@@ -307,11 +301,8 @@ def _prefix(sites: Sequence[Site]) -> str | None:
     """Return the common prefix of all sites' names in front of the number of the layer, or None if there is none."""
     parts = [site.module.split(".") for site in sites]
     for place in range(min(map(len, parts))):
-        numbers = [
-            parts_of_name[place] == str(site.place.layer) for parts_of_name, site in zip(parts, sites, strict=True)
-        ]
-        before = {tuple(parts_of_name[:place]) for parts_of_name in parts}
-        if all(numbers) and len(before) == 1:
+        are_numbers = all(words[place] == str(site.place.layer) for words, site in zip(parts, sites, strict=True))
+        if are_numbers and len({tuple(words[:place]) for words in parts}) == 1:
             return "".join(f"{part}." for part in parts[0][:place])
     return None
 

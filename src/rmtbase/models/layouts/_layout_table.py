@@ -136,12 +136,10 @@ class Entry:
         for key, kinds in self.attends.items():
             kinds_found = kinds_of_layers(self.config, key, n_layers)
             if not _is_of_each(kinds_found, n_layers):
-                raise CheckpointError(
-                    path, f"{key} = {quoted(kinds_found)}; expected a kind for each of {n_layers} layers"
-                )
-            return [
-                layer for layer, kind in enumerate(kinds_found) if {kind, _OLDER_KINDS.get(kind, kind)} & set(kinds)
-            ]
+                problem = f"{key} = {quoted(kinds_found)}"
+                raise CheckpointError(path, f"{problem}; expected a kind for each of {n_layers} layers")
+            names = [{kind, _OLDER_KINDS.get(kind, kind)} for kind in kinds_found]
+            return [layer for layer in range(n_layers) if names[layer] & set(kinds)]
         return list(range(n_layers))
 
     def turns(self, layer: int, n_layers: int) -> bool | None:
@@ -264,6 +262,8 @@ def entries(
     norms = variant.get("norms", {})
     norms_hold = all(_meets(config.get(key, value), value) for key, value in norms.get("when", {}).items())
     for number, spec in enumerate(table["stacks"][name] for name in variant.get("stacks", ())):
+        rotates = all(settings.get(key) in allowed for key, allowed in spec.get("rotates", {}).items())
+        scales = all(settings.get(key) == value for key, value in spec.get("scale_if", {}).items())
         yield Entry(
             spec["stack"],
             _layout(spec["layout"]) if "layout" in spec else _NO_LAYOUT,
@@ -272,13 +272,9 @@ def entries(
             inside,
             spec.get("attends", {}),
             spec.get("mixed", False),
-            spec.get("rotated")
-            if all(settings.get(key) in allowed for key, allowed in spec.get("rotates", {}).items())
-            else None,
+            spec.get("rotated") if rotates else None,
             variant.get("unrotated", {}).get(spec["stack"], {}),
-            spec.get("scale")
-            if all(settings.get(key) == value for key, value in spec.get("scale_if", {}).items())
-            else None,
+            spec.get("scale") if scales else None,
             _table()["norms"][norms["of"][number]] if norms and norms_hold else {},
             declared(variant.get("biases", {}).get(spec["stack"], {}), config, of_class),
         )
@@ -291,9 +287,8 @@ def entries(
         part_type = part.get("model_type", spec["type"])
         if part_type not in spec["types"]:
             problem = f"{spec['config']} of type {quoted(part_type)}"
-            raise UnprovedConfigurationError(
-                path, f"{problem}; expected one that was proved: {', '.join(spec['types'])}"
-            )
+            expected = f"expected one that was proved: {', '.join(spec['types'])}"
+            raise UnprovedConfigurationError(path, f"{problem}; {expected}")
         for entry in entries(part, part_type, path, (*inside, spec["in"]), sizes_alone=sizes_alone):
             yield replace(entry, stack=entry.stack or spec["stack"])
 
@@ -311,9 +306,8 @@ def _variant(config: Mapping[str, Any], model_type: str, path: Path, table: Mapp
     proved = " or ".join(
         ", ".join(f"{key} = {quoted(value)}" for key, value in variant["when"].items()) for variant in entry["variants"]
     )
-    raise UnprovedConfigurationError(
-        path, f"a {model_type} model with {described}; expected one that was proved: {proved}"
-    )
+    problem = f"a {model_type} model with {described}"
+    raise UnprovedConfigurationError(path, f"{problem}; expected one that was proved: {proved}")
 
 
 def _meets(value: Any, expected: Any) -> bool:

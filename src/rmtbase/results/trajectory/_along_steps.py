@@ -216,9 +216,6 @@ def _differing(part: xr.DataTree, expected: xr.DataTree) -> str:
     return f"{quoted(next(names))} is not the same"
 
 
-COMMIT = "hub commit "
-"""Prefix of the note that names the hub commit of a model."""
-
 NOTED = ("notes", "warnings")
 _OF_REVISION = ("revision", "sha256", "sha256_of_variables")
 _INSTALLATION = ("software", "platform")
@@ -265,14 +262,13 @@ def attributes_of_one(scores: Mapping[str, xr.DataTree], at: StepName, options: 
         "weights": {at.revision: {**record["weights"], "fingerprint": at.fingerprint, **_commit(at)}},
         **({"options": dict(options)} if options else {}),
     }
-    lines = {name: _once(line for tree in scores.values() for line in json.loads(tree.attrs[name])) for name in NOTED}
+    lines = {name: [line for tree in scores.values() for line in json.loads(tree.attrs[name])] for name in NOTED}
     return {
         **_without(next(iter(scores.values())).attrs, *_OF_REVISION),
         "kind": "trajectory",
         "nulls": json.dumps(list(scores)),
         "failed": "[]",
-        # without the commit: the same weights may have several
-        **{name: json.dumps([line for line in lines[name] if not line.startswith(COMMIT)]) for name in NOTED},
+        **{name: json.dumps(_once(lines[name])) for name in NOTED},
         "provenance": _json(provenance),
     }
 
