@@ -149,9 +149,8 @@ def _of_latent_attention(
 
 
 def _unknown(site: Site, fault: str) -> ParameterError:
-    return ParameterError(
-        "site", f"{site.place}: {fault}", "matrices that are products, or keys [W_UK W_DKV; W_KR] of latent attention"
-    )
+    expected = "matrices that are products, or keys [W_UK W_DKV; W_KR] of latent attention"
+    return ParameterError("site", f"{site.place}: {fault}", expected)
 
 
 def _parts(site: Site, name: str, shapes: Shapes) -> list[_Part]:

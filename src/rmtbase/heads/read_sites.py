@@ -119,9 +119,8 @@ def read_factors(
 ) -> tuple[Float[np.ndarray, "factor_head rank width"], ...]:
     """Read the matrices of a circuit, for all heads of a site."""
     layer = model.layers.index(model.sites[site].place)
-    return tuple(
-        model.by_head(site, factor.name, model.matrix(layer, f"attention_{factor.name}")) for factor in circuit.factors
-    )
+    names = [factor.name for factor in circuit.factors]
+    return tuple(model.by_head(site, name, model.matrix(layer, f"attention_{name}")) for name in names)
 
 
 def head_factors(
@@ -341,13 +340,8 @@ def _require_range(model: WeightMatrices, site: int, circuit: Circuit, spectra: 
     """Raise an error if a head's norm is out of range; heads of zeros have no scale and are recorded, not scored."""
     at = model.sites[site]
     with np.errstate(over="ignore", invalid="ignore"):
-        norms = np.prod(
-            [
-                sigma * np.sqrt(getattr(at, factor.rank) * getattr(at, factor.width))
-                for factor, sigma in zip(circuit.factors, spectra.sigmas, strict=True)
-            ],
-            axis=0,
-        )
+        sizes = (getattr(at, factor.rank) * getattr(at, factor.width) for factor in circuit.factors)
+        norms = np.prod([sigma * np.sqrt(size) for sigma, size in zip(spectra.sigmas, sizes, strict=True)], axis=0)
     present = model.heads_have_weights or np.all([sigma > 0 for sigma in spectra.sigmas], axis=0)
     # No eigenvalue exceeds Π‖W‖_F²; if W_Q and W_K are orthogonal to each other, rounding leaves less than 1e-16 of
     # that. So the product of the norms decides, and every shape has the same limits.

@@ -117,9 +117,8 @@ def _looks(
     words, shapes = [], []
     for name, (first, *next_experts) in expressions.items():
         if next_experts or name in EXPERT_COMPONENTS:
-            matrix = renamed(
-                first, lambda name: re.sub(r"(?<=experts\.)(expert_)?0(?=\.)", r"\1{}", without(name)), "{}"
-            )
+            any_expert = partial(re.sub, r"(?<=experts\.)(expert_)?0(?=\.)", r"\1{}")
+            matrix = renamed(renamed(first, without), any_expert, "{}")
             text = f"{len(next_experts) + 1} experts: {in_words(matrix)}"
         else:
             text = in_words(renamed(first, without))

@@ -248,11 +248,8 @@ class WeightMatrices(ABC):
         layers = defaultdict(list)
         for site, digest in zip(self.sites, self._digests.result(), strict=True):
             layers[digest].append(" ".join((site.place.stack, str(site.place.layer))).lstrip())
-        return tuple(
-            f"layers {', '.join(places)} hold byte-identical query and key weights: they are one observation"
-            for places in layers.values()
-            if len(places) > 1
-        )
+        words = "hold byte-identical query and key weights: they are one observation"
+        return tuple(f"layers {', '.join(places)} {words}" for places in layers.values() if len(places) > 1)
 
     def hash_ahead(self) -> None:
         """Start to hash in another thread, for :meth:`fingerprint` and :attr:`warnings`, which raise its errors."""

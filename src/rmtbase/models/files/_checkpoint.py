@@ -229,9 +229,8 @@ def _require_agreement(
 ) -> None:
     for name in names:
         if name not in file.entries:
-            raise CorruptFileError(
-                file.path, f"no tensor {quoted(name)}", f"it there, as {index.name} says: download both again"
-            )
+            expected = f"it there, as {index.name} says: download both again"
+            raise CorruptFileError(file.path, f"no tensor {quoted(name)}", expected)
     twice = next((name for name in file.entries if name in before), None)
     if twice is not None:
         both = f"{shown(before[twice].path.name)} and {shown(file.path.name)}"

@@ -37,6 +37,5 @@ def _read_index() -> tuple[dict[str, int], str]:
     try:
         return {str(entry["name"]): int(entry["step"]) for entry in index["revisions"]}, str(index["default"])
     except (KeyError, TypeError, ValueError) as error:
-        raise CorruptFileError(
-            path, "no list of revisions with their steps and a default", "one: install again"
-        ) from error
+        expected = "one: install again"
+        raise CorruptFileError(path, "no list of revisions with their steps and a default", expected) from error

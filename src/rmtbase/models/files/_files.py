@@ -62,9 +62,8 @@ def parse_json_object(
 ) -> dict[str, Any]:
     values = sum(map(text.count, (b",", b":", b"[", b"{")))
     if values > most_values:
-        raise CorruptFileError(
-            path, f"{noun} with {values:,} commas, colons and brackets", f"{expected} with at most {most_values:,}"
-        )
+        described = f"{noun} with {values:,} commas, colons and brackets"
+        raise CorruptFileError(path, described, f"{expected} with at most {most_values:,}")
     try:
         parsed = json.loads(
             text.decode("utf-8-sig"), object_pairs_hook=_members, parse_int=_bounded(int), parse_float=_bounded(float)

@@ -178,9 +178,8 @@ def _require_digests(model: str, folder: Path, begun: float) -> None:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
         if digest != blob.name:
             blob.unlink()
-            raise CheckpointError(
-                model, f"{link.name} was downloaded with SHA-256 {digest}, and the hub has {blob.name}; fetch it again"
-            )
+            problem = f"{link.name} was downloaded with SHA-256 {digest}, and the hub has {blob.name}; fetch it again"
+            raise CheckpointError(model, problem)
 
 
 def explain(error: Exception, revision: str | None) -> str:
@@ -191,7 +190,5 @@ def explain(error: Exception, revision: str | None) -> str:
         return "neither a folder here nor a public model of the hub; check the name, or log in with hf auth login"
     if "RevisionNotFoundError" in kinds:
         return f"the hub has this model, but no revision {quoted(revision)}"
-    return (
-        f"not a folder here, and cannot be fetched from the hub ({type(error).__name__}); "
-        "check the name and the connection, or pass the folder of a downloaded checkpoint"
-    )
+    advice = "check the name and the connection, or pass the folder of a downloaded checkpoint"
+    return f"not a folder here, and cannot be fetched from the hub ({type(error).__name__}); {advice}"

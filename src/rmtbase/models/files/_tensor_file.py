@@ -94,9 +94,8 @@ def require_supported(path: Path, name: str, entry: TensorEntry) -> None:
             "(quantised weights are not the trained weights: pass the checkpoint they were made from)",
         )
     if entry.size == 0:
-        raise CheckpointError(
-            path, f"tensor {quoted(name)} has shape {shown(entry.shape)}, no elements; expected weights"
-        )
+        problem = f"tensor {quoted(name)} has shape {shown(entry.shape)}, no elements; expected weights"
+        raise CheckpointError(path, problem)
 
 
 def numbers_of(bits: Shaped[np.ndarray, " size"], dtype: str) -> Shaped[np.ndarray, " size"]:
@@ -248,9 +247,8 @@ class StateDict:
                 raise ParameterError("model", f"a mapping with a key of type {type(key).__name__}", expected)
             if getattr(value, "is_nested", False) is True:
                 described = f"a mapping with a nested tensor under {quoted(key)}, which has no one shape"
-                raise ParameterError(
-                    "model", described, f"{expected}; take it apart (tensor.unbind()), or leave it out"
-                )
+                advice = "take it apart (tensor.unbind()), or leave it out"
+                raise ParameterError("model", described, f"{expected}; {advice}")
             if hasattr(value, "shape") and hasattr(value, "dtype"):
                 kept_tensors[key] = value
             elif value is not None and not isinstance(value, (bool, int, float, str, bytes)):

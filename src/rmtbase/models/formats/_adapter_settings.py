@@ -300,11 +300,9 @@ def rows_of_tokens(config: Mapping[str, Any], module: str, shape: tuple[int, ...
         rows = next((tokens for ending, tokens in rows.items() if module.endswith(ending)), None)
     listed = rows if isinstance(rows, list) else []
     if not all(type(row) is int and row >= 0 for row in listed) or shape[:1] != (len(listed),):
-        raise CheckpointError(
-            path,
-            f"trainable_token_indices has {quoted(rows, 80)} for {quoted(module)}; expected the numbers of as many "
-            f"tokens as its tensor {shape} has rows, or {MERGED}",
-        )
+        problem = f"trainable_token_indices has {quoted(rows, 80)} for {quoted(module)}"
+        expected = f"the numbers of as many tokens as its tensor {shape} has rows, or {MERGED}"
+        raise CheckpointError(path, f"{problem}; expected {expected}")
     return listed
 
 
@@ -332,9 +330,8 @@ def update_of(
     expected |= {"lora_magnitude_vector"} if config.get("use_dora") else set()
     expected |= {"lora_B.bias"} if config.get("lora_bias") and not of_embedding else set()
     if parts.keys() != expected:
-        raise CheckpointError(
-            path, f"module {quoted(module)} has {', '.join(sorted(parts))}; expected {', '.join(sorted(expected))}"
-        )
+        problem = f"module {quoted(module)} has {', '.join(sorted(parts))}; expected {', '.join(sorted(expected))}"
+        raise CheckpointError(path, problem)
     a, b = parts[name_a], parts[name_b]
     magnitude, bias = parts.get("lora_magnitude_vector"), parts.get("lora_B.bias")
     weight = f"{module.replace('.base_layer', '')}.{parameters[0] if parameters else 'weight'}"

@@ -220,11 +220,9 @@ class Adapter:
         of_maps = [turned[module] for module, (update, _) in updates.items() if update.of_map]
         for module, (update, name) in updates.items():
             if turned[module] is None and any(is_turned_so == (not self.transposed) for is_turned_so in of_maps):
-                raise CheckpointError(
-                    self.folder,
-                    f"fan_in_fan_out is {self.transposed}, but other modules are stored the other way, so that the "
-                    f"square {quoted(module)} may be either; expected {MERGED}",
-                )
+                problem = f"fan_in_fan_out is {self.transposed}, but other modules are stored the other way"
+                more = f"so that the square {quoted(module)} may be either; expected {MERGED}"
+                raise CheckpointError(self.folder, f"{problem}, {more}")
             is_turned = self.transposed if turned[module] is None else turned[module]
             parts = tuple(part for part in (update.a, update.b, update.magnitude) if part is not None)
             changed[name] = self._changed(before, name, parts, partial(_merged, update.scale, bool(is_turned)))

@@ -58,9 +58,8 @@ class _Scheme:
         if not isinstance(sparsity, Mapping) or sparsity.get("format") not in (None, "dense"):
             raise settings.refused("sparsity_config", sparsity, "none, or one of the format dense")
         groups = settings.get("config_groups")
-        group_settings = (
-            [group for group in groups.values() if isinstance(group, Mapping)] if isinstance(groups, Mapping) else []
-        )
+        group_settings = groups.values() if isinstance(groups, Mapping) else ()
+        group_settings = [group for group in group_settings if isinstance(group, Mapping)]
         schemes = [(group.get("weights"), group.get("format") or settings.get("format")) for group in group_settings]
         weights, stored = schemes[0] if schemes else (None, None)
         if not isinstance(weights, Mapping) or any(scheme != schemes[0] for scheme in schemes):

@@ -231,9 +231,8 @@ def derived(
 def matrix_shape(codes: StoredTensor, dtypes: tuple[str, ...], called: str) -> tuple[int, int]:
     shape = codes.entry.shape
     if len(shape) != 2 or not all(shape):
-        raise CheckpointError(
-            codes.path, f"tensor {quoted(codes.name)} has shape {shown(shape)}; expected a matrix of codes of {called}"
-        )
+        problem = f"tensor {quoted(codes.name)} has shape {shown(shape)}; expected a matrix of codes of {called}"
+        raise CheckpointError(codes.path, problem)
     require(codes, shape, dtypes, called)
     return shape[0], shape[1]
 
@@ -243,11 +242,9 @@ def number_of_groups(codes: StoredTensor, inputs: int, group_size: int, called: 
     if group_size == -1:
         return 1
     if inputs % group_size:
-        raise CheckpointError(
-            codes.path,
-            f"tensor {quoted(codes.name)} has {inputs} inputs; expected a multiple of the {group_size} that share a "
-            f"scale of {called}",
-        )
+        problem = f"tensor {quoted(codes.name)} has {inputs} inputs"
+        expected = f"a multiple of the {group_size} that share a scale of {called}"
+        raise CheckpointError(codes.path, f"{problem}; expected {expected}")
     return inputs // group_size
 
 
@@ -255,11 +252,9 @@ def groups_of_inputs(index: StoredTensor, scales: StoredTensor, n_groups: int) -
     """Read the group of each input, and require that each group of the scales occurs and no other."""
     groups = index.array()
     if not np.array_equal(np.unique(groups), np.arange(n_groups)):
-        raise CheckpointError(
-            index.path,
-            f"tensor {quoted(index.name)} holds groups from {groups.min()} to {groups.max()}; expected 0 to "
-            f"{n_groups - 1}, all of them, as {quoted(scales.name)} has them",
-        )
+        problem = f"tensor {quoted(index.name)} holds groups from {groups.min()} to {groups.max()}"
+        expected = f"0 to {n_groups - 1}, all of them, as {quoted(scales.name)} has them"
+        raise CheckpointError(index.path, f"{problem}; expected {expected}")
     return groups
 
 
@@ -267,8 +262,6 @@ def require(tensor: StoredTensor, shape: tuple[int, ...], dtypes: tuple[str, ...
     if tensor.entry.shape != shape:
         raise ShapeError(tensor.path, tensor.name, tensor.entry.shape, shape, f"quantised with {called}")
     if tensor.entry.dtype not in dtypes:
-        raise CheckpointError(
-            tensor.path,
-            f"tensor {quoted(tensor.name)} has element type {shown(tensor.entry.dtype)}; expected "
-            f"{' or '.join(dtypes)}, as it is quantised with {called}",
-        )
+        problem = f"tensor {quoted(tensor.name)} has element type {shown(tensor.entry.dtype)}"
+        expected = f"{' or '.join(dtypes)}, as it is quantised with {called}"
+        raise CheckpointError(tensor.path, f"{problem}; expected {expected}")

@@ -92,9 +92,8 @@ class GgufFile:
             try:
                 kind = GGMLQuantizationType(number).name
             except ValueError as error:
-                raise CorruptFileError(
-                    path, f"tensor {quoted(name)} of the type {number}", "a type that the package gguf knows"
-                ) from error
+                expected = "a type that the package gguf knows"
+                raise CorruptFileError(path, f"tensor {quoted(name)} of the type {number}", expected) from error
             weights, size, _ = _blocks_of(kind)
             if shape[-1] % weights:
                 described = f"tensor {quoted(name)} of shape {shown(shape)}, in blocks of {weights} weights"
@@ -134,11 +133,8 @@ class GgufFile:
             stream.seek(self._begins[name] + begin)
             content = np.fromfile(stream, np.uint8, end - begin)
         if content.size != end - begin:
-            raise CorruptFileError(
-                self.path,
-                f"{content.size} of the bytes of tensor {quoted(name)}",
-                f"{end - begin}: the file was changed while in use",
-            )
+            expected = f"{end - begin}: the file was changed while in use"
+            raise CorruptFileError(self.path, f"{content.size} of the bytes of tensor {quoted(name)}", expected)
         return content
 
 

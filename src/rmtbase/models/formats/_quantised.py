@@ -61,20 +61,15 @@ def dequantised(checkpoint: Checkpoint, config: Mapping[str, Any], path: Path) -
         checkpoint = checkpoint.replaced((), {}, note)
     elif settings is not None:
         if _method(settings) in _REPACKED and not checkpoint.files:
-            raise CheckpointError(
-                checkpoint.path,
-                f"is in memory and quantised with {_format(settings).called}, whose programs pack codes in other ways "
-                "than files do; expected the folder that it was read from",
-            )
+            problem = f"is in memory and quantised with {_format(settings).called}"
+            more = "whose programs pack codes in other ways than files do; expected the folder that it was read from"
+            raise CheckpointError(checkpoint.path, f"{problem}, {more}")
         checkpoint = _replaced(checkpoint, settings, _format(settings))
     for name in checkpoint.names:
         if any(map(_CODES.fullmatch, name.split("."))):
             where = "" if settings is None else f", but to no matrix that {settings.key} describes"
-            raise CheckpointError(
-                checkpoint.file(name),
-                f"tensor {quoted(name)} belongs to quantised weights{where}: the numbers beside it are codes, not the "
-                f"trained weights; {_PASS_SOURCE}",
-            )
+            problem = f"tensor {quoted(name)} belongs to quantised weights{where}: the numbers beside it are codes"
+            raise CheckpointError(checkpoint.file(name), f"{problem}, not the trained weights; {_PASS_SOURCE}")
     return checkpoint
 
 
@@ -104,19 +99,15 @@ def _format(settings: Settings) -> Format:
     if method is None or method not in METHODS:
         bits = settings.get("bits", settings.get("w_bit"))
         named = f" with {_NAMES.get(method) or shown(method, 60)}" if method else ""
-        raise _unknown(
-            settings.path, settings.key, named + (f" ({bits} bit)" if type(bits) is int and 0 < bits <= 64 else "")
-        )
+        named += f" ({bits} bit)" if type(bits) is int and 0 < bits <= 64 else ""
+        raise _unknown(settings.path, settings.key, named)
     return METHODS[method](settings)
 
 
 def _unknown(path: Path, key: str, method: str) -> CheckpointError:
     where = f"{key}: " if key in _SETTINGS else ""
-    return CheckpointError(
-        path,
-        f"{where}the model is quantised{method}, and what is stored is not the trained weights; {_PASS_SOURCE}, or one "
-        f"that is quantised with {_READ}",
-    )
+    problem = f"{where}the model is quantised{method}, and what is stored is not the trained weights"
+    return CheckpointError(path, f"{problem}; {_PASS_SOURCE}, or one that is quantised with {_READ}")
 
 
 def _replaced(checkpoint: Checkpoint, settings: Settings, layout: Format) -> Checkpoint:

@@ -117,19 +117,15 @@ class Reading:
         return np.array([linear.first for _, linear in self._linears])
 
     def outputs_of(self, softmax: str) -> list[str]:
-        return [
-            key
-            for key, product in self.plain.outputs.items()
-            if any(softmax in origin.softmax for origin in product.origins) and key in self.tagged.outputs
-        ]
+        outputs = [(key, product.origins) for key, product in self.plain.outputs.items() if key in self.tagged.outputs]
+        return [key for key, origins in outputs if any(softmax in origin.softmax for origin in origins)]
 
     def site(self, key: str, product: str | None) -> Met:
         softmax = self.plain.softmaxes[key]
         if product is None:
             n_products = len(softmax.origin.products)
-            raise rows_of.NoReading(
-                f"scores are made of {n_products} products" if n_products else "scores are no product"
-            )
+            reason = f"scores are made of {n_products} products" if n_products else "scores are no product"
+            raise rows_of.NoReading(reason)
         scale, keys_right = rows_of.scale_of(softmax, self.tagged.softmaxes.get(key))
         q_side, k_side = ("left", "right") if keys_right else ("right", "left")
         queries, key_heads = self._operand(product, q_side), self._operand(product, k_side)
@@ -364,10 +360,8 @@ class Reading:
             if linear.weight.n_inputs != n_heads * d_value or key not in self.tagged.linears:
                 continue
             values_given = linear.given.numpy().reshape(-1, linear.given.shape[-1])
-            numbers = (
-                rows_of.decode(values_given, self.tagged.linears[key].given.numpy().reshape(values_given.shape))
-                - met.first
-            )
+            tagged_given = self.tagged.linears[key].given.numpy().reshape(values_given.shape)
+            numbers = rows_of.decode(values_given, tagged_given) - met.first
             if np.any(numbers < 0) or np.any(numbers >= prod(met.shape)):
                 continue
             places = np.unravel_index(numbers, met.shape)
@@ -375,8 +369,7 @@ class Reading:
             column = of_head * d_value + (places[2] if weights_left else places[1])
             if np.any(column != np.arange(n_heads * d_value)):
                 return None
-            ((tensor, _, rows), *more_tensors) = rows_of.stored_rows(
-                linear.weight, np.arange(len(linear.rows)), self.shapes
-            )
+            outputs = np.arange(len(linear.rows))
+            ((tensor, _, rows), *more_tensors) = rows_of.stored_rows(linear.weight, outputs, self.shapes)
             return None if more_tensors else self._rows_of(tensor, rows)
         return None

@@ -64,9 +64,8 @@ class Copy(NamedTuple):
 
     def addresses(self, places: Tensor) -> Tensor:
         indices = torch.unravel_index(places, self.shape)
-        return self.offset + sum(
-            (index * step for index, step in zip(indices, self.stride, strict=True)), torch.tensor(0)
-        )
+        offsets = (index * step for index, step in zip(indices, self.stride, strict=True))
+        return self.offset + sum(offsets, torch.tensor(0))
 
 
 @dataclass

@@ -57,10 +57,8 @@ def only_layers_of(
     holding = {id(parameter): frozenset(parameters[name].tensors()) for name, parameter in shared if name in parameters}
     with ExitStack() as changed:
         for stack in [module for module in network.modules() if isinstance(module, nn.ModuleList)]:
-            tensors_of_layers = [
-                frozenset().union(*(holding.get(id(parameter), ()) for parameter in layer.parameters()))
-                for layer in stack
-            ]
+            of_layers = ([holding.get(id(parameter), ()) for parameter in layer.parameters()] for layer in stack)
+            tensors_of_layers = [frozenset().union(*tensors) for tensors in of_layers]
             if not all(tensors_of_layers) and any(site <= tensors for site in sites for tensors in tensors_of_layers):
                 _leave_out(stack, [not tensors for tensors in tensors_of_layers], changed)
         yield
@@ -267,9 +265,8 @@ def _renamed(value: Any, pattern: str, by: str) -> Any:
         parts = [_renamed(item, pattern, by) for item in value]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(
-            value, **{field_.name: _renamed(getattr(value, field_.name), pattern, by) for field_ in fields(value)}
-        )
+        parts = {part.name: _renamed(getattr(value, part.name), pattern, by) for part in fields(value)}
+        return replace(value, **parts)
     return value
 
 

@@ -79,11 +79,9 @@ def build(config: Mapping[str, Any], path: Path) -> nn.Module:
     name = config.get("model_type")
     if not isinstance(name, str) or name not in types:
         if "auto_map" in config:
-            raise CheckpointError(
-                path,
-                f"model_type {quoted(str(name))} brings its own code (auto_map), which is not run; expected a type of "
-                f"transformers {transformers.__version__}: load it yourself and pass the module",
-            )
+            problem = f"model_type {quoted(str(name))} brings its own code (auto_map), which is not run"
+            expected = f"a type of transformers {transformers.__version__}: load it yourself and pass the module"
+            raise CheckpointError(path, f"{problem}; expected {expected}")
         raise UnknownArchitectureError(path, str(name), tuple(sorted(types.keys())))
     _require_countable(config, path)
     try:
@@ -119,17 +117,12 @@ def _class(config: Mapping[str, Any], made: Any) -> type | None:
     except ModuleNotFoundError:  # EXAONE's networks are those of Llama
         classes = [getattr(transformers, str(name), None) for name in named]
         return next((class_ for class_ in classes if _is_network(class_)), None)
-    of_type = [
-        class_
-        for class_ in vars(module).values()
-        if _is_network(class_) and getattr(class_, "config_class", None) is type(made)
-    ]
+    networks = [class_ for class_ in vars(module).values() if _is_network(class_)]
+    of_type = [class_ for class_ in networks if getattr(class_, "config_class", None) is type(made)]
     saved = [class_ for class_ in of_type if class_.__name__ in named]
-    automatic = type(made) in transformers.AutoModel._model_mapping
-    return next(
-        iter(saved or ([] if automatic else [class_ for class_ in of_type if "PreTrained" not in class_.__name__])),
-        None,
-    )
+    if not saved and type(made) not in transformers.AutoModel._model_mapping:
+        saved = [class_ for class_ in of_type if "PreTrained" not in class_.__name__]
+    return saved[0] if saved else None
 
 
 def _is_network(class_: Any) -> TypeGuard[type[transformers.PreTrainedModel]]:
@@ -162,9 +155,8 @@ def written_out(network: nn.Module) -> Iterator[None]:
                 undone.callback(_put_back, attributes[name], dict(attributes[name]))
         for attributes in configs:
             attributes.update({name: "eager" for name in names if name in attributes})
-            attributes.update(
-                {"use_cache": False} if attributes.get("add_cross_attention") and "use_cache" in attributes else {}
-            )
+            if attributes.get("add_cross_attention") and "use_cache" in attributes:
+                attributes["use_cache"] = False
         for attributes in modules:
             if "A_log" in attributes["_parameters"] and isinstance(attributes.get("chunk_size"), int):
                 attributes["chunk_size"] = _CHUNK

@@ -115,9 +115,8 @@ def in_places(mets: Iterable[Met]) -> tuple[Site, ...]:
     shared = len(common_module([f"{module}." for module in modules]))
     names = [[_label(module[start:]) for module in modules] for start in (shared, 0)]
     # The name of the whole model, such as speecht5, says nothing about its parts if each of these has a name itself.
-    labels = [
-        "cross" if met_site.crossed else label for met_site, label in zip(met, names[not all(names[0])], strict=True)
-    ]
+    labelled = zip(met, names[not all(names[0])], strict=True)
+    labels = ["cross" if met_site.crossed else label for met_site, label in labelled]
     if len(set(labels)) == 1 and labels[0] != "cross":
         labels = [""] * len(met)
     elif "" in labels:

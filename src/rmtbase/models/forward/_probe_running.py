@@ -115,13 +115,10 @@ def run(
         stand_ins[name] = nn.Parameter(torch.empty(parameter.shape, dtype=dtype, device="meta"), False)
         names[stand_ins[name].untyped_storage()._cdata] = prefix + name
     taken = ForwardPass(names, numbers, kind)
-    real_inputs = {
-        name: value.detach().to("cpu", copy=True) if isinstance(value, Tensor) else value
-        for name, value in inputs.items()
-    }
-    for tensor in real_inputs.values():
-        if isinstance(tensor, Tensor):
-            taken.declare(tensor, Origin(content=True))
+    real_inputs = dict(inputs)
+    for name, value in inputs.items():
+        if isinstance(value, Tensor):
+            real_inputs[name] = taken.declare(value.detach().to("cpu", copy=True), Origin(content=True))
     training = [submodule for submodule in module.modules() if submodule.training]
     for submodule in training:
         submodule.training = False

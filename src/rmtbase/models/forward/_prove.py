@@ -126,10 +126,8 @@ class _MadeUp:
         self._maps, self._others, self._tokens = maps, replaced_rows, tokens
         torch.manual_seed(0)  # the same choices of tokens in each pass, as Informer draws them
         softmaxes = run(part.module, part.inputs, Numbers(), PassKind(real=self), part.prefix).softmaxes
-        self.scores = {  # the axis of the softmax last
-            key: np.moveaxis(softmax.scores.nan_to_num().numpy(), softmax.axis, -1)
-            for key, softmax in softmaxes.items()
-        }
+        scores = {key: (softmax.scores.nan_to_num().numpy(), softmax.axis) for key, softmax in softmaxes.items()}
+        self.scores = {key: np.moveaxis(values, axis, -1) for key, (values, axis) in scores.items()}
 
     def holds(self, name: str) -> bool:
         return name in self._maps
@@ -152,9 +150,8 @@ def _moves_rows(
     key: str, met: Met, before: _MadeUp, everywhere: _MadeUp, other_query: _MadeUp, other_key: _MadeUp
 ) -> bool | None:
     """Return True if another query changes rows of logits as a whole, False if another key does, and None otherwise."""
-    changes = [
-        np.abs(forward_pass.scores[key] - before.scores[key]) for forward_pass in (everywhere, other_query, other_key)
-    ]
+    passes = everywhere, other_query, other_key
+    changes = [np.abs(forward_pass.scores[key] - before.scores[key]) for forward_pass in passes]
     depends, *by_side = (change > 1e-9 * changes[0].max() for change in changes)
     rows = [changed.any(axis=-1) for changed in by_side]
     several = depends.sum(axis=-1) > 1
@@ -167,10 +164,8 @@ def _moves_rows(
     if is_whole[0] == is_whole[1]:
         return None
     sums = zip(before.operands[met.product], everywhere.operands[met.product], strict=True)
-    return is_whole[0] and [before_sum != after_sum for before_sum, after_sum in sums] == [
-        met.queries_left,
-        not met.queries_left,
-    ]
+    left_moves, right_moves = (before_sum != after_sum for before_sum, after_sum in sums)
+    return is_whole[0] and (left_moves, right_moves) == (met.queries_left, not met.queries_left)
 
 
 class _Proof:

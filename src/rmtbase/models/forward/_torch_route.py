@@ -81,10 +81,8 @@ class Network:
         from rmtbase.models.forward._stored_names import as_stored, stored_parameters
 
         if stored is not None:
-            n_stored, n_built = (
-                sum(map(prod, stored.values())),
-                sum(parameter.numel() for parameter in self.network.parameters()),
-            )
+            n_stored = sum(map(prod, stored.values()))
+            n_built = sum(parameter.numel() for parameter in self.network.parameters())
             if n_built > max(_SMALL, _TIMES_LARGER * n_stored):
                 problem = f"a network of {n_built:,} parameters, where {n_stored:,} are stored"
                 raise CheckpointError(self.path, f"{problem}; expected one of the stored size")

@@ -148,15 +148,12 @@ class _Stack:
     def notes(self) -> tuple[str, ...]:
         """Return notes on what exists beside the matrices of the heads. Raises if a declared bias is not stored."""
         checkpoint, layers = self.checkpoint, self.attending()
-        names = [
-            self._tensor(layer, symbol) for layer in layers for symbol in ("q", "k", "n") if self.layout.holding(symbol)
-        ]
+        symbols = [symbol for symbol in ("q", "k", "n") if self.layout.holding(symbol)]
+        names = [self._tensor(layer, symbol) for layer in layers for symbol in symbols]
         of_norms = (*self.layout.norms, *self.layout.norms_of_heads)
         norms = [self._name(layer, name) for layer in layers for name in of_norms]
         beside = [tensor for tensor in self.layout.beside if "norm" not in tensor.lower()]
-        beside_stored = [
-            tensor for tensor in beside if any(self._name(layer, tensor) in checkpoint for layer in layers)
-        ]
+        beside_stored = [name for name in beside if any(self._name(layer, name) in checkpoint for layer in layers)]
         notes = {
             CONTENT_PART: self.entry.rotated is not None,
             NORMS: any(norm in checkpoint for norm in norms),
@@ -230,10 +227,8 @@ class _Stack:
         norm = by_layer[min(layer, len(by_layer) - 1)]
         behind = not name.endswith("_input_norm")
         if "gain" not in norm:
-            is_stored = behind and any(
-                self._name(layer, tensor) in self.checkpoint for tensor in self.layout.norm_of(name[0])
-            )
-            return None if is_stored else PLAIN
+            gains = [self._name(layer, tensor) for tensor in self.layout.norm_of(name[0])]
+            return None if behind and any(gain in self.checkpoint for gain in gains) else PLAIN
         gain = self._stored_norm(norm["gain"], layer)
         bias = self._stored_norm(norm.get("bias", norm["gain"].removesuffix("weight") + "bias"), layer)
         if gain is None or (bias is not None and "bias" not in norm):
@@ -339,9 +334,8 @@ class _Stack:
         attending = set(self.attending())
         for tensor in self.layout.tensors:
             known_tensors |= {tensor, tensor.removesuffix("weight") + "bias"}
-        inside = re.compile(
-            f"{re.escape(self.prefix)}{_pattern(self.layout.layer)}(?P<name>{re.escape(module)}(?P<own>.+))", re.DOTALL
-        )
+        before = re.escape(self.prefix) + _pattern(self.layout.layer)
+        inside = re.compile(f"{before}(?P<name>{re.escape(module)}(?P<own>.+))", re.DOTALL)
         for name in self.checkpoint.names:
             match = inside.fullmatch(name)
             if not match or int(match["layer"]) not in attending or match["name"] in known_tensors:

@@ -154,9 +154,8 @@ class FeedForward:
             self._router(layer, n_experts, plain)
         told = (self.layers, *self._left.values(), *self._experts_left.values())
         if layer.in_stages and layer.modules and not any(layer.place in places for places in told):
-            names = ", ".join(
-                f"{path}.{word}".lstrip(".") for path, tensors in layer.modules.items() for word in tensors
-            )
+            paths = [f"{path}.{word}" for path, tensors in layer.modules.items() for word in tensors]
+            names = ", ".join(path.lstrip(".") for path in paths)
             self._left[f"no matrices: {names}: none of the known names of an MLP"].append(layer.place)
 
     def _one(self, layer: _Layer, paths: Sequence[str], kind: str) -> None:
@@ -242,9 +241,8 @@ class FeedForward:
 
 
 def _naming_scheme(tensors: Mapping[str, str]) -> tuple[str | None, str, str] | None:
-    return next(
-        (scheme for scheme in _NAMING_SCHEMES if tensors.keys() == {word for word in scheme if word is not None}), None
-    )
+    words = tensors.keys()
+    return next((scheme for scheme in _NAMING_SCHEMES if words == set(scheme) - {None}), None)
 
 
 def _layers(sites: Sequence[Site], checkpoint: Checkpoint, used: Collection[str]) -> Iterator[_Layer]:

@@ -303,9 +303,8 @@ def _variant(config: Mapping[str, Any], model_type: str, path: Path, table: Mapp
             return variant
     keys = sorted({key for variant in entry["variants"] for key in variant["when"]})
     described = ", ".join(f"{key} = {quoted(settings.get(key))}" for key in keys)
-    proved = " or ".join(
-        ", ".join(f"{key} = {quoted(value)}" for key, value in variant["when"].items()) for variant in entry["variants"]
-    )
+    conditions = (variant["when"].items() for variant in entry["variants"])
+    proved = " or ".join(", ".join(f"{key} = {quoted(value)}" for key, value in items) for items in conditions)
     problem = f"a {model_type} model with {described}"
     raise UnprovedConfigurationError(path, f"{problem}; expected one that was proved: {proved}")
 

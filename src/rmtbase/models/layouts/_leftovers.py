@@ -64,11 +64,9 @@ _BESIDE_MATRICES = {
 def require_all_heads(config: Mapping[str, Any], path: Path) -> None:
     pruned = config.get("pruned_heads")
     if pruned:
-        raise CheckpointError(
-            path,
-            f"pruned_heads = {quoted(pruned)}: layers have lost heads, and not all the same number; expected a model "
-            "with all its heads, or pass those of each layer to rmtbase.score_heads",
-        )
+        problem = f"pruned_heads = {quoted(pruned)}: layers have lost heads, and not all the same number"
+        expected = "a model with all its heads, or pass those of each layer to rmtbase.score_heads"
+        raise CheckpointError(path, f"{problem}; expected {expected}")
 
 
 def require_plain_tensors(checkpoint: Checkpoint) -> None:
@@ -181,11 +179,8 @@ def _initializer_notes(config: Mapping[str, Any]) -> Iterator[str]:
     """Yield notes on the law that a configuration's truncated normal or orthogonal initializer corresponds to."""
     cutoff = config.get(_CUTOFF)
     if isinstance(cutoff, int | float) and not isinstance(cutoff, bool) and 0.0 < cutoff < 100.0:
-        law = (
-            "--initialization truncated_normal"
-            if cutoff == 2
-            else "none of --initialization has this cut; from 4 on they are as good as normal"
-        )
+        no_law = "none of --initialization has this cut; from 4 on they are as good as normal"
+        law = "--initialization truncated_normal" if cutoff == 2 else no_law
         yield f"configuration: {_CUTOFF} = {cutoff:g}: weights are cut at {cutoff:g} standard deviations: {law}"
     for key, name, value in _settings(config, _DEPTH):
         about = (key if name == "name" else name).lower()
