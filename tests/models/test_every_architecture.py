@@ -121,11 +121,6 @@ def test_the_table_has_the_types_of_old():
     assert len(known_types()) >= 400
 
 
-def test_decoders_have_as_many_layers_as_encoders_where_nothing_else_is_said():
-    model = make_model("t5", PROFILES[0], num_decoder_layers=PROFILES[0].n_layers)
-    assert read(model, num_decoder_layers=None).sites == read(model).sites
-
-
 def test_layers_without_attention_are_no_sites():
     model = make_model("qwen3_next", PROFILES[0])
     kinds = model.config.layer_types

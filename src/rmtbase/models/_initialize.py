@@ -86,7 +86,7 @@ def initialize(
 
 class _Matrix(NamedTuple):
     name: str  # its name in the module
-    parameter: torch.nn.Parameter  # the parameter
+    parameter: torch.nn.Parameter
     is_kernel: bool  # True for the kernel of a convolution
     is_transposed: bool  # True if it is stored as (inputs, outputs)
 

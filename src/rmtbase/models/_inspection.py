@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
@@ -13,7 +13,7 @@ from rmtbase.models.layouts import _expressions as made
 from rmtbase.models.layouts._expressions import Expression, renamed, to_json
 from rmtbase.models.layouts._layouts import EXPERT_COMPONENTS
 from rmtbase.models.layouts._leftovers import by_pattern
-from rmtbase.models.layouts._sites import Note, Place, Site, names_in_scores
+from rmtbase.models.layouts._sites import Note, Place, Site
 from rmtbase.shown import in_one_line
 
 _RUNS = 3  # runs of rows that are listed individually
@@ -129,12 +129,8 @@ def _looks(
         tuple((name, value) for name, value in sizes if value is not None),
         tuple(words),
         tuple(shapes),
-        () if site is None else tuple(_without_layer(note, without) for note in site.notes),
+        tuple(note.renamed(without) if isinstance(note, Note) else note for note in site.notes) if site else (),
     )
-
-
-def _without_layer(note: str, without: Callable[[str], str]) -> str:
-    return names_in_scores(list(map(without, note.names))) if isinstance(note, Note) and note.names else note
 
 
 def _without(layer: int, name: str) -> str:

@@ -226,11 +226,6 @@ class Model(WeightMatrices):
         return subject(self.fingerprint(), self._raw, self.config, self._checkpoint.shapes())
 
     @property
-    def notes_now(self) -> tuple[str, ...]:
-        """The notes as they are told while the model is read: the last one says whether it was proved before."""
-        return tuple(f"proved before: {note}" if kind_of(note) == "proved before" else note for note in self.notes)
-
-    @property
     def commit(self) -> str:
         """The commit on the hub; "" for a model from elsewhere."""
         return next((note.names[0] for note in self.notes if isinstance(note, Note) and note.kind == "commit"), "")

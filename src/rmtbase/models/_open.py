@@ -269,7 +269,7 @@ def _open_hub(source: Source) -> Model:
 
 
 def _commit_note(folder: Path) -> Note:
-    return Note(f"hub commit {folder.name}", "commit", (folder.name,))  # the hub's cache names folders after commits
+    return Note("hub commit {}", "commit", (folder.name,))  # the hub's cache names folders after commits
 
 
 def _open_memory(source: Source) -> Model | None:

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from rmtbase.errors import ParameterError, RmtbaseError
-from rmtbase.models.layouts._sites import MatrixName, Place, Site
+from rmtbase.models.layouts._sites import MatrixName, Place, Site, kind_of
 
 
 class _Digests:
@@ -97,7 +97,7 @@ class WeightMatrices(ABC):
     @property
     def notes_now(self) -> tuple[str, ...]:
         """The notes as they are told while the model is read; results record ``notes``, which are always the same."""
-        return self.notes
+        return tuple(f"proved before: {note}" if kind_of(note) == "proved before" else note for note in self.notes)
 
     @property
     def n_layers(self) -> int:

@@ -64,11 +64,9 @@ class KnownModel(NamedTuple):
 def known_models() -> tuple[KnownModel, ...]:
     """List the models of the hub that have a short name here, with hub id and sizes, family by family."""
     text = files("rmtbase.models").joinpath("known_models.csv").read_text(encoding="utf-8")
+    sizes = KnownModel._fields[2:]
     lines = csv.DictReader(text.splitlines())
-    return tuple(
-        KnownModel(line["name"], line["hub_id"], *(int(line[size]) for size in KnownModel._fields[2:]))
-        for line in lines
-    )
+    return tuple(KnownModel(line["name"], line["hub_id"], *(int(line[size]) for size in sizes)) for line in lines)
 
 
 @cache

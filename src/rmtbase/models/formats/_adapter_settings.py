@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import prod, sqrt
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -110,7 +110,7 @@ def _alternatives(pattern: str, position: int, depth: int) -> tuple[_Ends, int]:
             continue
         part, position = _part(pattern, position, depth)
         alternatives[-1].append(part)
-    return _any_of([_in_turn(parts) for parts in alternatives]), position
+    return partial(_any_of, [partial(_in_turn, parts) for parts in alternatives]), position
 
 
 def _part(pattern: str, position: int, depth: int) -> tuple[_Ends, int]:
@@ -120,13 +120,13 @@ def _part(pattern: str, position: int, depth: int) -> tuple[_Ends, int]:
         if group is None:
             raise _unread(pattern, position)
         inner, position = _alternatives(pattern, group.end(), depth + 1)
-        part = _ahead(inner, group["ahead"] == "=") if group["ahead"] else inner
+        part = partial(_ahead, inner, group["ahead"] == "=") if group["ahead"] else inner
         position += 1
     else:
         atom = _ATOM.match(pattern, position)
         if atom is None:
             raise _unread(pattern, position)
-        part, position = _atom(re.compile(atom[0])), atom.end()
+        part, position = partial(_atom, re.compile(atom[0])), atom.end()
     times = _TIMES.match(pattern, position)
     if times is None or times[0] == "{}":
         return part, position
@@ -139,53 +139,41 @@ def _part(pattern: str, position: int, depth: int) -> tuple[_Ends, int]:
         most = (int(times["most"]) if times["most"] else None) if times["more"] else least
     if max(least, most or 0) > _MOST_COPIES:
         raise ParameterError("pattern", shown(pattern, 80), f"one that repeats nothing more than {_MOST_COPIES} times")
-    return _repeated(part, least, most), position
+    return partial(_repeated, part, least, most), position
 
 
-def _atom(compiled: re.Pattern[str]) -> _Ends:
-    def ends(text: str, starts: frozenset[int]) -> frozenset[int]:
-        return frozenset(match.end() for start in starts if (match := compiled.match(text, start)))
-
-    return ends
+# Positions at which a part of a pattern ends, if it begins at one of these.
 
 
-def _in_turn(parts: list[_Ends]) -> _Ends:
-    def ends(text: str, starts: frozenset[int]) -> frozenset[int]:
-        for part in parts:
-            starts = part(text, starts)
-        return starts
-
-    return ends
+def _atom(compiled: re.Pattern[str], text: str, starts: frozenset[int]) -> frozenset[int]:
+    return frozenset(match.end() for start in starts if (match := compiled.match(text, start)))
 
 
-def _any_of(parts: list[_Ends]) -> _Ends:
-    def ends(text: str, starts: frozenset[int]) -> frozenset[int]:
-        return frozenset().union(*(part(text, starts) for part in parts))
-
-    return ends if len(parts) > 1 else parts[0]
-
-
-def _ahead(inner: _Ends, is_positive: bool) -> _Ends:
-    def ends(text: str, starts: frozenset[int]) -> frozenset[int]:
-        return frozenset(start for start in starts if bool(inner(text, frozenset((start,)))) == is_positive)
-
-    return ends
+def _in_turn(parts: list[_Ends], text: str, starts: frozenset[int]) -> frozenset[int]:
+    for part in parts:
+        starts = part(text, starts)
+    return starts
 
 
-def _repeated(part: _Ends, least: int, most: int | None) -> _Ends:
-    def ends(text: str, starts: frozenset[int]) -> frozenset[int]:
-        for _ in range(least):
-            before, starts = starts, part(text, starts)
-            if starts == before:
-                break
-        ends_reached = reached = starts
-        for _ in range(len(text) + 1 if most is None else most - least):
-            reached = part(text, reached) - ends_reached
-            if not reached:
-                break
-            ends_reached |= reached
-        return ends_reached
+def _any_of(parts: list[_Ends], text: str, starts: frozenset[int]) -> frozenset[int]:
+    return frozenset().union(*(part(text, starts) for part in parts))
 
+
+def _ahead(inner: _Ends, is_positive: bool, text: str, starts: frozenset[int]) -> frozenset[int]:
+    return frozenset(start for start in starts if bool(inner(text, frozenset((start,)))) == is_positive)
+
+
+def _repeated(part: _Ends, least: int, most: int | None, text: str, starts: frozenset[int]) -> frozenset[int]:
+    for _ in range(least):
+        before, starts = starts, part(text, starts)
+        if starts == before:
+            break
+    ends = reached = starts
+    for _ in range(len(text) + 1 if most is None else most - least):
+        reached = part(text, reached) - ends
+        if not reached:
+            break
+        ends |= reached
     return ends
 
 
@@ -242,11 +230,6 @@ class Update(NamedTuple):
         """True if the base may have no such weight: that of another head, or a parameter that is stored otherwise."""
         return self.of_parameter or is_outside(self.weight)
 
-    @property
-    def of_embedding(self) -> bool:
-        """True if the module is an embedding, whose inputs are the tokens of a vocabulary."""
-        return ".lora_embedding_" in self.a
-
     def is_turned(self, adapter: Checkpoint, base: Checkpoint, name: str) -> bool | None:
         """Return whether the base stores (d_in, d_out), judged by the shape; None for a square weight."""
         d_out, d_in = adapter.shape(self.b)[0], prod(adapter.shape(self.a)[1:])
@@ -254,8 +237,9 @@ class Update(NamedTuple):
         flat = (*shape[:1], prod(shape[1:]))
         if flat not in (((d_out, d_in),) if self.of_parameter else ((d_out, d_in), (d_in, d_out))):
             raise ShapeError(base.file(name), name, shape, (d_out, d_in), f"of the adapter {adapter.path.name}")
-        if self.of_embedding or self.of_parameter:
-            return self.of_embedding
+        of_embedding = ".lora_embedding_" in self.a
+        if of_embedding or self.of_parameter:
+            return of_embedding
         return None if d_out == d_in else flat != (d_out, d_in)
 
 

@@ -117,7 +117,7 @@ def _seen(
             yield {name: images["video"]}
             yield {name: values.repeat(*[1] * (values.ndim - 2), _LARGER, _LARGER), **decoded}
     patch = _patch(sight)
-    if patch and (("grid_thw" in words) or "image_grid_thw" in words):
+    if patch and ("grid_thw" in words or "image_grid_thw" in words):
         grid = next(word for word in words if word.endswith("grid_thw"))
         yield {next(iter(words)): noise(_GRID**2, prod(patch)), grid: torch.tensor([[1, _GRID, _GRID]])}
         square = patch if len(patch) == 3 else patch[:1] + patch[2:]

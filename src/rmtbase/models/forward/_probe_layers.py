@@ -30,6 +30,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten
 
 from rmtbase.models.layouts._expressions import Expression
+from rmtbase.models.layouts._sites import Note
 
 _T = TypeVar("_T")
 _RUNNING = 2  # layers that run among those that are alike
@@ -257,6 +258,8 @@ def _is_same(first: Any, second: Any) -> bool:
 
 
 def _renamed(value: Any, pattern: str, by: str) -> Any:
+    if isinstance(value, Note):
+        return value.renamed(lambda name: re.sub(pattern, lambda _: by, name))
     if isinstance(value, str):
         return re.sub(pattern, lambda _: by, value)
     if isinstance(value, dict):

@@ -11,7 +11,7 @@ from jaxtyping import Int
 
 from rmtbase.models.forward._probe_events import CONVOLUTION, Mark
 from rmtbase.models.layouts._expressions import Expression
-from rmtbase.models.layouts._sites import BIASES, CONTENT_PART, NORM_FIELDS, NORMS, STACKS, Place, Site, names_in_scores
+from rmtbase.models.layouts._sites import BIASES, CONTENT_PART, NORM_FIELDS, NORMS, STACKS, Note, Place, Site
 
 _INNER_NORMS = "norm between the factors of queries or keys: recorded, not folded in"
 _GAINS = "gains of queries or keys: recorded, not folded in"
@@ -90,7 +90,7 @@ def notes_of(
         _POSITIONS: summed,
         _CONVOLVED: any(mark.kind == CONVOLUTION for mark in maps),
         _OTHER_AXIS: other,
-        names_in_scores(added): bool(added),
+        Note("{} in the scores: not in W_QK", names=added): bool(added),
     }
     return tuple(note for note, holds in notes.items() if holds)
 

@@ -80,8 +80,7 @@ class _Module:
 
     def matrices(self, kind: str, alternating: bool, index: int | None = None) -> dict[str, Expression]:
         """Return its matrices as expressions: ``KIND_in``, ``KIND_gate`` where it has one, ``KIND_out``."""
-        gate, *in_out = (None if name is None else Tensor(name, self.transposed, index) for name in self.names)
-        into, out = in_out
+        gate, into, out = (None if name is None else Tensor(name, self.transposed, index) for name in self.names)
         assert into is not None and out is not None
         matrices: dict[str, Expression] = {f"{kind}_in": into, f"{kind}_out": out}
         if self.fused:

@@ -20,23 +20,24 @@ STACKS = ("", "encoder", "decoder", "cross", "text", "vision", "audio")
 
 
 class Note(str):
-    """Note for people to read, with values by which code recognises it: its ``kind``, and the ``names`` in it."""
+    """Note for people to read, with values for code: its kind, and the names that stand for {} in its words."""
 
-    def __new__(cls, text: str, kind: str = "", names: Sequence[str] = ()) -> Note:
-        note = super().__new__(cls, text)
-        note.kind, note.names = kind, tuple(names)
-        return note
-
+    words: str
     kind: str
     names: tuple[str, ...]
+
+    def __new__(cls, words: str, kind: str = "", names: Iterable[str] = ()) -> Note:
+        names = tuple(names)
+        note = super().__new__(cls, words.format(", ".join(names)) if names else words)
+        note.words, note.kind, note.names = words, kind, names
+        return note
+
+    def renamed(self, rename: Callable[[str], str]) -> Note:
+        return Note(self.words, self.kind, map(rename, self.names))
 
 
 def kind_of(note: str) -> str:
     return note.kind if isinstance(note, Note) else ""
-
-
-def names_in_scores(names: Sequence[str]) -> Note:
-    return Note(f"{', '.join(names)} in the scores: not in W_QK", "in scores", names)
 
 
 CONTENT_PART = "rotary: W_QK is the content part at zero relative position"
@@ -201,15 +202,14 @@ def bias_notes(
     for bias, declaration in missing.items():
         if declaration.said and refuse is not None:
             raise refuse(bias, f"{declaration.in_words()}; correct that, if the model has no such biases")
-    for kind, words, biases_found in (
+    for kind, words, biases in (
         ("missing biases", "biases that the model has and that are not stored", missing),
         ("unused biases", "biases that are stored and that the model does not have", unused),
     ):
-        if biases_found:
-            rest = f", … ({len(biases_found)} of them)" if len(biases_found) > _SHOWN else ""
-            by = ", ".join(dict.fromkeys(declaration.in_words() for declaration in biases_found.values()))
-            listed = ", ".join(map(quoted, list(biases_found)[:_SHOWN]))
-            yield Note(f"{words} ({by}): {listed}{rest}", kind, [*biases_found])
+        if biases:
+            by = ", ".join(dict.fromkeys(declaration.in_words() for declaration in biases.values()))
+            more = f", … ({len(biases)} of them)" if len(biases) > _SHOWN else ""
+            yield Note(f"{words} ({by}): {', '.join(map(quoted, list(biases)[:_SHOWN]))}{more}", kind)
 
 
 @dataclass(frozen=True)
