@@ -73,7 +73,6 @@ LINEAR, FULL = "linear_attention", "full_attention"
 EITHER_WAY = [
     ("nemotron_h", {"layers_block_type": ["mlp", FULL, LINEAR, FULL]}),
     ("cohere_asr", {}),
-    ("diffusion_gemma", {}),  # whose encoder and decoder share their weights
     ("vit", {}),
     ("big_bird", {"add_cross_attention": True}),
     ("jamba", {"attn_layer_period": 9, "attn_layer_offset": 8}),
@@ -81,6 +80,7 @@ EITHER_WAY = [
     ("bamba", {"attn_layer_indices": [1, 3]}),
     ("bamba", {"attn_layer_indices": None}),
     ("bert", {"add_cross_attention": True}),
+    ("diffusion_gemma", {}),  # whose encoder and decoder share their weights
     ("exaone", {}),
     ("granitemoehybrid", {"layer_types": [LINEAR, FULL, FULL, LINEAR]}),
     ("kimi_linear", {"layer_types": [LINEAR] * 4}),
