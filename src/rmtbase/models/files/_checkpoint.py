@@ -25,7 +25,9 @@ from rmtbase.models.files._tensor_file import StateDict
 from rmtbase.models.files._torch_file import TorchFile
 from rmtbase.shown import quoted, shown
 
-_CANDIDATES: tuple[tuple[str, str, Callable[[Path], stored_types.TensorFile]], ...] = (
+_Files = Mapping[str, stored_types.TensorFile]  # by the names of the tensors
+_Opener = Callable[[Path], stored_types.TensorFile]
+_CANDIDATES: tuple[tuple[str, str, _Opener], ...] = (
     ("model.safetensors", ".safetensors", SafetensorsFile.open),
     ("model.safetensors.index.json", ".safetensors", SafetensorsFile.open),
     ("pytorch_model.bin", ".bin", TorchFile.open),
@@ -77,9 +79,7 @@ class Checkpoint:
         return cls._of_files(state.path, Path("config"), dict.fromkeys(state.entries, state), [])
 
     @classmethod
-    def _of_files(
-        cls, path: Path, config_path: Path, files: Mapping[str, stored_types.TensorFile], notes: Iterable[str]
-    ) -> Checkpoint:
+    def _of_files(cls, path: Path, config_path: Path, files: _Files, notes: Iterable[str]) -> Checkpoint:
         tensors: dict[str, stored_types.CheckpointTensor] = {}
         for name, unwrapped in own_names(files).items():
             if unwrapped in tensors:
@@ -186,18 +186,14 @@ class Checkpoint:
         return values
 
 
-def _read_single(
-    path: Path, open_file: Callable[[Path], stored_types.TensorFile]
-) -> tuple[Mapping[str, stored_types.TensorFile], list[str]]:
+def _read_single(path: Path, open_file: _Opener) -> tuple[_Files, list[str]]:
     file = open_file(path)
     index = path.with_name(path.name + _INDEX_ENDING)
     notes = [f"{path.name} is read, {index.name} beside it is not"] if os.path.lexists(index) else []
     return dict.fromkeys(file.entries, file), notes
 
 
-def _read_shards(
-    index: Path, suffix: str, open_file: Callable[[Path], stored_types.TensorFile]
-) -> tuple[Mapping[str, stored_types.TensorFile], list[str]]:
+def _read_shards(index: Path, suffix: str, open_file: _Opener) -> tuple[_Files, list[str]]:
     weight_map = read_json_object(index, _LARGEST_INDEX).get("weight_map")
     if not isinstance(weight_map, dict) or not all(isinstance(shard, str) for shard in weight_map.values()):
         raise CorruptFileError(index, "no table weight_map of tensor name to file name", "one")
@@ -224,9 +220,7 @@ def _read_shards(
     return files, notes
 
 
-def _require_agreement(
-    index: Path, file: stored_types.TensorFile, names: list[str], before: Mapping[str, stored_types.TensorFile]
-) -> None:
+def _require_agreement(index: Path, file: stored_types.TensorFile, names: list[str], before: _Files) -> None:
     for name in names:
         if name not in file.entries:
             expected = f"it there, as {index.name} says: download both again"
