@@ -91,13 +91,6 @@ def test_memory_holds_the_tensor_asked_for_and_its_bits(tmp_path):
     assert rows < 0.1 * n
 
 
-@pytest.mark.parametrize("rows", [(-1, 2), (2, 2), (3, 2), (0, 13)])
-def test_rows_outside_the_tensor_are_refused(rows, parts, tmp_path):
-    checkpoint = Checkpoint.open(parts.write(tmp_path))
-    with pytest.raises(ParameterError, match=r"rows = .*rows of the shape \(12, 12\)"):
-        checkpoint.read_rows(checkpoint.names[1], *rows)
-
-
 def test_unknown_tensor_is_named(parts, tmp_path):
     with pytest.raises(ParameterError, match="'nope'"):
         Checkpoint.open(parts.write(tmp_path)).read("nope")

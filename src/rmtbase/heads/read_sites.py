@@ -140,16 +140,10 @@ class _Begun(NamedTuple):
 
 
 class Spectra(NamedTuple):
-    """Spectra of the heads of all sites.
+    """Spectra of the heads of all sites."""
 
-    Attributes:
-        by_circuit: for each circuit and index of a site, the spectra of the factors that :func:`read_factors` reads.
-        ways: how many factors were factorized through their Gram matrix, and how many orthogonally: see
-            ``linalg.triangles``.
-    """
-
-    by_circuit: dict[Circuit, dict[int, SiteSpectra]]
-    ways: dict[str, int]
+    by_circuit: dict[Circuit, dict[int, SiteSpectra]]  # by the index of a site
+    ways: dict[str, int]  # factors by the way in which they were factorized: see ``linalg.triangles``
 
 
 @contextmanager

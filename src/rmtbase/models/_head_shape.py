@@ -44,23 +44,14 @@ _LATENT = "a head's W_QK is a longer chain of matrices, whose law is rmtbase.law
 
 
 class HeadShape(NamedTuple):
-    """Shape of a model's attention heads: W_Q and W_K are (d_head, d_model).
+    """Shape of a model's attention heads: W_Q and W_K are (d_head, d_model)."""
 
-    Attributes:
-        d_model: width of the input of queries and keys, which is the residual stream except in a few types.
-        d_head: head dimension.
-        n_heads: query heads in a layer, None where layers differ.
-        n_key_heads: key heads in a layer, None where layers differ.
-        n_layers: number of layers with attention, None where the configuration does not give it.
-        source: source of these numbers, in words, with the stack if the model has several.
-    """
-
-    d_model: int
+    d_model: int  # width of the input of queries and keys, which is the residual stream except in a few types
     d_head: int
-    n_heads: int | None
-    n_key_heads: int | None
-    n_layers: int | None
-    source: str
+    n_heads: int | None  # query heads in a layer, None where layers differ
+    n_key_heads: int | None  # key heads in a layer, None where layers differ
+    n_layers: int | None  # layers with attention, None where the configuration does not give it
+    source: str  # source of these numbers, in words, with the stack if the model has several
 
 
 def head_shape(model: str | Path, revision: str | None = None) -> HeadShape:

@@ -29,18 +29,11 @@ _SHOWN = 6  # names in an error
 
 @in_one_line
 class Revision(NamedTuple):
-    """Checkpoint of a series.
+    """Checkpoint of a series."""
 
-    Attributes:
-        step: optimizer steps taken.
-        name: name of the branch, tag or folder.
-        identity: text that changes when the files may have changed: the commit on the hub, or the sizes and times of
-            the files in a folder.
-    """
-
-    step: int
-    name: str
-    identity: str
+    step: int  # optimizer steps taken
+    name: str  # name of the branch, tag or folder
+    identity: str  # changes when the files may have: the commit on the hub, or sizes and times of the files in a folder
 
 
 @in_one_line
