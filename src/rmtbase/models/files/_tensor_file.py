@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import ceil, prod
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import ml_dtypes
 import numpy as np
@@ -143,27 +143,13 @@ def require_finite(path: Path, name: str, values: Shaped[np.ndarray, "..."]) -> 
             raise NonFiniteError(path, name, int(np.isnan(values).sum()), int(np.isinf(values).sum()))
 
 
-class CheckpointTensor(Protocol):
-    @property
-    def entry(self) -> TensorEntry: ...
-
-    @property
-    def stored(self) -> tuple[StoredTensor, ...]: ...
-
-    @property
-    def is_made_whole(self) -> bool:
-        """True if the whole tensor is computed even if only a part of it is read."""
-        ...
-
-    def read_bits(self, start: int, stop: int) -> Shaped[np.ndarray, " size"]: ...
-
-
 @dataclass(frozen=True)
 class StoredTensor:
     """Tensor as a file stores it, under the name that it has in the file."""
 
     file: TensorFile
     name: str
+    is_made_whole: ClassVar[bool] = False
 
     @property
     def path(self) -> Path:
@@ -176,10 +162,6 @@ class StoredTensor:
     @property
     def stored(self) -> tuple[StoredTensor, ...]:
         return (self,)
-
-    @property
-    def is_made_whole(self) -> bool:
-        return False
 
     def read_bits(self, start: int, stop: int) -> Shaped[np.ndarray, " size"]:
         return self.file.read_bits(self.name, start, stop)
@@ -214,6 +196,7 @@ class DerivedTensor:
 
     @property
     def is_made_whole(self) -> bool:
+        """True if the whole tensor is computed even if only a part of it is read."""
         return self.rows_together is None or self.rows_together >= self.entry.shape[0]
 
     def read_bits(self, start: int, stop: int) -> Shaped[np.ndarray, " size"]:
@@ -224,6 +207,10 @@ class DerivedTensor:
         with np.errstate(over="ignore"):  # the reader checks for infinite values
             rounded: Any = values.astype(NARROW_FLOATS.get(self.entry.dtype, STORAGE[self.entry.dtype]), copy=False)
         return rounded.view(STORAGE[self.entry.dtype]) if self.entry.dtype in NARROW_FLOATS else rounded
+
+
+CheckpointTensor = StoredTensor | DerivedTensor
+"""Tensor of a checkpoint."""
 
 
 @dataclass(frozen=True)
