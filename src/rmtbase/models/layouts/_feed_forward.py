@@ -97,21 +97,17 @@ class _NotRead(Exception):  # noqa: N818
     """Error: something in a layer is not read; the message is what and why."""
 
 
-def find_feed_forward(
-    sites: Sequence[Site],
-    checkpoint: Checkpoint,
-    config: Mapping[str, Any],
-    used: Collection[str],
-    types: frozenset[str],
-) -> FeedForward:
-    feed_forward = FeedForward(checkpoint, config, types)
-    for layer in _layers(sites, checkpoint, used):
-        feed_forward.read(layer)
-    return feed_forward
-
-
 class FeedForward:
-    def __init__(self, checkpoint: Checkpoint, config: Mapping[str, Any], types: frozenset[str]) -> None:
+    """Matrices of the layers beside attention, apart from the tensors that are used, of these model types."""
+
+    def __init__(
+        self,
+        sites: Sequence[Site],
+        checkpoint: Checkpoint,
+        config: Mapping[str, Any],
+        used: Collection[str],
+        types: frozenset[str],
+    ) -> None:
         self.checkpoint, self.types = checkpoint, types
         self.alternating = bool(types & _ALTERNATING)
         self.counts = set(_expert_counts(config))
@@ -119,6 +115,8 @@ class FeedForward:
         self._experts: dict[MatrixName, Expression] = {}
         self._left: dict[str, list[Place]] = defaultdict(list)
         self._experts_left: dict[str, list[Place]] = defaultdict(list)
+        for layer in _layers(sites, checkpoint, used):
+            self._read(layer)
 
     @property
     def experts(self) -> Part:
@@ -128,7 +126,7 @@ class FeedForward:
     def notes(self) -> tuple[str, ...]:
         return tuple(told_by_place(self._left))
 
-    def read(self, layer: _Layer) -> None:
+    def _read(self, layer: _Layer) -> None:
         numbered: dict[str, dict[int, str]] = defaultdict(dict)
         stacks, shared, plain = [], [], []
         for path, names in layer.modules.items():

@@ -17,7 +17,7 @@ from typing import Any
 
 from rmtbase.models.files._checkpoint import Checkpoint
 from rmtbase.models.layouts._expressions import Expression, Rows, Shapes, Tensor
-from rmtbase.models.layouts._feed_forward import find_feed_forward, told_by_place
+from rmtbase.models.layouts._feed_forward import FeedForward, told_by_place
 from rmtbase.models.layouts._layouts import OUTSIDE_COMPONENTS
 from rmtbase.models.layouts._sites import Inventory, MatrixName, Part, Place, Site
 
@@ -50,7 +50,7 @@ def with_other_matrices(inventory: Inventory, checkpoint: Checkpoint, config: Ma
     """Add to the inventory of a checkpoint the MLPs and routers that it lacks, and its further parts."""
     matrices = (matrix for components in inventory.matrices.values() for matrix in components.values())
     used = {name for matrix in matrices for name in matrix.tensors()}
-    feed_forward = find_feed_forward(inventory.sites, checkpoint, config, used, frozenset(_types(config)))
+    feed_forward = FeedForward(inventory.sites, checkpoint, config, used, frozenset(_types(config)))
     outputs, notes = _outputs(inventory.sites, checkpoint)
     by_place: dict[Place, dict[str, Expression]] = {}
     for part in (outputs, feed_forward.layers, inventory.others):
