@@ -14,18 +14,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from rmtbase.errors import ParameterError
-from rmtbase.models import (
-    Expression,
-    Gained,
-    MatrixName,
-    Product,
-    Rows,
-    Scaled,
-    Site,
-    Stacked,
-    WeightMatrices,
-    holds_product,
-)
+from rmtbase.models import Expression, Gained, MatrixName, Product, Rows, Scaled, Site, Stacked, WeightMatrices
 from rmtbase.statistics import LatentShape
 from rmtbase.tables import Circuit
 
@@ -100,6 +89,11 @@ def head_axis(model: WeightMatrices, site: int, circuit: Circuit) -> int | None:
     expression = getattr(model.sites[site], first.name)
     inner = _parts(model.sites[site], first.name, model.stored_shape)[0].inner if holds_product(expression) else ()
     return 1 + len(inner) if second else 0
+
+
+def holds_product(expression: Expression | None) -> bool:
+    """Test whether a matrix is known to be a product, or to be made from one."""
+    return expression is not None and expression.holds_product()
 
 
 def has_latent_keys(site: Site, shapes: Shapes) -> bool:

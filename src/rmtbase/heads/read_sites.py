@@ -15,17 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Shaped
 
+from rmtbase import linalg
 from rmtbase.errors import ParameterError
 from rmtbase.heads.key_shares import KeyShares, key_shares_of
 from rmtbase.heads.takers import HeadWork, Takers
-from rmtbase.linalg import (
-    available_cores,
-    core_of_triangles,
-    core_singular_values,
-    equal_rows,
-    triangles,
-    without_noise,
-)
 from rmtbase.models import MatrixName, Site, WeightMatrices
 from rmtbase.progress import Progress
 from rmtbase.tables import CIRCUITS, Circuit, Factor
@@ -156,7 +149,7 @@ def read_sites(
     the end of the block is abandoned. A KeyboardInterrupt does not wait for the threads: they may be drawing a null or
     compiling, and end by themselves.
     """
-    pool, reader, waits = ThreadPoolExecutor(available_cores()), ThreadPoolExecutor(1), True
+    pool, reader, waits = ThreadPoolExecutor(linalg.available_cores()), ThreadPoolExecutor(1), True
     try:
         yield reader.submit(_read_layers, model, circuits, takers, work, progress, pool)
     except BaseException as error:
@@ -235,7 +228,7 @@ def _submit(
 ) -> list[Future[_Solved]]:
     """Solve a few heads at a time, with their key heads: for one small matrix NumPy does not release the GIL."""
     groups, n_heads = min(map(len, heads.values())), max(map(len, heads.values()))
-    n_parts = min(groups, max(1, n_heads // _HEADS_PER_PART), _PARTS_PER_CORE * available_cores())
+    n_parts = min(groups, max(1, n_heads // _HEADS_PER_PART), _PARTS_PER_CORE * linalg.available_cores())
     by_group = [matrices.reshape(groups, -1, *matrices.shape[1:]) for matrices in heads.values()]
     return [
         pool.submit(solve, dict(zip(heads, zip(part, least, strict=True), strict=True)))
@@ -248,14 +241,14 @@ def _solve(
     work: HeadWork,
     factors: Mapping[Factor, tuple[Shaped[np.ndarray, "group head rank width"], float]],
 ) -> _Solved:
-    reduced = {factor: triangles(np.asarray(weights)) for factor, (weights, _) in factors.items()}
+    reduced = {factor: linalg.triangles(np.asarray(weights)) for factor, (weights, _) in factors.items()}
     scales = {
         factor: _sigma(reduced[factor].r, weights.shape[-1], least) for factor, (weights, least) in factors.items()
     }
     spectra, preparation = {}, work.preparation
     for circuit in circuits:
         r_factors = [reduced[factor].r for factor in circuit.factors]
-        values = core_singular_values(_core(*r_factors) if len(r_factors) > 1 else r_factors[0])
+        values = linalg.core_singular_values(_core(*r_factors) if len(r_factors) > 1 else r_factors[0])
         heads = values.shape[:2]
         sigmas = tuple(np.broadcast_to(scales[factor], heads).reshape(-1) for factor in circuit.factors)
         values = values.reshape(-1, values.shape[-1])
@@ -271,8 +264,8 @@ def _solve(
             groups = groups._replace(prepared=_listed(of_groups))
         equal, key_shares = None, None
         if work.how_much and circuit.head_axes:
-            unit = [np.swapaxes(equal_rows(np.swapaxes(r, -1, -2)), -1, -2) for r in r_factors]
-            equal = core_singular_values(_core(*unit) if len(unit) > 1 else unit[0]).reshape(values.shape)
+            unit = [np.swapaxes(linalg.equal_rows(np.swapaxes(r, -1, -2)), -1, -2) for r in r_factors]
+            equal = linalg.core_singular_values(_core(*unit) if len(unit) > 1 else unit[0]).reshape(values.shape)
             if len(r_factors) > 1 and weights[0].shape[-1] == weights[1].shape[-1]:
                 shares = key_shares_of(weights[0], weights[1], r_factors[0], r_factors[1])
                 key_shares = KeyShares(*(share.reshape(-1) for share in shares))
@@ -299,12 +292,12 @@ def _group(
     weights = np.divide(together, sigmas, out=np.zeros(sigmas.shape), where=nonzero[:, None])
     scaled = weights[..., None, None] * triangle_rows
     stacked = np.moveaxis(scaled, -1, 1).reshape(len(scaled), scaled.shape[-1], -1)  # [A_1 ... A_g], rotated
-    _, values, right = np.linalg.svd(core_of_triangles(triangles(stacked).r, shared))
+    _, values, right = np.linalg.svd(linalg.core_of_triangles(linalg.triangles(stacked).r, shared))
     read = np.einsum("gji,gkj->gik", shared, right[:, : values.shape[1]])
     energy = np.sum(np.einsum("gmij,gjk->gmik", scaled, read) ** 2, axis=2).swapaxes(1, 2)
     total = energy.sum(axis=-1, keepdims=True)
     shares = np.divide(energy, total, out=np.full(energy.shape, np.nan), where=total > 0.0)
-    return GroupSpectra(without_noise(values) * nonzero[:, None], shares)
+    return GroupSpectra(linalg.without_noise(values) * nonzero[:, None], shares)
 
 
 def _core(

@@ -28,7 +28,6 @@ from rmtbase.models.files._other_programs import refuse_other_formats
 from rmtbase.models.files._paths import existing_folder, require_checkpoint, split_name
 from rmtbase.models.formats._gguf_model import find_gguf, open_gguf
 from rmtbase.models.forward._torch_route import Network
-from rmtbase.models.layouts._expressions import holds_product
 from rmtbase.models.layouts._layout_table import entries, read_architecture, unread
 from rmtbase.models.layouts._sites import Site
 from rmtbase.models.layouts._sizes import Sizes
@@ -167,7 +166,7 @@ def _one_shape(sites: Sequence[Site], path: Path) -> tuple[int, int]:
         if site.d_query != site.d_key:
             problem = f"queries of {site.module} read {site.d_query} dimensions and its keys {site.d_key}"
             raise CheckpointError(path, f"{problem}; expected one d_model: W_QK is not square")
-        if any(map(holds_product, (site.query, site.key))):
+        if any(matrix is not None and matrix.holds_product() for matrix in (site.query, site.key)):
             raise CheckpointError(path, f"queries or keys of {site.module} are products: {_LATENT}")
     shapes = Counter((site.d_query, site.d_head) for site in sites)
     if len(shapes) > 1:

@@ -22,17 +22,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import nn
 
+from rmtbase.models.forward import _probe_events as events
 from rmtbase.models.forward import _probe_rows as rows_of
-from rmtbase.models.forward._probe_events import (
-    CONVOLUTION,
-    Contraction,
-    Linear,
-    Mark,
-    NormOutputs,
-    Numbers,
-    PassKind,
-    Softmax,
-)
 from rmtbase.models.forward._probe_forward import ForwardPass
 from rmtbase.models.forward._probe_norms import Norms
 from rmtbase.models.forward._probe_places import NORM_KINDS, Met, is_within, module_of, notes_of
@@ -76,13 +67,14 @@ class Reading:
 
     @classmethod
     def _of(cls, module: nn.Module, still: Mapping[str, Any], inputs: Mapping[str, Any], prefix: str) -> Reading:
-        numbers = Numbers()
+        numbers = events.Numbers()
         plain = run(module, still, numbers, prefix=prefix)
         chosen = {rows_of.content_product(plain.products, softmax) for softmax in plain.softmaxes.values()}
-        tagged = run(module, still, numbers, PassKind(tagged=frozenset(filter(None, chosen))), prefix)
+        tagged = run(module, still, numbers, events.PassKind(tagged=frozenset(filter(None, chosen))), prefix)
         origins = (origin for product in plain.products.values() for origin in product.origins)
         between = {mark.name for origin in origins for mark in origin.marks}
-        rotated = run(module, inputs, numbers, PassKind(neutral=False, norms=NormOutputs(frozenset(between))), prefix)
+        real = events.PassKind(neutral=False, norms=events.NormOutputs(frozenset(between)))
+        rotated = run(module, inputs, numbers, real, prefix)
         shapes = {prefix + name: tuple(parameter.shape) for name, parameter in module.named_parameters()}
         modules = {(prefix + path).rstrip("."): submodule for path, submodule in module.named_modules()}
         return cls(plain, tagged, rotated, shapes, still, Norms(modules, plain.norms, tagged.norms, rotated))
@@ -109,7 +101,7 @@ class Reading:
         return self._read[1]
 
     @cached_property
-    def _linears(self) -> list[tuple[str, Linear]]:
+    def _linears(self) -> list[tuple[str, events.Linear]]:
         return sorted(self.plain.linears.items(), key=lambda item: item[1].first)
 
     @cached_property
@@ -221,7 +213,7 @@ class Reading:
 
     # -- expressions ------------------------------------------------------------------------------------------------
 
-    def _module(self, softmax: Softmax, *rows: np.ndarray) -> str:
+    def _module(self, softmax: events.Softmax, *rows: np.ndarray) -> str:
         names = {self._linears[self._index(number)][1].weight.name for row in rows for number in row[0]}
         return [path for path, _ in softmax.modules if all(is_within(name, path) for name in names)][-1]
 
@@ -235,7 +227,7 @@ class Reading:
 
     def _expression(
         self, numbers: Int[np.ndarray, " row"], module: str, factors: Float[np.ndarray, " row"] | None = None
-    ) -> tuple[Expression, _Leaf, frozenset[Mark]]:
+    ) -> tuple[Expression, _Leaf, frozenset[events.Mark]]:
         """Return the matrix with these rows, its input, and the marks that were passed."""
         factors = np.ones(len(numbers)) if factors is None else factors
         at = np.searchsorted(self._firsts, numbers, side="right") - 1
@@ -271,7 +263,7 @@ class Reading:
 
     def _part(
         self, index: int, tensor: _expressions.Tensor, rows: np.ndarray, module: str
-    ) -> tuple[Expression, _Leaf, frozenset[Mark]]:
+    ) -> tuple[Expression, _Leaf, frozenset[events.Mark]]:
         """Return rows of one map, multiplied by the maps before it within the module."""
         key, linear = self._linears[index]
         part = self._rows_of(tensor, rows)
@@ -279,17 +271,17 @@ class Reading:
         marks = linear.marks
         if before is None:
             values = linear.given.numpy().tobytes()
-            convolutions = (mark for mark in linear.origin.marks if mark.kind == CONVOLUTION)
+            convolutions = (mark for mark in linear.origin.marks if mark.kind == events.CONVOLUTION)
             convolved = {mark for mark in convolutions if is_within(mark.name, module)}
             return part, _Leaf(values, linear.origin.born, self.norms.before(key)), marks | convolved
         numbers, factor = before
         part = part if factor == 1.0 else Scaled(part, factor)
         inner, leaf, stepped = self._expression(numbers, module)
         factors = (part, *inner.of) if isinstance(inner, _expressions.Product) else (part, inner)
-        between = {Mark("inner", mark.name) if mark.kind in NORM_KINDS else mark for mark in linear.origin.marks}
+        between = {events.Mark("inner", mark.name) if mark.kind in NORM_KINDS else mark for mark in linear.origin.marks}
         return _expressions.Product(factors), leaf, marks | stepped | between
 
-    def _before(self, key: str, linear: Linear, module: str) -> tuple[np.ndarray, float] | None:
+    def _before(self, key: str, linear: events.Linear, module: str) -> tuple[np.ndarray, float] | None:
         """Return the outputs within the module that are a map's inputs up to a common factor, or None."""
         if key not in self.tagged.linears:
             return None
@@ -351,7 +343,7 @@ class Reading:
         return value, norm, self._output(head, plain, d_value, len(keys), weights_left), d_value
 
     def _output(
-        self, head: Int[np.ndarray, "n token"], met: Contraction, d_value: int, n_heads: int, weights_left: bool
+        self, head: Int[np.ndarray, "n token"], met: events.Contraction, d_value: int, n_heads: int, weights_left: bool
     ) -> Expression | None:
         """Return the first map whose input is the outputs of all heads, head after head."""
         n_tokens = met.shape[1 if weights_left else 2]

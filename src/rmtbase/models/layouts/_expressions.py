@@ -33,6 +33,12 @@ class Expression:
         """Compute the matrix. Tensors and their rows keep the dtype that is read; arithmetic is in float64."""
         raise NotImplementedError
 
+    def holds_product(self) -> bool:
+        """Return True if the matrix is a product, or is made from one."""
+        inner = getattr(self, "of", ())
+        parts = inner if isinstance(inner, tuple) else (inner,)
+        return isinstance(self, Product) or any(part.holds_product() for part in parts)
+
     def tensors(self) -> Iterator[str]:
         """Yield the names of the stored tensors, in the order in which they are read; a name may occur twice."""
         for field in fields(self):  # type: ignore[arg-type]  # each is a dataclass
@@ -239,12 +245,6 @@ class Turned(Expression):
         matrix = self.of.evaluate(read)
         parts = matrix.reshape(self.n_parts, -1, matrix.shape[1])
         return parts.transpose(0, 2, 1).reshape(self.n_parts * matrix.shape[1], -1)
-
-
-def holds_product(expression: Expression | None) -> bool:
-    """Test whether a matrix is a product, or is made from one."""
-    inner = getattr(expression, "of", ())
-    return isinstance(expression, Product) or any(map(holds_product, inner if isinstance(inner, tuple) else (inner,)))
 
 
 def take_rows(of: Expression, indices: Iterable[int]) -> Expression:
