@@ -174,10 +174,10 @@ class LikeLayers:
         return result | dict(items[places[-1] + 1 :])
 
 
-def like_layers(network: nn.Module, name: str = "") -> Iterator[LikeLayers]:
+def like_layers(network: nn.Module) -> Iterator[LikeLayers]:
     """Yield the lists of layers some of which need not run, none within another."""
     shared = Counter(id(parameter) for _, parameter in network.named_parameters(remove_duplicate=False))
-    yield from _like_layers(network, name, frozenset(key for key, count in shared.items() if count > 1))
+    yield from _like_layers(network, "", frozenset(key for key, count in shared.items() if count > 1))
 
 
 def _like_layers(module: nn.Module, name: str, shared: frozenset[int]) -> Iterator[LikeLayers]:
