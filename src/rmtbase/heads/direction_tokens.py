@@ -192,8 +192,11 @@ def nearest_words(readings: Sequence[DirectionReading]) -> str:
     nulls = list(dict.fromkeys(item.by_chance for item in readings if item.by_chance is not None))
     if not nulls:
         return ""
-    words = "{0.mean:.1f} on average and below {0.upper:.1f} for 95 %, among {0.n_tokens:,} tokens of the {0.component}"
-    parts = map(words.format, nulls)
+    parts = [
+        f"{item.mean:.1f} on average and below {item.upper:.1f} for 95 %, among {item.n_tokens:,} tokens of the "
+        f"{item.component}"
+        for item in nulls
+    ]
     return f"The token nearest to an end of a random direction has a z of {'; '.join(parts)}."
 
 

@@ -211,7 +211,7 @@ class Model(WeightMatrices):
             proof = kept_proof(self.proof_subject(), self.proved_now)
         else:
             proof = self.proved_now()
-        note = Note(proof.note, "proved before" if proof.before else "proof")
+        note = Note(proof.note, "proved_before" if proof.before else "proof")
         proved = replace(self, notes=(*self.notes, note), _to_prove=False)
         proved.take_digests(self)
         return proved
@@ -268,7 +268,7 @@ class Model(WeightMatrices):
         folds = require_folds(what)
         if not folds:
             return self
-        unused = [note for note in self.notes if kind_of(note) == "unused biases"]
+        unused = [note for note in self.notes if kind_of(note) == "unused_biases"]
         if "biases" in folds and unused:
             raise ParameterError("fold", "biases", f"none here: {unused[0]}")
         sites = tuple(fold_site(site, folds, self._checkpoint) for site in self._raw)

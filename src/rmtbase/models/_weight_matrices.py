@@ -97,7 +97,7 @@ class WeightMatrices(ABC):
     @property
     def notes_now(self) -> tuple[str, ...]:
         """The notes as they are told while the model is read; results record ``notes``, which are always the same."""
-        return tuple(f"proved before: {note}" if kind_of(note) == "proved before" else note for note in self.notes)
+        return tuple(f"proved before: {note}" if kind_of(note) == "proved_before" else note for note in self.notes)
 
     @property
     def n_layers(self) -> int:

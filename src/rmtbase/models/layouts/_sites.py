@@ -203,8 +203,8 @@ def bias_notes(
         if declaration.said and refuse is not None:
             raise refuse(bias, f"{declaration.in_words()}; correct that, if the model has no such biases")
     for kind, words, biases in (
-        ("missing biases", "biases that the model has and that are not stored", missing),
-        ("unused biases", "biases that are stored and that the model does not have", unused),
+        ("missing_biases", "biases that the model has and that are not stored", missing),
+        ("unused_biases", "biases that are stored and that the model does not have", unused),
     ):
         if biases:
             by = ", ".join(dict.fromkeys(declaration.in_words() for declaration in biases.values()))
