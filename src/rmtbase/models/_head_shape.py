@@ -138,8 +138,9 @@ def _of_network(config: Mapping[str, Any], path: Path, source: str, refused: Che
     except (MissingDependencyError, CheckpointError) as error:
         if not isinstance(refused, UnknownArchitectureError):
             raise refused from error
-        not_run = isinstance(error, (MissingDependencyError, UnknownArchitectureError))
-        why = "" if not_run else f", and running it shows nothing ({one_line(error.problem, _LONGEST)})"
+        why = ""
+        if isinstance(error, CheckpointError) and not isinstance(error, UnknownArchitectureError):
+            why = f", and running it shows nothing ({one_line(error.problem, _LONGEST)})"
         raise CheckpointError(
             path,
             f"how a model of type {quoted(str(config.get('model_type')))} gives the size of its heads is not known for "
