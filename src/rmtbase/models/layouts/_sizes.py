@@ -166,7 +166,8 @@ class Sizes:
         if kinds not in ({"yarn"}, {"longrope"}) or self.rotated() != self.sizes["d_head"]:
             return None
         words = ("attention_factor", "factor", "mscale", "mscale_all_dim")
-        attention_factor, factor, mscale, mscale_all_dim = map(rotary.get, words)
+        settings: list[Any] = [rotary.get(word) for word in words]
+        attention_factor, factor, mscale, mscale_all_dim = settings
         key = "original_max_position_embeddings"
         original: Any = rotary.get(key, self._config.get(key))
         try:
