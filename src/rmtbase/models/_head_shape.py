@@ -69,8 +69,8 @@ def head_shape(model: str | Path, revision: str | None = None) -> HeadShape:
         raise MissingCheckpointFileError(model / "config.json")
     model_sizes = find_known(model)
     if model_sizes is not None and revision is None:
-        sizes = (getattr(model_sizes, name) for name in HeadShape._fields[:-1])
-        return HeadShape(*sizes, f"{model_sizes.hub_id}, known")
+        sizes: dict[str, Any] = {name: getattr(model_sizes, name) for name in HeadShape._fields[:-1]}
+        return HeadShape(**sizes, source=f"{model_sizes.hub_id}, known")
     name = hub_id(model)
     if "/" not in name or not HUB_ID.fullmatch(name):
         expected = f"a folder, a hub id OWNER/NAME, or a known model such as {names_near(model)}"
