@@ -64,7 +64,7 @@ def contradictions(opened: Model) -> list[str]:
     found += [f"{name} is read, and said not to be" for name in sorted(used) for note in notes if f"'{name}'" in note]
     found += [note for note in notes if note.startswith("biases that")]  # its own class has saved it
     elsewhere = [
-        name for note in notes if note.startswith("not scored, as no part") for name in re.findall("'(.+?)'", note)
+        name for note in notes if note.startswith("not scored, because") for name in re.findall("'(.+?)'", note)
     ]
     return found + [f"{name} is of attention, and said not to be" for name in elsewhere if _ATTENTION.search(name)]
 

@@ -48,7 +48,7 @@ class _FileError(RmtbaseError):
     """Something is wrong with the file or folder ``path``."""
 
     def __init__(self, path: Path | str, message: str) -> None:
-        self.path = Path(path)
+        self.path, self.problem = Path(path), message
         super().__init__(f"{shown(path)}: {message}")
 
 
@@ -118,7 +118,8 @@ class MissingFileError(RmtbaseError, FileNotFoundError):
     def __init__(self, path: Path | str, advice: str, needed_by: str | None = None) -> None:
         self.path, self.needed_by = Path(path), needed_by
         why = f" (named in {shown(needed_by)})" if needed_by else ""
-        RmtbaseError.__init__(self, f"{shown(path)}: no such file{why}; {advice}")
+        self.problem = f"no such file{why}; {advice}"
+        RmtbaseError.__init__(self, f"{shown(path)}: {self.problem}")
 
 
 class PlanError(_FileError):

@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from rmtbase.errors import CheckpointError
-from rmtbase.models.files._hub import fetch_size, require_access
+from rmtbase.models.files._hub import OTHER_COPIES, SAFETENSORS, TORCH, explain
 from studies.sources import first
 from studies.sources.claims import claims, closing, reads
 from studies.sources.claims_checks import nearest_depths
@@ -131,6 +131,33 @@ def fetching(every: Iterable[Reading]) -> list[Fetching]:
         missing = [revision for revision, kept in read.items() if not kept]
         found.append(_fetching(model, len(read), missing))
     return found
+
+
+def fetch_size(model: str, revision: str | None) -> tuple[int | None, bool]:
+    """Ask the hub for the bytes that opening a model downloads, and whether access to the model is gated."""
+    from huggingface_hub import HfApi
+    from huggingface_hub.utils import filter_repo_objects
+
+    try:
+        info = HfApi().model_info(model, revision=revision, files_metadata=True)
+    except Exception as error:
+        raise CheckpointError(model, explain(error, revision)) from error
+    sizes = {file.rfilename: file.size for file in info.siblings or ()}
+    for patterns in (SAFETENSORS, TORCH):
+        names = [*filter_repo_objects(sizes, allow_patterns=patterns, ignore_patterns=OTHER_COPIES)]
+        if any(name.endswith((".safetensors", ".bin")) for name in names):
+            file_sizes = [sizes[name] for name in names]
+            return (None if None in file_sizes else sum(size or 0 for size in file_sizes)), bool(info.gated)
+    return None, bool(info.gated)
+
+
+def require_access(model: str) -> None:
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url
+
+    try:
+        get_hf_file_metadata(hf_hub_url(model, "config.json"))
+    except Exception as error:
+        raise CheckpointError(model, explain(error, None)) from error
 
 
 def _fetching(model: str, revisions: int, missing: list[str | None]) -> Fetching:

@@ -27,6 +27,7 @@ LLAMA = {
     "head_dim": D_HEAD,
     "intermediate_size": 40,
 }
+OF_LLAMA = {key: value for key, value in LLAMA.items() if key != "model_type"}
 SETTINGS = {"peft_type": "LORA", "r": 4, "lora_alpha": 6, "target_modules": ["q_proj", "k_proj", "v_proj"]}
 
 
@@ -184,8 +185,7 @@ def test_ranks_may_differ_as_the_settings_say(tmp_path):
 @pytest.mark.filterwarnings("ignore")  # of peft, of patterns that match nothing
 def test_whatever_peft_lets_one_choose_is_merged_as_peft_merges_it(choice, patterns, tmp_path):
     torch.manual_seed(4)
-    sizes = {key: value for key, value in LLAMA.items() if key != "model_type"}
-    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes, vocab_size=11))
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**OF_LLAMA, vocab_size=11))
     model.save_pretrained(tmp_path / "base")
     adapted = peft.get_peft_model(model, peft.LoraConfig(r=3, lora_alpha=7, **choice, **patterns))
     trained(adapted).save_pretrained(tmp_path / "adapter")
@@ -223,26 +223,14 @@ def test_of_several_adapters_in_a_folder_the_paths_are_named(base, tmp_path):
     assert any(one.endswith(note) for one in open_model(folder, base=base).notes)
 
 
-@pytest.mark.parametrize("options", [{}, {"use_dora": True}, {"use_rslora": True}, {"modules_to_save": ["k_proj"]}])
-@pytest.mark.parametrize("architecture", ["llama", "gpt2"])
 @pytest.mark.filterwarnings("ignore::FutureWarning")  # of peft and transformers to each other
-def test_merged_is_what_peft_merges(architecture, options, tmp_path):
+def test_merged_is_what_peft_merges_and_the_base_is_left_as_it_is(tmp_path):
+    """Every option is tried in test_peft_methods.py."""
     torch.manual_seed(3)
-    if architecture == "llama":
-        config = transformers.LlamaConfig(**{k: v for k, v in LLAMA.items() if k != "model_type"}, vocab_size=11)
-        model, targets = transformers.LlamaForCausalLM(config), ["q_proj", "k_proj"]
-    else:
-        if "modules_to_save" in options:
-            options = {"bias": "all"}
-        config = transformers.GPT2Config(n_layer=2, n_head=4, n_embd=32, vocab_size=11, n_positions=8)
-        model, targets = transformers.GPT2LMHeadModel(config), ["c_attn", "c_proj"]
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**OF_LLAMA, vocab_size=11))
     model.save_pretrained(tmp_path / "base")
-    if "modules_to_save" in options:
-        targets = ["q_proj"]
-    turned = architecture == "gpt2"
-    adapted = peft.get_peft_model(
-        model, peft.LoraConfig(r=3, lora_alpha=7, target_modules=targets, fan_in_fan_out=turned, **options)
-    )
+    settings = peft.LoraConfig(r=3, lora_alpha=7, target_modules=["q_proj", "k_proj"], use_dora=True)
+    adapted = peft.get_peft_model(model, settings)
     trained(adapted).save_pretrained(tmp_path / "adapter")
     found = open_model(tmp_path / "adapter", base=tmp_path / "base")
     adapted.merge_and_unload().save_pretrained(tmp_path / "merged")
@@ -263,9 +251,7 @@ def test_merged_is_what_peft_merges(architecture, options, tmp_path):
 @pytest.mark.filterwarnings("ignore")  # of peft, of tied weights
 def test_updates_of_embeddings_are_merged_where_the_base_stores_them(tied, tmp_path):
     torch.manual_seed(3)
-    sizes = {key: value for key, value in LLAMA.items() if key != "model_type"}
-    config = transformers.LlamaConfig(**sizes, vocab_size=11, tie_word_embeddings=tied)
-    model = transformers.LlamaForCausalLM(config)
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**OF_LLAMA, vocab_size=11, tie_word_embeddings=tied))
     model.save_pretrained(tmp_path / "base")
     targets = ["q_proj", "k_proj", "lm_head"] if tied else ["q_proj", "k_proj", "lm_head", "embed_tokens"]
     adapted = peft.get_peft_model(model, peft.LoraConfig(r=3, lora_alpha=7, target_modules=targets))
@@ -279,13 +265,8 @@ def test_updates_of_embeddings_are_merged_where_the_base_stores_them(tied, tmp_p
     assert ("which the base does not store: queries and keys do not depend on it" in note) == tied
     delta = open_model(tmp_path / "adapter")
     assert {site.place.stack for site in delta.sites} == {"self_attn.q_proj", "self_attn.k_proj", "lm_head"}
-    assert (
-        any(
-            note.startswith("updates of embeddings or convolutions, which are not linear maps: ")
-            for note in delta.notes
-        )
-        != tied
-    )
+    of_embeddings = "updates of embeddings or convolutions, which are not linear maps: "
+    assert any(note.startswith(of_embeddings) for note in delta.notes) != tied
 
 
 def test_what_changes_embeddings_alone_has_no_updates_of_matrices(tmp_path):
@@ -356,8 +337,6 @@ def test_updates_at_initialisation_are_zero_and_said_to_be(tmp_path):
     ("settings", "fragment"),
     [
         ({"peft_type": "IA3"}, "holds a IA3 adapter; only adapters of peft_type LORA are read"),
-        ({"peft_type": "VERA"}, "holds a VERA adapter"),
-        ({"peft_type": "LOKR"}, "holds a LOKR adapter"),
         ({"peft_type": None}, "holds an adapter; only adapters"),
         ({"layer_replication": [[0, 2], [0, 2]]}, "layer_replication is set"),
         ({"use_qalora": True}, "use_qalora is set"),
@@ -442,9 +421,8 @@ def test_a_head_of_several_layers_that_the_base_lacks_is_left_out(base, tmp_path
 def test_rows_of_tokens_that_do_not_fit_are_named(rows, base, tmp_path):
     embeddings = {"model.embed_tokens.weight": np.zeros((11, D_MODEL), np.float32)}
     save_file(load_file(base / "model.safetensors") | embeddings, base / "model.safetensors")
-    new = {
-        "base_model.model.model.embed_tokens.token_adapter.trainable_tokens_delta": np.ones((2, D_MODEL), np.float32)
-    }
+    name = "base_model.model.model.embed_tokens.token_adapter.trainable_tokens_delta"
+    new = {name: np.ones((2, D_MODEL), np.float32)}
     with pytest.raises(CheckpointError, match=r"trainable_token_indices has|has shape .11, 32.; expected .100, 32."):
         open_model(adapter_in(tmp_path / "bad", updates() | new, trainable_token_indices=rows), base=base)
     whole = open_model(adapter_in(tmp_path / "good", updates() | new, trainable_token_indices=[4, 2]), base=base)

@@ -8,7 +8,6 @@ from threading import Event
 
 import numpy as np
 import pytest
-import torch
 from safetensors.numpy import save_file
 
 from rmtbase.errors import (
@@ -67,12 +66,6 @@ def test_unknown_architecture_lists_the_known_and_the_way_out(named, found, part
     assert error.near.startswith("mistral" if named.get("model_type") == "mistrel" else ("qwen", "bert"))
 
 
-def test_architecture_is_read_from_the_class_where_the_type_is_absent(parts, tmp_path):
-    del parts.config["model_type"]
-    parts.config["architectures"] = ["LlamaForCausalLM"]
-    assert open_model(parts.write(tmp_path)).architecture == "llama"
-
-
 def layers(name, shape, dtype=np.float32):
     """A change of the tensors with this name in both layers."""
     return lambda parts: parts.tensors.update(
@@ -109,7 +102,6 @@ REFUSED = [
     (layers("self_attn.o_proj", (5, 5)), ShapeError, ("o_proj.weight' has shape (5, 5)",)),
     (layers("mlp.up_proj", (5, 12)), CheckpointError, ("no intermediate_size",)),
     (lambda parts: parts.tensors.update(VALUES), MissingTensorError, ("layers.0.self_attn.v_proj",)),
-    (configured(num_hidden_layers=1), CheckpointError, (f"{QUERY.format(1)!r} is there; expected none beyond the 1",)),
     (
         lambda parts: parts.tensors.update({f"draft.{name}": one for name, one in parts.tensors.items()}),
         SeveralStacks,
@@ -196,20 +188,10 @@ def test_tensor_without_elements(tmp_path):
 # Files
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "kind", "fragment"),
-    [
-        ("config.json", b"{", CorruptFileError, "text that is not JSON"),
-        ("config.json", b"[1]", CorruptFileError, "a JSON list"),
-        ("config.json", b"\xff\xfe{", CorruptFileError, "text that is not JSON"),
-        ("config.json", None, MissingCheckpointFileError, "config.json: no such file"),
-        ("model.safetensors", None, MissingCheckpointFileError, "model.safetensors: no such file"),
-    ],
-)
-def test_file_that_is_missing_or_holds_something_else(name, content, kind, fragment, parts, tmp_path):
-    path = parts.write(tmp_path) / name
-    path.unlink() if content is None else path.write_bytes(content)
-    refused(kind, name, fragment, opening=lambda: open_model(tmp_path))
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_file_that_is_missing(name, parts, tmp_path):
+    (parts.write(tmp_path) / name).unlink()
+    refused(MissingCheckpointFileError, f"{name}: no such file", opening=lambda: open_model(tmp_path))
 
 
 @pytest.mark.parametrize("kept", [0.5, 0.99])
@@ -278,10 +260,7 @@ def header(value, data=b""):
 @pytest.mark.parametrize(
     ("content", "fragment"),
     [
-        (b"", "an empty file"),
         (b"\x01\x02", "2 bytes"),
-        (b"version https://git-lfs/spec/v1\noid sha256:00\nsize 9\n", "a Git LFS pointer"),
-        (b"<!DOCTYPE html><html></html>", "a header length of"),
         (struct.pack("<Q", 500) + b"{}", "found 10 bytes (truncated); expected at least the 508 bytes"),
         (header(b"{'w'"), "refuses (Error while deserializing header: invalid JSON"),
         (header({"w": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}}, b"1234"), "integer `-1`, expected"),
@@ -299,15 +278,6 @@ def header(value, data=b""):
 def test_what_is_not_a_safetensors_file(content, fragment, tmp_path):
     (tmp_path / "model.safetensors").write_bytes(content)
     refused(CorruptFileError, "model.safetensors", fragment, opening=lambda: Checkpoint.open(tmp_path))
-
-
-def test_missing_shard_is_named_with_its_index(parts, tmp_path):
-    (parts.write_sharded(tmp_path) / "model-00002.safetensors").unlink()
-    refused(
-        MissingCheckpointFileError,
-        "model-00002.safetensors: no such file (named in model.safetensors.index.json)",
-        opening=lambda: open_model(tmp_path),
-    )
 
 
 def test_truncated_shard_is_named(parts, tmp_path):
@@ -356,29 +326,14 @@ def test_index_without_a_table_of_shards(index, tmp_path):
     refused(CorruptFileError, "no table weight_map", opening=lambda: Checkpoint.open(tmp_path))
 
 
-@pytest.mark.parametrize(
-    ("value", "fragment"), [([torch.ones(2)], "a list"), (torch.ones(2), "a tensor"), (b"", "an empty file")]
-)
-def test_bin_file_that_is_not_a_dictionary_of_tensors(value, fragment, tmp_path):
-    path = tmp_path / "pytorch_model.bin"
-    if isinstance(value, bytes):
-        path.write_bytes(value)
-    else:
-        torch.save(value, path)
-    refused(CorruptFileError, fragment, opening=lambda: Checkpoint.open(tmp_path))
-
-
 # What is asked of a sound model
 
 
-@pytest.mark.parametrize("layer", [-1, 2, 0.5])
-def test_layer_that_is_not_there(layer, parts, tmp_path):
+def test_layer_and_head_that_are_not_there(parts, tmp_path):
     model = open_model(parts.write(tmp_path))
-    refused(ParameterError, f"layer = {layer}: expected an integer from 0 to 1", opening=lambda: model.queries(layer))
-
-
-def test_head_that_is_not_there(parts, tmp_path):
-    model = open_model(parts.write(tmp_path))
+    for layer in (-1, 2, 0.5):
+        message = f"layer = {layer}: expected an integer from 0 to 1"
+        refused(ParameterError, message, opening=lambda: model.queries(layer))  # noqa: B023, called at once
     refused(ParameterError, "head = 4: expected an integer from 0 to 3", opening=lambda: model.key_head(4))
 
 

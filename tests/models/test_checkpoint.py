@@ -59,15 +59,6 @@ def test_large_finite_weights_are_not_mistaken_for_infinite_ones(tmp_path):
     assert (Checkpoint.open(tmp_path).read("w") == np.float32(3e38)).all()
 
 
-def test_sharded_reads_as_single(parts, tmp_path):
-    single = Checkpoint.open(parts.write(tmp_path / "single"))
-    sharded = Checkpoint.open(parts.write_sharded(tmp_path / "sharded"))
-    assert sharded.names == single.names
-    for name in single.names:
-        np.testing.assert_array_equal(sharded.read(name), single.read(name))
-    assert sharded.digest(single.names) == single.digest(single.names)
-
-
 def test_the_hub_cache_layout_of_links_is_followed(parts, tmp_path):
     blobs, snapshot = tmp_path / "blobs", tmp_path / "snapshots" / "abc"
     parts.write_sharded(blobs)
@@ -100,13 +91,6 @@ def test_memory_holds_the_tensor_asked_for_and_its_bits(tmp_path):
     assert rows < 0.1 * n
 
 
-@pytest.mark.parametrize("rows", [(-1, 2), (2, 2), (3, 2), (0, 13)])
-def test_rows_outside_the_tensor_are_refused(rows, parts, tmp_path):
-    checkpoint = Checkpoint.open(parts.write(tmp_path))
-    with pytest.raises(ParameterError, match=r"rows = .*rows of the shape \(12, 12\)"):
-        checkpoint.read_rows(checkpoint.names[1], *rows)
-
-
 def test_unknown_tensor_is_named(parts, tmp_path):
     with pytest.raises(ParameterError, match="'nope'"):
         Checkpoint.open(parts.write(tmp_path)).read("nope")
@@ -123,17 +107,6 @@ def test_bin_file_reads_exactly(dtype, tmp_path):
     expected = weight.double().numpy()
     np.testing.assert_array_equal(checkpoint.read("w").astype(np.float64), expected)
     np.testing.assert_array_equal(checkpoint.read_rows("w", 1, 3).astype(np.float64), expected[1:3])
-
-
-def test_bin_shards_have_the_digest_of_the_safetensors_file(parts, tmp_path):
-    single = Checkpoint.open(parts.write(tmp_path / "safetensors"))
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    shards = {name: f"pytorch_model-{i}.bin" for i, name in enumerate(parts.tensors)}
-    for name, shard in shards.items():
-        torch.save({name: torch.from_numpy(parts.tensors[name])}, folder / shard)
-    (folder / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": shards}))
-    assert Checkpoint.open(folder).digest(single.names) == single.digest(single.names)
 
 
 def test_safetensors_comes_before_bin(parts, tmp_path):

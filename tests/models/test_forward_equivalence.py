@@ -196,15 +196,6 @@ def test_pairing_heads_with_key_heads_in_turn_is_wrong(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("architecture", "d_head", "n_key_heads"), [("mistral", 10, 3), ("qwen3", 20, 2), ("gpt2", 8, 6)]
-)
-def test_head_dimension_is_that_of_the_configuration(architecture, d_head, n_key_heads, tmp_path):
-    model = build(architecture, tmp_path).model
-    assert model.queries(1).shape == (6, d_head, 48)
-    assert model.keys(1).shape == (n_key_heads, d_head, 48)
-
-
-@pytest.mark.parametrize(
     ("architecture", "notes"),
     [
         ("bert", ["biases", "split"]),
@@ -220,47 +211,3 @@ def test_what_is_not_in_w_qk_is_recorded(architecture, notes, tmp_path):
     found = build(architecture, tmp_path).model.notes
     assert len(found) == len(notes)
     assert all(note.startswith(start) for note, start in zip(found, notes, strict=True))
-
-
-@pytest.mark.parametrize(
-    ("task_class", "prefix"),
-    [
-        ("GPT2Model", ""),
-        ("GPT2LMHeadModel", "transformer."),
-        ("BertModel", ""),
-        ("BertForMaskedLM", "bert."),
-        ("GPTNeoXForCausalLM", "gpt_neox."),
-        ("LlamaForCausalLM", "model."),
-    ],
-)
-def test_prefix_is_found_from_the_names_present(task_class, prefix, tmp_path):
-    network_class = getattr(transformers, task_class)
-    network_class(CONFIGS[network_class.config_class.model_type]).save_pretrained(tmp_path)
-    model = open_model(tmp_path)
-    first = {"gpt2": "h.0.attn.c_attn", "bert": "encoder.layer.0.attention.self.query"}.get(model.architecture)
-    if first:
-        assert f"{prefix}{first}.weight" in Checkpoint.open(tmp_path)
-    assert model.n_layers == 2
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
-def test_every_precision_is_widened_exactly(dtype, tmp_path):
-    torch.manual_seed(3)
-    network = transformers.LlamaModel(CONFIGS["llama"]).to(dtype)
-    network.save_pretrained(tmp_path)
-    expected = network.layers[1].self_attn.q_proj.weight.detach().to(torch.float32).numpy()
-    np.testing.assert_array_equal(open_model(tmp_path).matrix(1, "attention_query"), expected)
-
-
-def test_sharded_checkpoint_reads_as_the_single_file(tmp_path):
-    torch.manual_seed(4)
-    network = transformers.Qwen2ForCausalLM(CONFIGS["qwen2"]).to(torch.bfloat16)
-    network.save_pretrained(tmp_path / "single")
-    network.save_pretrained(tmp_path / "sharded", max_shard_size="20KB")
-    assert len(list((tmp_path / "sharded").glob("*.safetensors"))) > 2
-    single, sharded = open_model(tmp_path / "single"), open_model(tmp_path / "sharded")
-    assert single.fingerprint() == sharded.fingerprint()
-    for layer in range(2):
-        for component in single.components:
-            expected = single.matrix(layer, component)
-            np.testing.assert_array_equal(sharded.matrix(layer, component), expected)

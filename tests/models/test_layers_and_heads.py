@@ -80,13 +80,6 @@ def test_any_tensor_of_a_layer_beyond_the_configuration_is_named(number, tensor,
     assert f"(numbered besides: {number})" in str(caught.value)
 
 
-def test_a_second_stack_is_named_wherever_it_begins(parts, tmp_path):
-    extra = "draft.layers.5.self_attn.q_proj.weight"
-    parts.tensors[extra] = array(12, 12)
-    with pytest.raises(CheckpointError, match=rf"{re.escape(extra)}.*expected one stack of layers, not 2"):
-        open_model(parts.write(tmp_path))
-
-
 # Heads
 
 

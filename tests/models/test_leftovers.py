@@ -97,12 +97,6 @@ def test_a_quantised_model_is_told_how_it_is_quantised(settings, said, parts, tm
     refused(parts.write(tmp_path), said, "pass the checkpoint that it was made from")
 
 
-@pytest.mark.parametrize("empty", [None, {}])
-def test_no_quantisation_is_none(empty, parts, tmp_path):
-    parts.config["quantization_config"] = empty
-    assert open_model(parts.write(tmp_path)).n_layers == 2
-
-
 @pytest.mark.parametrize("name", ["quantize_config.json", "quant_config.json"])
 def test_an_older_way_to_say_it(name, parts, tmp_path):
     (parts.write(tmp_path) / name).write_text("{}")

@@ -15,7 +15,7 @@ from tiny_models import Profile, make_model
 from rmtbase.errors import ParameterError
 from rmtbase.models import EXPERT_COMPONENTS, Checkpoint, MatrixName, Place, inspect_model, open_model
 from rmtbase.models.layouts._expressions import Tensor
-from rmtbase.models.layouts._feed_forward import find_feed_forward
+from rmtbase.models.layouts._feed_forward import FeedForward
 from rmtbase.models.layouts._sites import Site
 
 TINY = Profile(n_layers=2, n_heads=8, n_key_heads=2, d_head=18, d_model=80, d_mlp=52, vocab=130)
@@ -149,8 +149,8 @@ def test_the_order_of_gate_and_inputs_in_one_tensor_is_never_guessed():
     model = tiny("granitemoe")
     checkpoint, config = Checkpoint.of_tensors(model.state_dict(), "tiny"), model.config.to_dict()
     sites = open_model(model).sites
-    known = find_feed_forward(sites, checkpoint, config, (), frozenset({"granitemoe"}))
-    unknown = find_feed_forward(sites, checkpoint, config, (), frozenset({"unheard_of"}))
+    known = FeedForward(sites, checkpoint, config, (), frozenset({"granitemoe"}))
+    unknown = FeedForward(sites, checkpoint, config, (), frozenset({"unheard_of"}))
     assert len(known.experts.matrices) == 2 * 4 * 3
     assert not unknown.experts.matrices
     (note,) = unknown.experts.notes
@@ -188,12 +188,12 @@ def test_what_stands_in_layers_of_other_widths_under_other_names_is_told():
         query, key = Tensor(f"{at}attention.q.weight"), Tensor(f"{at}attention.k.weight")
         sizes = {"n_heads": 1, "n_key_heads": 1, "d_head": 4, "d_query": width, "d_key": width}
         sites.append(Site(place=Place("", layer), module=f"{at}attention", query=query, key=key, **sizes))
-    found = find_feed_forward(sites, Checkpoint.of_tensors(tensors, "tiny"), {}, (), frozenset())
+    found = FeedForward(sites, Checkpoint.of_tensors(tensors, "tiny"), {}, (), frozenset())
     assert not found.layers
     words = "no matrices: feed.into, feed.out: none of the known names of an MLP (layer 0 and 2 more)"
     assert found.notes == (words,)
     named = {name.replace("into", "fc1").replace("out", "fc2"): one for name, one in tensors.items()}
-    found = find_feed_forward(sites, Checkpoint.of_tensors(named, "tiny"), {}, (), frozenset())
+    found = FeedForward(sites, Checkpoint.of_tensors(named, "tiny"), {}, (), frozenset())
     assert not found.notes
     assert [set(held) for held in found.layers.values()] == [{"mlp_in", "mlp_out"}] * 3
 

@@ -33,6 +33,7 @@ WORDS = {"vocab_size": 60, "max_position_embeddings": 32}
 PROMPT = {"num_virtual_tokens": 2, "task_type": "CAUSAL_LM"}
 QUICK = (
     *("LORA", "init_lora_weights = 'orthogonal'", "init_lora_weights = 'pissa'", "modules_to_save = ['norm']"),
+    *("use_rslora", "fan_in_fan_out", "bias = 'all'", "modules_to_save of attention"),
     *("task_type = 'SEQ_CLS'", "target_parameters of experts", "use_qalora", "IA3", "PROMPT_TUNING"),
 )
 """Cases of every run; the others are exhaustive."""

@@ -167,6 +167,8 @@ WITHOUT_ATTENTION = {
     "jamba": ({"attn_layer_period": 8, "attn_layer_offset": 4}, "attn_layer_period"),
     "lfm2": ({"layer_types": ["conv", "conv"]}, "layer_types"),
     "recurrent_gemma": ({"block_types": ["recurrent"]}, "block_types"),
+    "nemotron_h": ({"layers_block_type": ["linear_attention", "mlp"]}, "layers_block_type"),
+    "bamba": ({"attn_layer_indices": []}, "attn_layer_indices"),
 }
 
 

@@ -138,7 +138,6 @@ def nearest_by_chance(
 
 
 def _width(model: WeightMatrices, name: MatrixName) -> int:
-    """Width of the residual stream that an embedding belongs to."""
     return model.shape(name)[1 if name.component == "unembedding" else 0]
 
 
@@ -159,9 +158,8 @@ def embedding_of(model: WeightMatrices, written: bool = False) -> MatrixName:
     for component in components:
         if component in names:
             return names[component]
-    raise ParameterError(
-        "model", model.name, f"one with a known {' or '.join(components)}, to read directions as tokens"
-    )
+    expected = f"one with a known {' or '.join(components)}, to read directions as tokens"
+    raise ParameterError("model", model.name, expected)
 
 
 class DirectionReading(NamedTuple):

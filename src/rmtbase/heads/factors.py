@@ -30,8 +30,6 @@ Shapes = Callable[[str], tuple[int, ...]]
 
 
 class _Source(NamedTuple):
-    """Matrix whose rows are used, and the matrices that multiply them from the right."""
-
     outer: Expression
     inner: tuple[Expression, ...]
 
@@ -94,9 +92,8 @@ def head_axis(model: WeightMatrices, site: int, circuit: Circuit) -> int | None:
 
 
 def holds_product(expression: Expression | None) -> bool:
-    """Test whether a matrix is a product, or is made from one."""
-    inner = getattr(expression, "of", ())
-    return isinstance(expression, Product) or any(map(holds_product, inner if isinstance(inner, tuple) else (inner,)))
+    """Test whether a matrix is known to be a product, or to be made from one."""
+    return expression is not None and expression.holds_product()
 
 
 def has_latent_keys(site: Site, shapes: Shapes) -> bool:
@@ -146,9 +143,8 @@ def _of_latent_attention(
 
 
 def _unknown(site: Site, fault: str) -> ParameterError:
-    return ParameterError(
-        "site", f"{site.place}: {fault}", "matrices that are products, or keys [W_UK W_DKV; W_KR] of latent attention"
-    )
+    expected = "matrices that are products, or keys [W_UK W_DKV; W_KR] of latent attention"
+    return ParameterError("site", f"{site.place}: {fault}", expected)
 
 
 def _parts(site: Site, name: str, shapes: Shapes) -> list[_Part]:
@@ -179,8 +175,6 @@ def _output(site: Site, expression: Expression, shapes: Shapes) -> _Part:
 
 
 class _Transposed(NamedTuple):
-    """Matrix whose columns are used as rows."""
-
     of: Expression
 
     def evaluate(self, read: Read) -> np.ndarray:
@@ -224,9 +218,8 @@ def _follow(expression: Expression, shapes: Shapes) -> _Followed:
         return followed._replace(sources=[source._replace(inner=source.inner + flat) for source in followed.sources])
     if isinstance(expression, Scaled):
         followed = _follow(expression.of, shapes)
-        return followed._replace(
-            sources=[source._replace(outer=Scaled(source.outer, expression.factor)) for source in followed.sources]
-        )
+        scaled = [source._replace(outer=Scaled(source.outer, expression.factor)) for source in followed.sources]
+        return followed._replace(sources=scaled)
     if isinstance(expression, Gained):
         followed = _follow(expression.of, shapes)
         return followed._replace(sources=[_gained(source, expression) for source in followed.sources])
@@ -252,12 +245,9 @@ class StoredRows(NamedTuple):
 def stored_rows(model: WeightMatrices, site: int, circuit: Circuit) -> StoredRows:
     """Find the stored matrices that a circuit's factors at a site are rows of."""
     at, fused = model.sites[site], model.parts.get("fused", ())
-    names = [
-        next(
-            (name for component in _FUSED_WITH[factor.name] if (name := MatrixName(at.place, component)) in fused), None
-        )
-        for factor in circuit.factors
-    ]
+    components = (_FUSED_WITH[factor.name] for factor in circuit.factors)
+    possible = [[MatrixName(at.place, component) for component in of_factor] for of_factor in components]
+    names = [next((name for name in of_factor if name in fused), None) for of_factor in possible]
     rows = tuple(
         getattr(at, factor.heads) * getattr(at, factor.rank) if name is None else max(1, model.shape(name)[0])
         for factor, name in zip(circuit.factors, names, strict=True)

@@ -15,17 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Shaped
 
+from rmtbase import linalg
 from rmtbase.errors import ParameterError
 from rmtbase.heads.key_shares import KeyShares, key_shares_of
 from rmtbase.heads.takers import HeadWork, Takers
-from rmtbase.linalg import (
-    available_cores,
-    core_of_triangles,
-    core_singular_values,
-    equal_rows,
-    triangles,
-    without_noise,
-)
 from rmtbase.models import MatrixName, Site, WeightMatrices
 from rmtbase.progress import Progress
 from rmtbase.tables import CIRCUITS, Circuit, Factor
@@ -64,7 +57,7 @@ class SiteSpectra(NamedTuple):
 
 
 def _joined(parts: Sequence[Any]) -> Any:
-    """Join what parts of a site have: arrays and lists end to end, records field by field; None if all are None."""
+    """Join arrays and lists end to end, and records field by field; None if all are None."""
     present = [part for part in parts if part is not None]
     if not present:
         return None
@@ -93,10 +86,8 @@ def require_circuits(model: WeightMatrices, names: Sequence[str]) -> tuple[Circu
         if name not in CIRCUITS:
             raise ParameterError("circuits", name, f"some of {', '.join(CIRCUITS)}")
         if not sites_of(model, CIRCUITS[name]):
-            available = (key for key, circuit in CIRCUITS.items() if sites_of(model, circuit))
-            raise ParameterError(
-                "circuits", name, f"some of {', '.join(available)}, which is all that {model.name} has"
-            )
+            available = ", ".join(key for key, circuit in CIRCUITS.items() if sites_of(model, circuit))
+            raise ParameterError("circuits", name, f"some of {available}, which is all that {model.name} has")
     return tuple(CIRCUITS[name] for name in dict.fromkeys(("qk", *names)))
 
 
@@ -113,7 +104,6 @@ def sites_of(model: WeightMatrices, circuit: Circuit) -> list[int]:
 
 
 def _is_known(site: Site, factor: Factor) -> bool:
-    """Test whether the sizes of a matrix of a site's heads are known."""
     return getattr(site, factor.rank) is not None and getattr(site, factor.width) is not None
 
 
@@ -122,9 +112,8 @@ def read_factors(
 ) -> tuple[Float[np.ndarray, "factor_head rank width"], ...]:
     """Read the matrices of a circuit, for all heads of a site."""
     layer = model.layers.index(model.sites[site].place)
-    return tuple(
-        model.by_head(site, factor.name, model.matrix(layer, f"attention_{factor.name}")) for factor in circuit.factors
-    )
+    names = [factor.name for factor in circuit.factors]
+    return tuple(model.by_head(site, name, model.matrix(layer, f"attention_{name}")) for name in names)
 
 
 def head_factors(
@@ -144,16 +133,10 @@ class _Begun(NamedTuple):
 
 
 class Spectra(NamedTuple):
-    """Spectra of the heads of all sites.
+    """Spectra of the heads of all sites."""
 
-    Attributes:
-        by_circuit: for each circuit and index of a site, the spectra of the factors that :func:`read_factors` reads.
-        ways: how many factors were factorized through their Gram matrix, and how many orthogonally: see
-            ``linalg.triangles``.
-    """
-
-    by_circuit: dict[Circuit, dict[int, SiteSpectra]]
-    ways: dict[str, int]
+    by_circuit: dict[Circuit, dict[int, SiteSpectra]]  # by the index of a site
+    ways: dict[str, int]  # factors by the way in which they were factorized: see ``linalg.triangles``
 
 
 @contextmanager
@@ -166,7 +149,7 @@ def read_sites(
     the end of the block is abandoned. A KeyboardInterrupt does not wait for the threads: they may be drawing a null or
     compiling, and end by themselves.
     """
-    pool, reader, waits = ThreadPoolExecutor(available_cores()), ThreadPoolExecutor(1), True
+    pool, reader, waits = ThreadPoolExecutor(linalg.available_cores()), ThreadPoolExecutor(1), True
     try:
         yield reader.submit(_read_layers, model, circuits, takers, work, progress, pool)
     except BaseException as error:
@@ -223,7 +206,8 @@ def _read_layers(
                     takers.matrices.add(MatrixName(place, component), [matrix], matrix.shape, pool.map)
         if heads:
             of_circuits = {factor: heads[factor] for factor in heads if factor in solved}
-            parts = _submit(model, layer, of_circuits, partial(_solve, present, work), pool)
+            least = [model.least_sigma(layer, f"attention_{factor.name}") for factor in of_circuits]
+            parts = _submit(of_circuits, least, partial(_solve, present, work), pool)
             taken = {} if takers.heads is None else takers.heads.submit(site, heads, pool)
             begun = _Begun(site, parts, taken)
             if before is not None:
@@ -237,20 +221,17 @@ def _read_layers(
 
 
 def _submit(
-    model: WeightMatrices,
-    layer: int,
     heads: Mapping[Factor, Shaped[np.ndarray, "factor_head rank width"]],
+    least: Sequence[float],
     solve: Callable[..., _Solved],
     pool: Executor,
 ) -> list[Future[_Solved]]:
     """Solve a few heads at a time, with their key heads: for one small matrix NumPy does not release the GIL."""
-    factors, weights = list(heads), list(heads.values())
-    least = [model.least_sigma(layer, f"attention_{factor.name}") for factor in factors]
-    groups = min(map(len, weights))
-    n_parts = min(groups, max(1, max(map(len, weights)) // _HEADS_PER_PART), _PARTS_PER_CORE * available_cores())
-    by_group = [matrices.reshape(groups, -1, *matrices.shape[1:]) for matrices in weights]
+    groups, n_heads = min(map(len, heads.values())), max(map(len, heads.values()))
+    n_parts = min(groups, max(1, n_heads // _HEADS_PER_PART), _PARTS_PER_CORE * linalg.available_cores())
+    by_group = [matrices.reshape(groups, -1, *matrices.shape[1:]) for matrices in heads.values()]
     return [
-        pool.submit(solve, dict(zip(factors, zip(part, least, strict=True), strict=True)))
+        pool.submit(solve, dict(zip(heads, zip(part, least, strict=True), strict=True)))
         for part in zip(*(np.array_split(matrices, n_parts) for matrices in by_group), strict=True)
     ]
 
@@ -260,23 +241,22 @@ def _solve(
     work: HeadWork,
     factors: Mapping[Factor, tuple[Shaped[np.ndarray, "group head rank width"], float]],
 ) -> _Solved:
-    reduced = {factor: triangles(np.asarray(weights)) for factor, (weights, _) in factors.items()}
+    reduced = {factor: linalg.triangles(np.asarray(weights)) for factor, (weights, _) in factors.items()}
     scales = {
         factor: _sigma(reduced[factor].r, weights.shape[-1], least) for factor, (weights, least) in factors.items()
     }
     spectra, preparation = {}, work.preparation
     for circuit in circuits:
         r_factors = [reduced[factor].r for factor in circuit.factors]
-        values = core_singular_values(_core(*r_factors) if len(r_factors) > 1 else r_factors[0])
+        values = linalg.core_singular_values(_core(*r_factors) if len(r_factors) > 1 else r_factors[0])
         heads = values.shape[:2]
         sigmas = tuple(np.broadcast_to(scales[factor], heads).reshape(-1) for factor in circuit.factors)
         values = values.reshape(-1, values.shape[-1])
         values[np.any([sigma == 0 for sigma in sigmas], axis=0)] = 0.0
         groups = None
         if work.joint and len(r_factors) > 1 and r_factors[0].shape[1] > r_factors[1].shape[1] == 1:
-            groups = _group(
-                r_factors[0], r_factors[1][:, 0], scales[circuit.factors[0]], scales[circuit.factors[1]][:, 0]
-            )
+            sigmas_of_heads, sigma_shared = (scales[factor] for factor in circuit.factors)
+            groups = _group(r_factors[0], r_factors[1][:, 0], sigmas_of_heads, sigma_shared[:, 0])
         weights = [factors[factor][0] for factor in circuit.factors]
         prepared = None if preparation is None else _listed(preparation.prepare(weights))
         if preparation is not None and groups is not None:
@@ -284,8 +264,8 @@ def _solve(
             groups = groups._replace(prepared=_listed(of_groups))
         equal, key_shares = None, None
         if work.how_much and circuit.head_axes:
-            unit = [np.swapaxes(equal_rows(np.swapaxes(r, -1, -2)), -1, -2) for r in r_factors]
-            equal = core_singular_values(_core(*unit) if len(unit) > 1 else unit[0]).reshape(values.shape)
+            unit = [np.swapaxes(linalg.equal_rows(np.swapaxes(r, -1, -2)), -1, -2) for r in r_factors]
+            equal = linalg.core_singular_values(_core(*unit) if len(unit) > 1 else unit[0]).reshape(values.shape)
             if len(r_factors) > 1 and weights[0].shape[-1] == weights[1].shape[-1]:
                 shares = key_shares_of(weights[0], weights[1], r_factors[0], r_factors[1])
                 key_shares = KeyShares(*(share.reshape(-1) for share in shares))
@@ -312,12 +292,12 @@ def _group(
     weights = np.divide(together, sigmas, out=np.zeros(sigmas.shape), where=nonzero[:, None])
     scaled = weights[..., None, None] * triangle_rows
     stacked = np.moveaxis(scaled, -1, 1).reshape(len(scaled), scaled.shape[-1], -1)  # [A_1 ... A_g], rotated
-    _, values, right = np.linalg.svd(core_of_triangles(triangles(stacked).r, shared))
+    _, values, right = np.linalg.svd(linalg.core_of_triangles(linalg.triangles(stacked).r, shared))
     read = np.einsum("gji,gkj->gik", shared, right[:, : values.shape[1]])
     energy = np.sum(np.einsum("gmij,gjk->gmik", scaled, read) ** 2, axis=2).swapaxes(1, 2)
     total = energy.sum(axis=-1, keepdims=True)
     shares = np.divide(energy, total, out=np.full(energy.shape, np.nan), where=total > 0.0)
-    return GroupSpectra(without_noise(values) * nonzero[:, None], shares)
+    return GroupSpectra(linalg.without_noise(values) * nonzero[:, None], shares)
 
 
 def _core(
@@ -347,13 +327,8 @@ def _require_range(model: WeightMatrices, site: int, circuit: Circuit, spectra: 
     """Raise an error if a head's norm is out of range; heads of zeros have no scale and are recorded, not scored."""
     at = model.sites[site]
     with np.errstate(over="ignore", invalid="ignore"):
-        norms = np.prod(
-            [
-                sigma * np.sqrt(getattr(at, factor.rank) * getattr(at, factor.width))
-                for factor, sigma in zip(circuit.factors, spectra.sigmas, strict=True)
-            ],
-            axis=0,
-        )
+        sizes = (getattr(at, factor.rank) * getattr(at, factor.width) for factor in circuit.factors)
+        norms = np.prod([sigma * np.sqrt(size) for sigma, size in zip(spectra.sigmas, sizes, strict=True)], axis=0)
     present = model.heads_have_weights or np.all([sigma > 0 for sigma in spectra.sigmas], axis=0)
     # No eigenvalue exceeds Π‖W‖_F²; if W_Q and W_K are orthogonal to each other, rounding leaves less than 1e-16 of
     # that. So the product of the norms decides, and every shape has the same limits.

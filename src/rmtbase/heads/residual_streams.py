@@ -33,12 +33,10 @@ def earlier_sites(model: WeightMatrices, site: int, kind: str) -> list[int]:
     stream = _read(later, kind)
     if stream is None or site not in sites_of(model, CIRCUITS[reading.circuit]):
         return []
-    return [
-        index
-        for index in sites_of(model, CIRCUITS["ov"])
-        if _written(model, model.sites[index]) == stream
-        and (stream != _written(model, later) or _order(model.sites[index]) < _order(later))
-    ]
+    in_stream = [index for index in sites_of(model, CIRCUITS["ov"]) if _written(model, model.sites[index]) == stream]
+    if stream != _written(model, later):
+        return in_stream
+    return [index for index in in_stream if _order(model.sites[index]) < _order(later)]
 
 
 def unknown_streams(model: WeightMatrices) -> list[str]:
@@ -54,19 +52,16 @@ def unknown_streams(model: WeightMatrices) -> list[str]:
 
 
 def _written(model: WeightMatrices, site: Site) -> str | None:
-    """Name of the stream that a site writes to; None if it is not known."""
     if site.place.stack != _CROSS:
         return site.place.stack
     return "decoder" if any(other_site.place.stack == "decoder" for other_site in model.sites) else None
 
 
 def _read(site: Site, kind: str) -> str | None:
-    """Name of the stream that a site reads from."""
     if site.place.stack != _CROSS:
         return site.place.stack
     return "decoder" if kind == "q" else "encoder"
 
 
 def _order(site: Site) -> tuple[int, bool]:
-    """Order of a site within its stream."""
     return site.place.layer, site.place.stack == _CROSS

@@ -44,10 +44,7 @@ class Preparation(Protocol):
         shared: Shaped[np.ndarray, "group one rank other_width"],
         sigmas: Float[np.ndarray, "group member"],
     ) -> Sequence[Any] | None:
-        """Return one entry for each product [A_1 ... A_g]ᵀB of heads that share B, or None.
-
-        ``sigmas`` are the σ̂ of the A_i.
-        """
+        """Return one entry for each product [A_1 ... A_g]ᵀB of heads that share B, with σ̂ of the A_i, or None."""
         ...
 
 

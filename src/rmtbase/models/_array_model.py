@@ -55,8 +55,8 @@ class ArrayModel(WeightMatrices):
         if k.shape[1:] != q.shape[1:] or n_heads % k.shape[0]:
             expected = f"(key heads, {d_head}, {d_model})"
             raise ParameterError("w_k", k.shape, f"shape {expected}, key heads a divisor of {n_heads}")
-        for factors in (q, k):
-            factors.require_weights()
+        q.require_weights()
+        k.require_weights()
         places = tuple(Place("", layer) for layer in range(len(q.layers)))
         site = Site(
             place=places[0], n_heads=n_heads, n_key_heads=k.shape[0], d_head=d_head, d_query=d_model, d_key=d_model
@@ -99,8 +99,6 @@ class ArrayModel(WeightMatrices):
 
 @dataclass(frozen=True)
 class _Factors:
-    """Query or key factors, as they were given."""
-
     name: str  # name of the argument
     layers: Any  # for each layer an array-like of ``shape``
     shape: tuple[int, ...]  # (head, d_head, d_model)
@@ -109,11 +107,8 @@ class _Factors:
     @classmethod
     def of(cls, name: str, argument: Any) -> _Factors:
         """Distinguish several layers from one by the number of dimensions; elements of arrays are not read."""
-        if (
-            isinstance(argument, Iterable)
-            and not isinstance(argument, str | Mapping)
-            and not hasattr(argument, "dtype")
-        ):
+        is_collection = isinstance(argument, Iterable) and not isinstance(argument, str | Mapping)
+        if is_collection and not hasattr(argument, "dtype"):
             argument = list(argument)
         if isinstance(argument, list) and argument and all(getattr(array, "ndim", None) == 3 for array in argument):
             layers, shape = argument, tuple(argument[0].shape)
@@ -127,16 +122,12 @@ class _Factors:
             shape_of_all = tuple(array.shape)
             layers, shape = (array, shape_of_all[1:]) if len(shape_of_all) == 4 else ([array], shape_of_all)
         if len(shape) != 3 or 0 in shape_of_all:
-            raise ParameterError(
-                name,
-                shape_of_all,
-                "an array of shape (head, d_head, d_model) or (layer, head, d_head, d_model), or arrays (head, d_head, "
-                "d_model) one after the other, one for each layer",
-            )
+            expected = "an array of shape (head, d_head, d_model) or (layer, head, d_head, d_model)"
+            more = "or arrays (head, d_head, d_model) one after the other, one for each layer"
+            raise ParameterError(name, shape_of_all, f"{expected}, {more}")
         if shape[1] > shape[2]:
-            raise ParameterError(
-                name, shape_of_all, "shape (head, d_head, d_model) with d_head ≤ d_model; transpose each head"
-            )
+            expected = "shape (head, d_head, d_model) with d_head ≤ d_model; transpose each head"
+            raise ParameterError(name, shape_of_all, expected)
         return cls(name, layers, shape, len(shape_of_all) == 4)
 
     @property

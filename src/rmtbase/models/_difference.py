@@ -60,7 +60,6 @@ class Difference(WeightMatrices):
 
     @property
     def folded(self) -> tuple[str, ...]:
-        """Names of what was folded into the matrices of both models: see :meth:`Model.fold`."""
         return self.of.folded
 
     @property
@@ -155,19 +154,15 @@ class Difference(WeightMatrices):
                 if part > _COUNTS:
                     parts[str(site.place)] = part
             if parts:
-                lines.append(
-                    f"{component} of {', '.join(parts)}: the rounding of the stored weights makes up to "
-                    f"{min(max(parts.values()), 1.0):.0%} of the difference's variance; null = signs "
-                    "includes it"
-                )
+                share = f"{min(max(parts.values()), 1.0):.0%} of the difference's variance"
+                source = f"{component} of {', '.join(parts)}: the rounding of the stored weights"
+                lines.append(f"{source} makes up to {share}; null = signs includes it")
         return (*super().warnings, *lines)
 
     def least_sigma(self, layer: int, component: str) -> float:
-        """Return the larger value of the two models: below it, weights are mostly rounding error."""
         return max(model.least_sigma(layer, component) for model in (self.of, self.less))
 
     def refused(self, site: int, head: int, found: str, expected: str) -> CheckpointError:
-        """Return the error for a head that cannot be scored; it names the first model."""
         return self.of.refused(site, head, f"a difference with {found}", expected)
 
     def site_digest(self, site: int) -> bytes:
@@ -177,22 +172,17 @@ class Difference(WeightMatrices):
 def difference(minuend: Model, less: Model) -> Difference:
     """Subtract the matrices of one model from those of another. Nothing is read yet."""
     if minuend.architecture != less.architecture:
-        raise ParameterError(
-            "minus", f"{less.name}, a {less.architecture} model", f"a {minuend.architecture} model as {minuend.name}"
-        )
+        expected = f"a {minuend.architecture} model as {minuend.name}"
+        raise ParameterError("minus", f"{less.name}, a {less.architecture} model", expected)
     if minuend.layers != less.layers or len(minuend.sites) != len(less.sites):
-        raise ParameterError(
-            "minus", f"{less.name}, of {less.n_layers} layers", f"the {minuend.n_layers} layers of {minuend.name}"
-        )
+        expected = f"the {minuend.n_layers} layers of {minuend.name}"
+        raise ParameterError("minus", f"{less.name}, of {less.n_layers} layers", expected)
     for site, subtracted in zip(minuend.sites, less.sites, strict=True):
         for size in _SIZES:
             folded, expected = getattr(subtracted, size), getattr(site, size)
             if folded != expected:
-                raise ParameterError(
-                    "minus",
-                    f"{less.name}, with {size} = {folded} in {subtracted.place}",
-                    f"{expected}, as of {minuend.name}",
-                )
+                described = f"{less.name}, with {size} = {folded} in {subtracted.place}"
+                raise ParameterError("minus", described, f"{expected}, as of {minuend.name}")
     if minuend.folded != less.folded:
         folded, expected = (", ".join(model.folded) or "nothing" for model in (less, minuend))
         raise ParameterError("minus", f"{less.name}, with {folded} folded in", f"{expected}, as in {minuend.name}")

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,11 +28,10 @@ from rmtbase.models.files._other_programs import refuse_other_formats
 from rmtbase.models.files._paths import existing_folder, require_checkpoint, split_name
 from rmtbase.models.formats._gguf_model import find_gguf, open_gguf
 from rmtbase.models.forward._torch_route import Network
-from rmtbase.models.layouts._expressions import Expression, Product
 from rmtbase.models.layouts._layout_table import entries, read_architecture, unread
 from rmtbase.models.layouts._sites import Site
 from rmtbase.models.layouts._sizes import Sizes
-from rmtbase.shown import one_line, quoted, shown
+from rmtbase.shown import one_line, quoted
 
 _WIDTHS = ("hidden_size", "n_embd", "d_model", "n_embed", "dim")
 # In order of preference: the stack that writes text comes first.
@@ -45,23 +43,14 @@ _LATENT = "a head's W_QK is a longer chain of matrices, whose law is rmtbase.law
 
 
 class HeadShape(NamedTuple):
-    """Shape of a model's attention heads: W_Q and W_K are (d_head, d_model).
+    """Shape of a model's attention heads: W_Q and W_K are (d_head, d_model)."""
 
-    Attributes:
-        d_model: width of the input of queries and keys, which is the residual stream except in a few types.
-        d_head: head dimension.
-        n_heads: query heads in a layer, None where layers differ.
-        n_key_heads: key heads in a layer, None where layers differ.
-        n_layers: number of layers with attention, None where the configuration does not give it.
-        source: source of these numbers, in words, with the stack if the model has several.
-    """
-
-    d_model: int
+    d_model: int  # width of the input of queries and keys, which is the residual stream except in a few types
     d_head: int
-    n_heads: int | None
-    n_key_heads: int | None
-    n_layers: int | None
-    source: str
+    n_heads: int | None  # query heads in a layer, None where layers differ
+    n_key_heads: int | None  # key heads in a layer, None where layers differ
+    n_layers: int | None  # layers with attention, None where the configuration does not give it
+    source: str  # source of these numbers, in words, with the stack if the model has several
 
 
 def head_shape(model: str | Path, revision: str | None = None) -> HeadShape:
@@ -80,19 +69,12 @@ def head_shape(model: str | Path, revision: str | None = None) -> HeadShape:
         raise MissingCheckpointFileError(model / "config.json")
     model_sizes = find_known(model)
     if model_sizes is not None and revision is None:
-        return HeadShape(
-            model_sizes.d_model,
-            model_sizes.d_head,
-            model_sizes.n_heads,
-            model_sizes.n_key_heads,
-            model_sizes.n_layers,
-            f"{model_sizes.hub_id}, known",
-        )
+        sizes: dict[str, Any] = {name: getattr(model_sizes, name) for name in HeadShape._fields[:-1]}
+        return HeadShape(**sizes, source=f"{model_sizes.hub_id}, known")
     name = hub_id(model)
     if "/" not in name or not HUB_ID.fullmatch(name):
-        raise ParameterError(
-            "model", model, f"a folder, a hub id OWNER/NAME, or a known model such as {names_near(model)}"
-        )
+        expected = f"a folder, a hub id OWNER/NAME, or a known model such as {names_near(model)}"
+        raise ParameterError("model", model, expected)
     return _from_folder(fetch_config(name, revision), f"{name}, the hub's config.json")
 
 
@@ -156,9 +138,9 @@ def _of_network(config: Mapping[str, Any], path: Path, source: str, refused: Che
     except (MissingDependencyError, CheckpointError) as error:
         if not isinstance(refused, UnknownArchitectureError):
             raise refused from error
-        unread = isinstance(error, (MissingDependencyError, UnknownArchitectureError))
-        reason = one_line(str(error).removeprefix(f"{shown(path)}: "), _LONGEST)
-        why = "" if unread else f", and running it shows nothing ({reason})"
+        why = ""
+        if isinstance(error, CheckpointError) and not isinstance(error, UnknownArchitectureError):
+            why = f", and running it shows nothing ({one_line(error.problem, _LONGEST)})"
         raise CheckpointError(
             path,
             f"how a model of type {quoted(str(config.get('model_type')))} gives the size of its heads is not known for "
@@ -185,22 +167,13 @@ def _one_shape(sites: Sequence[Site], path: Path) -> tuple[int, int]:
         if site.d_query != site.d_key:
             problem = f"queries of {site.module} read {site.d_query} dimensions and its keys {site.d_key}"
             raise CheckpointError(path, f"{problem}; expected one d_model: W_QK is not square")
-        if any(map(_is_chain, (site.query, site.key))):
+        if any(matrix is not None and matrix.holds_product() for matrix in (site.query, site.key)):
             raise CheckpointError(path, f"queries or keys of {site.module} are products: {_LATENT}")
     shapes = Counter((site.d_query, site.d_head) for site in sites)
     if len(shapes) > 1:
-        listed = ", ".join(
-            f"--d-model {d_model} --d-head {d_head} ({n})" for (d_model, d_head), n in shapes.most_common()
-        )
+        counts = shapes.most_common()
+        listed = ", ".join(f"--d-model {d_model} --d-head {d_head} ({n})" for (d_model, d_head), n in counts)
         problem = f"heads of {len(shapes)} shapes, but a baseline has only one; ask for each separately"
         raise CheckpointError(path, f"{problem}: {listed} layers")
     (shape,) = shapes
     return shape
-
-
-def _is_chain(matrix: Expression | None) -> bool:
-    if matrix is None or isinstance(matrix, Product):
-        return matrix is not None
-    parts = (getattr(matrix, field.name) for field in fields(matrix))  # type: ignore[arg-type]  # each is a dataclass
-    values = (value for part in parts for value in (part if isinstance(part, tuple) else (part,)))
-    return any(_is_chain(value) for value in values if isinstance(value, Expression))

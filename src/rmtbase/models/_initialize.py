@@ -56,7 +56,18 @@ def initialize(
 
     from rmtbase.linalg import reproducible_jax
 
-    rules = _rules(module, initializer, options)
+    rules: Mapping[str, Options]  # the arguments of ``initialized_matrix`` for each pattern of names
+    std = getattr(getattr(module, "config", None), _CONFIGURED, None)
+    if isinstance(initializer, str):
+        rules = {"*": {"initializer": initializer, **options}}
+    elif options:
+        raise ParameterError("options", ", ".join(options), "none, unless initializer is the name of one")
+    elif initializer is not None:
+        rules = initializer
+    elif std is not None:
+        rules = {"*": {"initializer": "normal", "std": std}}
+    else:
+        raise ParameterError("initializer", None, f"one, as the module has no configuration with {_CONFIGURED}")
     drawn = [matrix for matrix in _matrices(module) if _rule(rules, matrix.name) is not None]
     for pattern in rules:
         if not any(_rule(rules, matrix.name) == pattern for matrix in drawn):
@@ -74,10 +85,8 @@ def initialize(
 
 
 class _Matrix(NamedTuple):
-    """Parameter that is a matrix, or a stack of matrices."""
-
     name: str  # its name in the module
-    parameter: torch.nn.Parameter  # the parameter
+    parameter: torch.nn.Parameter
     is_kernel: bool  # True for the kernel of a convolution
     is_transposed: bool  # True if it is stored as (inputs, outputs)
 
@@ -108,22 +117,6 @@ def _matrices(module: torch.nn.Module) -> Iterator[_Matrix]:
             raise ParameterError("module", described, "matrices that hold floating-point numbers")
         is_kernel = isinstance(owner, torch.nn.modules.conv._ConvNd)
         yield _Matrix(name, parameter, is_kernel, kind == "Conv1D" and not is_kernel)  # of transformers
-
-
-def _rules(
-    module: torch.nn.Module, initializer: str | Mapping[str, Options] | None, options: Options
-) -> Mapping[str, Options]:
-    """Return the arguments of ``initialized_matrix`` for each pattern of names."""
-    if isinstance(initializer, str):
-        return {"*": {"initializer": initializer, **options}}
-    if options:
-        raise ParameterError("options", ", ".join(options), "none, unless initializer is the name of one")
-    if initializer is not None:
-        return initializer
-    std = getattr(getattr(module, "config", None), _CONFIGURED, None)
-    if std is None:
-        raise ParameterError("initializer", None, f"one, as the module has no configuration with {_CONFIGURED}")
-    return {"*": {"initializer": "normal", "std": std}}
 
 
 def _rule(rules: Mapping[str, Options], name: str) -> str | None:

@@ -12,8 +12,8 @@ from rmtbase.models._model import Model
 from rmtbase.models.layouts import _expressions as made
 from rmtbase.models.layouts._expressions import Expression, renamed, to_json
 from rmtbase.models.layouts._layouts import EXPERT_COMPONENTS
-from rmtbase.models.layouts._leftovers import left_out
-from rmtbase.models.layouts._sites import Place, Site
+from rmtbase.models.layouts._leftovers import by_pattern
+from rmtbase.models.layouts._sites import Note, Place, Site
 from rmtbase.shown import in_one_line
 
 _RUNS = 3  # runs of rows that are listed individually
@@ -74,7 +74,6 @@ class Inspection:
     notes: tuple[str, ...]  # what must be known to interpret the model: what was folded in, left out and proved
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the same as plain data, for JSON."""
         return asdict(self)
 
 
@@ -92,6 +91,7 @@ def inspect_model(model: Model) -> Inspection:
     for place, expressions in matrices.items():
         groups.setdefault(_looks(model, place, expressions, sites.get(place)), []).append(place.layer)
     used = model.used_tensors()
+    left_out = (name for name in model._checkpoint.names if name not in used)
     return Inspection(
         model=model.name,
         revision=model.revision,
@@ -103,7 +103,7 @@ def inspect_model(model: Model) -> Inspection:
             for (stack, sizes, words, shapes, notes), layers in groups.items()
         ),
         read=len(used),
-        left_out={pattern: len(names) for pattern, names in left_out(model._checkpoint, used).items()},
+        left_out={pattern: len(names) for pattern, names in by_pattern(left_out).items()},
         notes=(*model.notes, *(note for part in model._parts.values() for note in part.notes)),
     )
 
@@ -117,8 +117,9 @@ def _looks(
     words, shapes = [], []
     for name, (first, *next_experts) in expressions.items():
         if next_experts or name in EXPERT_COMPONENTS:
-            without_numbers = partial(_without_numbers, place.layer)
-            text = f"{len(next_experts) + 1} experts: {in_words(renamed(first, without_numbers, '{}'))}"
+            any_expert = partial(re.sub, r"(?<=experts\.)(expert_)?0(?=\.)", r"\1{}")
+            matrix = renamed(renamed(first, without), any_expert, "{}")
+            text = f"{len(next_experts) + 1} experts: {in_words(matrix)}"
         else:
             text = in_words(renamed(first, without))
         words.append((name, text))
@@ -128,17 +129,13 @@ def _looks(
         tuple((name, value) for name, value in sizes if value is not None),
         tuple(words),
         tuple(shapes),
-        () if site is None else tuple(map(without, site.notes)),
+        tuple(note.renamed(without) if isinstance(note, Note) else note for note in site.notes) if site else (),
     )
 
 
 def _without(layer: int, name: str) -> str:
-    """Replace the layer's number by {}: in a tensor's name, the first part between dots that is this number."""
-    return re.sub(rf"((?:^|(?<=[\s(]))[^\s()]*?\.){layer}(?=\.)", r"\1{}", name)
-
-
-def _without_numbers(layer: int, name: str) -> str:
-    return re.sub(r"(?<=experts\.)(expert_)?0(?=\.)", r"\1{}", _without(layer, name))
+    """Replace the layer's number in a tensor's name by {}: the first part between dots that is this number."""
+    return re.sub(rf"^(.*?\.){layer}(?=\.)", r"\1{}", name)
 
 
 def _ranges(numbers: Iterable[int]) -> str:

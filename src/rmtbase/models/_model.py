@@ -26,17 +26,7 @@ from rmtbase.models.layouts import _leftovers as leftovers
 from rmtbase.models.layouts._expressions import Expression, Tensor
 from rmtbase.models.layouts._folding import fold_site, has_biases, require_folds
 from rmtbase.models.layouts._other_matrices import find_fused, with_other_matrices
-from rmtbase.models.layouts._sites import (
-    BIASES,
-    NORMS,
-    Inventory,
-    MatrixName,
-    Part,
-    Place,
-    Site,
-    UnusedBiases,
-    require_sites,
-)
+from rmtbase.models.layouts._sites import NORMS, Inventory, MatrixName, Note, Part, Place, Site, kind_of, require_sites
 from rmtbase.models.layouts._sizes import with_sizes
 from rmtbase.shown import in_one_line
 
@@ -70,7 +60,6 @@ class Model(WeightMatrices):
     _network: Network | None = field(repr=False, compare=False)
     _not_run: str | None = field(default=None, repr=False, compare=False)
     _to_prove: bool = field(default=True, repr=False, compare=False)
-    _proved_before: bool = field(default=False, repr=False, compare=False)
     _adapter: Adapter | None = field(default=None, repr=False, compare=False)
     _matrices: Mapping[Place, Mapping[str, Expression]] = field(repr=False, compare=False)
     _parts: Mapping[str, Part] = field(repr=False, compare=False)
@@ -81,11 +70,7 @@ class Model(WeightMatrices):
     def from_folder(
         cls, folder: Path, named: Named, adapted: Callable[[Checkpoint], Checkpoint] | None = None
     ) -> Model:
-        """Read the configuration and the headers of a checkpoint folder, and check them against each other.
-
-        The function ``adapted`` applies an adapter to the checkpoint; with it the folder may hold the adapter too.
-        Instead of the folder, one of its files of weights can be given. Raises as :func:`open_model`.
-        """
+        """Read and check a folder or one of its files; ``adapted`` applies an adapter to the checkpoint."""
         gguf = find_gguf(folder)
         if gguf is not None:
             config, stored = open_gguf(gguf)
@@ -162,8 +147,8 @@ class Model(WeightMatrices):
             advise_on_names(error, checkpoint.shapes(), config, architecture)
             raise
         inventory = with_other_matrices(inventory, checkpoint, config)
-        notes = leftovers.leftover_notes(config, checkpoint, inventory) + leftovers.initializer_notes(config)
-        opened = cls._of_inventory(inventory, checkpoint, named._replace(notes=(*notes, *named.notes)))
+        notes = (*leftovers.leftover_notes(config, checkpoint, inventory), *named.notes)
+        opened = cls._of_inventory(inventory, checkpoint, named._replace(notes=notes))
         return replace(opened, config=config, architecture=architecture, _network=network)
 
     @classmethod
@@ -190,7 +175,6 @@ class Model(WeightMatrices):
 
     @property
     def is_of_updates(self) -> bool:
-        """True if these are the low-rank updates of an adapter, without its base."""
         return self._adapter is not None
 
     @property
@@ -227,7 +211,8 @@ class Model(WeightMatrices):
             proof = kept_proof(self.proof_subject(), self.proved_now)
         else:
             proof = self.proved_now()
-        proved = replace(self, notes=(*self.notes, proof.note), _to_prove=False, _proved_before=proof.before)
+        note = Note(proof.note, "proved_before" if proof.before else "proof")
+        proved = replace(self, notes=(*self.notes, note), _to_prove=False)
         proved.take_digests(self)
         return proved
 
@@ -238,13 +223,16 @@ class Model(WeightMatrices):
         return proof_of(self._raw, self.config, self.path, stored, self.stored, self._network, noted)
 
     def proof_subject(self) -> str:
-        """Return the digest of what a proof of the sites is about."""
         return subject(self.fingerprint(), self._raw, self.config, self._checkpoint.shapes())
 
     @property
-    def notes_now(self) -> tuple[str, ...]:
-        """The notes as they are told while the model is read: the last one says whether it was proved before."""
-        return (*self.notes[:-1], f"proved before: {self.notes[-1]}") if self._proved_before else self.notes
+    def commit(self) -> str:
+        """The commit on the hub; "" for a model from elsewhere."""
+        return next((note.names[0] for note in self.notes if isinstance(note, Note) and note.kind == "commit"), "")
+
+    def without_commit(self) -> Model:
+        """Return the model without the note that names its commit."""
+        return replace(self, notes=tuple(note for note in self.notes if kind_of(note) != "commit"))
 
     def require_finite(self, components: Iterable[str] | None = None, parts: Iterable[str] = ()) -> None:
         """Raise the error of :meth:`stored` if a stored weight is NaN or infinite; weights are checked only once."""
@@ -280,21 +268,20 @@ class Model(WeightMatrices):
         folds = require_folds(what)
         if not folds:
             return self
-        unused = [note for note in self.notes if isinstance(note, UnusedBiases)]
+        unused = [note for note in self.notes if kind_of(note) == "unused_biases"]
         if "biases" in folds and unused:
             raise ParameterError("fold", "biases", f"none here: {unused[0]}")
         sites = tuple(fold_site(site, folds, self._checkpoint) for site in self._raw)
         folded = Inventory(sites=sites, others={}).matrices
         matrices = {place: {**components, **folded.get(place, {})} for place, components in self._matrices.items()}
         biased = all(has_biases(site, self._checkpoint) for site in self._raw)  # judged by the names of the tensors
-        settled = {NORMS: "norms" in folds, BIASES: "biases" in folds and biased}
-        notes = (note for note in self.notes if not settled.get(note))
+        settled = {"norms": "norms" in folds, "biases": "biases" in folds and biased}
+        notes = (note for note in self.notes if not settled.get(kind_of(note)))
         words = f"folded into queries, keys and values: {', '.join(folds)}"
-        parts, held_parts = (
-            {k: v for k, v in by_part.items() if k != "fused"} for by_part in (self.parts, self._parts)
-        )
+        parts = {name: names for name, names in self.parts.items() if name != "fused"}
+        of_parts = {name: part for name, part in self._parts.items() if name != "fused"}
         return replace(
-            self, sites=sites, folded=folds, notes=(*notes, words), parts=parts, _matrices=matrices, _parts=held_parts
+            self, sites=sites, folded=folds, notes=(*notes, words), parts=parts, _matrices=matrices, _parts=of_parts
         )
 
     def has(self, layer: int, component: str) -> bool:
@@ -325,7 +312,7 @@ class Model(WeightMatrices):
     def part_notes(self, part: str) -> tuple[str, ...]:
         """Return notes on a part, or on ``"layers"``, including those on matrices that exist but are not read."""
         if part == "layers":
-            noted = (*self.notes, *(note for part in self._parts.values() for note in part.notes))
+            noted = frozenset(name for part in self._parts.values() for name in part.unread)
             return leftovers.unread_matrices(self._checkpoint, self.used_tensors(), noted)
         return self._parts[part].notes if part in self._parts else ()
 
@@ -333,10 +320,7 @@ class Model(WeightMatrices):
         return self._of_part(name).shape(self._checkpoint.shape)
 
     def blocks(self, name: MatrixName) -> Iterator[Shaped[np.ndarray, "row column"]]:
-        """Yield a matrix of a part, as :meth:`stored_matrix` does: an expert whole, others in blocks of stored rows.
-
-        A tensor into which an adapter was merged is held in memory as a whole. Raises as :meth:`matrix`.
-        """
+        """Yield a matrix of a part: an expert whole, others in blocks of stored rows. Raises as :meth:`matrix`."""
         expression = self._of_part(name)
         if name.expert is None:
             (stored,) = expression.tensors()

@@ -23,7 +23,7 @@ from rmtbase.models.files._tensor_file import weights_in_effect
 from rmtbase.models.formats._adapters import WAYS, Adapter
 from rmtbase.models.forward._torch_route import Network
 from rmtbase.models.layouts._layout_table import known_types as supported_architectures
-from rmtbase.models.layouts._sites import Site
+from rmtbase.models.layouts._sites import Note, Site
 
 if TYPE_CHECKING:
     import torch
@@ -187,19 +187,13 @@ def _open_opened(source: Source) -> Model | None:
     if not isinstance(model, (str, Path)) or not str(model).strip():
         # Show only the type: the repr of a list of tensors is long and says nothing.
         described = model if model is None or isinstance(model, (str, int, float)) else type(model).__name__
-        raise ParameterError(
-            "model",
-            described,
-            "a folder, the name of a model on the hub, or 'demo'; or a module of torch or a state dict",
-        )
+        expected = "a folder, the name of a model on the hub, or 'demo'; or a module of torch or a state dict"
+        raise ParameterError("model", described, expected)
     return None
 
 
 def _open_adapter(source: Source) -> Model | None:
-    """Open an adapter's updates, or its base with or without them.
-
-    Revision and subfolder refer to the base if one is given, and otherwise to an adapter on the hub.
-    """
+    """Open an adapter's updates, or its base with or without them; revision and subfolder are the base's, if given."""
     folder, base, where = source.folder, source.base, source.where
     if source.adapter is None and base is None and not (folder is not None and is_adapter_alone(folder)):
         return None
@@ -224,20 +218,16 @@ def _open_adapter(source: Source) -> Model | None:
                 raise ParameterError(keyword, str(value), "none: updates that are opened by themselves have no base")
         return Model.of_updates(Adapter.open(folder), Named(name))
     if base is None and is_adapter_alone(folder):
-        base, named = _named_base(folder)
+        settings = read_json_object(folder / ADAPTER_CONFIG)
+        base, named = settings.get("base_model_name_or_path"), settings.get("revision")
+        if not isinstance(base, str) or not HUB_ID.fullmatch(base):
+            raise ParameterError("base", None, f"the base model of the adapter, which {folder.name} does not hold")
+        named = named if isinstance(named, str) else None
         of_base = replace(of_base, revision=named, subfolder=None) if is_fetched else of_base
         of_base = replace(of_base, revision=of_base.revision or named)
     change = Adapter.open(folder).merged if way == "merged" else lambda checkpoint: checkpoint
     opened = _opened(replace(of_base, where=folder if base is None else base, adapted=change), _STORED)
     return opened if way == "base" or base is None else replace(opened, name=f"{opened.name} + {name}")
-
-
-def _named_base(folder: Path) -> tuple[str, str | None]:
-    settings = read_json_object(folder / ADAPTER_CONFIG)
-    base, revision = settings.get("base_model_name_or_path"), settings.get("revision")
-    if not isinstance(base, str) or not HUB_ID.fullmatch(base):
-        raise ParameterError("base", None, f"the base model of the adapter, which {folder.name} does not hold")
-    return base, revision if isinstance(revision, str) else None
 
 
 def _open_demo(source: Source) -> Model | None:
@@ -264,18 +254,22 @@ def _open_hub(source: Source) -> Model:
     file = HUB_GGUF.fullmatch(where) if isinstance(where, str) and subfolder is None else None
     if file is not None:
         path = fetch_file(file["model"], file["file"], source.revision, source.cache)
-        return Model.from_folder(path, Named(where, revision, (f"hub commit {path.parent.name}",)), source.adapted)
+        return Model.from_folder(path, Named(where, revision, (_commit_note(path.parent),)), source.adapted)
     if isinstance(where, Path) or not HUB_ID.fullmatch(where):
         raise MissingCheckpointFileError(expanded(Path(where)))
     name = hub_id(where)
     folder = fetch_checkpoint(name, source.revision, subfolder, source.cache)
-    notes = (f"hub commit {folder.name}",)  # the hub's cache names the folder after the commit
+    notes = (_commit_note(folder),)
     if subfolder is not None:
         folder, name = folder / subfolder, f"{name}/{subfolder}"
     if is_adapter_alone(folder):
         opened = Model.of_updates(Adapter.open(folder), Named(name))
         return replace(opened, revision=revision, notes=(*opened.notes, *notes))
     return Model.from_folder(folder, Named(name, revision, notes), source.adapted)
+
+
+def _commit_note(folder: Path) -> Note:
+    return Note("hub commit {}", "commit", (folder.name,))  # the hub's cache names folders after commits
 
 
 def _open_memory(source: Source) -> Model | None:
@@ -333,9 +327,8 @@ _OPENERS = (_open_memory, _open_given_sites, _open_opened, _open_adapter, *_STOR
 def _settings(config: Any, kind: str, family: str | None) -> dict[str, Any]:
     mapping = config.to_dict() if hasattr(config, "to_dict") else config
     if mapping is not None and not isinstance(mapping, Mapping):
-        raise ParameterError(
-            "config", type(config).__name__, "a mapping, such as {'n_head': 12}, or a configuration of transformers"
-        )
+        expected = "a mapping, such as {'n_head': 12}, or a configuration of transformers"
+        raise ParameterError("config", type(config).__name__, expected)
     settings, types = dict(mapping or {}), supported_architectures()
     model_type = settings.get("model_type")
     if family is None and model_type is None and not settings.get("architectures"):
@@ -348,11 +341,8 @@ def _settings(config: Any, kind: str, family: str | None) -> dict[str, Any]:
             "rmtbase.score_heads(w_q, w_k); rmtbase.models.split_qkv cuts them out of fused weights",
         )
     if family is not None and family not in types:
-        raise ParameterError(
-            "family",
-            family,
-            f"one of the {len(types)} that are known, such as {near_architectures(str(family), types)}",
-        )
+        expected = f"one of the {len(types)} that are known, such as {near_architectures(str(family), types)}"
+        raise ParameterError("family", family, expected)
     if family is not None and model_type not in (None, family):
         raise ParameterError("family", family, f"{model_type!r}, as the configuration says")
     return settings if family is None else settings | {"model_type": family}

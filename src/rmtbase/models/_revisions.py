@@ -29,18 +29,11 @@ _SHOWN = 6  # names in an error
 
 @in_one_line
 class Revision(NamedTuple):
-    """Checkpoint of a series.
+    """Checkpoint of a series."""
 
-    Attributes:
-        step: optimizer steps taken.
-        name: name of the branch, tag or folder.
-        identity: text that changes when the files may have changed: the commit on the hub, or the sizes and times of
-            the files in a folder.
-    """
-
-    step: int
-    name: str
-    identity: str
+    step: int  # optimizer steps taken
+    name: str  # name of the branch, tag or folder
+    identity: str  # changes when the files may have: the commit on the hub, or sizes and times of the files in a folder
 
 
 @in_one_line
@@ -118,7 +111,12 @@ def find_series(
     if isinstance(model, Path) or not HUB_ID.fullmatch(model):
         raise MissingCheckpointFileError(Path(model), advice="pass a folder of checkpoints, or the name of a model")
     name = hub_id(model)
-    commits = _commits(name, names)
+    try:
+        commits = fetch_refs(name)
+    except CheckpointError:  # the hub cannot be reached, which does not matter if all revisions are named
+        if ALL in names:
+            raise
+        commits = {}
     steps = {ref: step for ref in commits if (step := step_of(ref)) is not None}
     named = _chosen(names, steps, f"revisions of {name}")
     return Series(name, tuple(Revision(*step, commits.get(step[1], step[1])) for step in named), None, *opening)
@@ -130,7 +128,6 @@ def step_of(name: str) -> int | None:
 
 
 def _chosen(names: Sequence[str], steps_by_name: Mapping[str, int], noun: str) -> list[tuple[int, str]]:
-    """Select the wanted revisions, in the order of their steps."""
     if not names:
         raise ParameterError("revisions", "nothing", f"'{ALL}', or some of the {noun}")
     by_step = {step: name for name, step in steps_by_name.items()}
@@ -139,9 +136,8 @@ def _chosen(names: Sequence[str], steps_by_name: Mapping[str, int], noun: str) -
         number, colon, name = asked.partition(":")
         if asked == ALL:
             if not steps_by_name:
-                raise ParameterError(
-                    "revisions", asked, f"{noun} whose names state their steps (step512, checkpoint-512)"
-                )
+                expected = f"{noun} whose names state their steps (step512, checkpoint-512)"
+                raise ParameterError("revisions", asked, expected)
             chosen += [(step, name) for name, step in steps_by_name.items()]
         elif colon and number.isdecimal() and name:
             chosen.append((int(number), name))
@@ -152,15 +148,13 @@ def _chosen(names: Sequence[str], steps_by_name: Mapping[str, int], noun: str) -
         elif (step := step_of(asked)) is not None:
             chosen.append((step, asked))  # opening it raises if it does not exist
         else:
-            raise ParameterError(
-                "revisions", asked, f"{_some(steps_by_name)}; other names need their step: '5000:{asked}'"
-            )
+            expected = f"{_some(steps_by_name)}; other names need their step: '5000:{asked}'"
+            raise ParameterError("revisions", asked, expected)
     chosen = sorted(set(chosen))
     for (step, name), (next_step, next_name) in pairwise(chosen):
         if step == next_step:
-            raise ParameterError(
-                "revisions", f"{name}, {next_name}", f"only one of step {step}: list the revisions that are meant"
-            )
+            expected = f"only one of step {step}: list the revisions that are meant"
+            raise ParameterError("revisions", f"{name}, {next_name}", expected)
     if twice := [name for name, count in Counter(name for _, name in chosen).items() if count > 1]:
         raise ParameterError("revisions", twice[0], "a revision of one step: it is given for several")
     return chosen
@@ -190,13 +184,3 @@ def _identity(folder: Path) -> str:
     except OSError:
         return ""
     return ";".join(f"{path.relative_to(folder)}:{fact.st_size}:{fact.st_mtime_ns}" for path, fact in facts)
-
-
-def _commits(name: str, names: Sequence[str]) -> dict[str, str]:
-    """Return the commits of branches and tags; none if the hub cannot be reached but all revisions are named."""
-    try:
-        return fetch_refs(name)
-    except CheckpointError:
-        if ALL in names:
-            raise
-        return {}

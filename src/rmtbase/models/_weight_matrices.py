@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from rmtbase.errors import ParameterError, RmtbaseError
-from rmtbase.models.layouts._sites import MatrixName, Place, Site
+from rmtbase.models.layouts._sites import MatrixName, Place, Site, kind_of
 
 
 class _Digests:
@@ -28,7 +28,6 @@ class _Digests:
         self._given_up = Event()
 
     def start(self) -> Future[tuple[bytes, ...]]:
-        """Start to hash, unless it has begun."""
         if self._future is None:
             given_up = self._given_up = Event()
 
@@ -93,15 +92,12 @@ class WeightMatrices(ABC):
     def require_finite(  # noqa: B027  # arrays were judged when they were given
         self, components: Iterable[str] | None = None, parts: Iterable[str] = ()
     ) -> None:
-        """Raise, before any long work, the error of reading a weight that is NaN or infinite.
-
-        Only the matrices of these components of the layers (all if None) and of these :attr:`parts` are read.
-        """
+        """Raise if a weight of these components (all if None) or :attr:`parts` is NaN or infinite."""
 
     @property
     def notes_now(self) -> tuple[str, ...]:
         """The notes as they are told while the model is read; results record ``notes``, which are always the same."""
-        return self.notes
+        return tuple(f"proved before: {note}" if kind_of(note) == "proved_before" else note for note in self.notes)
 
     @property
     def n_layers(self) -> int:
@@ -207,7 +203,6 @@ class WeightMatrices(ABC):
         return ()
 
     def shape(self, name: MatrixName) -> tuple[int, int]:
-        """Return the shape (d_out, d_in) of a matrix of a part."""
         raise NotImplementedError  # for a model without parts
 
     def blocks(self, name: MatrixName) -> Iterator[Shaped[np.ndarray, "row column"]]:
@@ -253,11 +248,8 @@ class WeightMatrices(ABC):
         layers = defaultdict(list)
         for site, digest in zip(self.sites, self._digests.result(), strict=True):
             layers[digest].append(" ".join((site.place.stack, str(site.place.layer))).lstrip())
-        return tuple(
-            f"layers {', '.join(places)} hold byte-identical query and key weights: they are one observation"
-            for places in layers.values()
-            if len(places) > 1
-        )
+        words = "hold byte-identical query and key weights: they are one observation"
+        return tuple(f"layers {', '.join(places)} {words}" for places in layers.values() if len(places) > 1)
 
     def hash_ahead(self) -> None:
         """Start to hash in another thread, for :meth:`fingerprint` and :attr:`warnings`, which raise its errors."""

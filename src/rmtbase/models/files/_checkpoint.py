@@ -25,7 +25,9 @@ from rmtbase.models.files._tensor_file import StateDict
 from rmtbase.models.files._torch_file import TorchFile
 from rmtbase.shown import quoted, shown
 
-_CANDIDATES: tuple[tuple[str, str, Callable[[Path], stored_types.TensorFile]], ...] = (
+_Files = Mapping[str, stored_types.TensorFile]  # by the names of the tensors
+_Opener = Callable[[Path], stored_types.TensorFile]
+_CANDIDATES: tuple[tuple[str, str, _Opener], ...] = (
     ("model.safetensors", ".safetensors", SafetensorsFile.open),
     ("model.safetensors.index.json", ".safetensors", SafetensorsFile.open),
     ("pytorch_model.bin", ".bin", TorchFile.open),
@@ -77,10 +79,13 @@ class Checkpoint:
         return cls._of_files(state.path, Path("config"), dict.fromkeys(state.entries, state), [])
 
     @classmethod
-    def _of_files(
-        cls, path: Path, config_path: Path, files: Mapping[str, stored_types.TensorFile], notes: Iterable[str]
-    ) -> Checkpoint:
-        tensors = _without_wrappers({name: stored_types.StoredTensor(file, name) for name, file in files.items()})
+    def _of_files(cls, path: Path, config_path: Path, files: _Files, notes: Iterable[str]) -> Checkpoint:
+        tensors: dict[str, stored_types.CheckpointTensor] = {}
+        for name, unwrapped in own_names(files).items():
+            if unwrapped in tensors:
+                both = f"both {quoted(tensors[unwrapped].stored[0].name)} and {quoted(name)}"
+                raise CorruptFileError(files[name].path, both, f"one tensor {quoted(unwrapped)}, wrapped or not")
+            tensors[unwrapped] = stored_types.StoredTensor(files[name], name)
         return cls(path, config_path, MappingProxyType(tensors), tuple(notes))
 
     def replaced(self, used: Iterable[str], by: Mapping[str, stored_types.CheckpointTensor], note: str) -> Checkpoint:
@@ -128,14 +133,9 @@ class Checkpoint:
         shape = self.shape(name)
         return self._read(name, 0, self._entry(name).size).reshape(shape)
 
-    def read_rows(self, name: str, start: int, stop: int) -> Float[np.ndarray, "..."]:
-        """Read only the rows ``start <= i < stop`` of a tensor, otherwise as :meth:`read`."""
-        return stored_types.widened(self.read_stored_rows(name, start, stop))
-
-    def read_stored_rows(self, name: str, start: int, stop: int) -> Shaped[np.ndarray, "..."]:
+    def read_rows(self, name: str, start: int, stop: int) -> Shaped[np.ndarray, "..."]:
+        """Read the rows ``start <= i < stop`` of a tensor in the precision in which it is stored."""
         shape = self.shape(name)
-        if not shape or not 0 <= start < stop <= shape[0]:
-            raise ParameterError("rows", (start, stop), f"0 <= start < stop <= rows of the shape {shape}")
         width = self._entry(name).size // shape[0]
         return self._read(name, start * width, stop * width).reshape(stop - start, *shape[1:])
 
@@ -160,9 +160,8 @@ class Checkpoint:
             for stored in self.tensor(name).stored:
                 for start in range(0, stored.entry.size if stored_types.is_float(stored.entry) else 0, _CHUNK):
                     bits = stored.read_bits(start, min(start + _CHUNK, stored.entry.size))
-                    if not np.isfinite(
-                        stored_types.largest_magnitude(stored_types.numbers_of(bits, stored.entry.dtype))
-                    ):
+                    numbers = stored_types.numbers_of(bits, stored.entry.dtype)
+                    if not np.isfinite(stored_types.largest_magnitude(numbers)):
                         self.read_stored(name)
 
         with ThreadPoolExecutor(available_cores()) as pool:
@@ -185,18 +184,14 @@ class Checkpoint:
         return values
 
 
-def _read_single(
-    path: Path, open_file: Callable[[Path], stored_types.TensorFile]
-) -> tuple[Mapping[str, stored_types.TensorFile], list[str]]:
+def _read_single(path: Path, open_file: _Opener) -> tuple[_Files, list[str]]:
     file = open_file(path)
     index = path.with_name(path.name + _INDEX_ENDING)
     notes = [f"{path.name} is read, {index.name} beside it is not"] if os.path.lexists(index) else []
     return dict.fromkeys(file.entries, file), notes
 
 
-def _read_shards(
-    index: Path, suffix: str, open_file: Callable[[Path], stored_types.TensorFile]
-) -> tuple[Mapping[str, stored_types.TensorFile], list[str]]:
+def _read_shards(index: Path, suffix: str, open_file: _Opener) -> tuple[_Files, list[str]]:
     weight_map = read_json_object(index, _LARGEST_INDEX).get("weight_map")
     if not isinstance(weight_map, dict) or not all(isinstance(shard, str) for shard in weight_map.values()):
         raise CorruptFileError(index, "no table weight_map of tensor name to file name", "one")
@@ -204,7 +199,12 @@ def _read_shards(
     for name, shard in weight_map.items():
         placed[shard].append(name)
     for shard in sorted(placed):
-        _require_inside(index, shard, suffix)
+        # Check the name rather than the resolved path: the hub's cache keeps every file as a link out of its folder.
+        parts = PurePosixPath(shard).parts
+        outside = not parts or shard.startswith("/") or ".." in parts
+        if outside or "\\" in shard or ":" in shard or not shard.isprintable() or not shard.endswith(suffix):
+            expected = f"the name of a {suffix} file inside the checkpoint's own folder"
+            raise CorruptFileError(index, f"the shard name {quoted(shard)}", expected)
         with reading(index.parent / shard, needed_by=index.name):
             pass  # check that all shards exist before the first one is read
     files: dict[str, stored_types.TensorFile] = {}
@@ -218,24 +218,11 @@ def _read_shards(
     return files, notes
 
 
-def _without_wrappers(tensors: Mapping[str, stored_types.StoredTensor]) -> dict[str, stored_types.CheckpointTensor]:
-    unwrapped: dict[str, stored_types.CheckpointTensor] = {}
-    for name, unwrapped_name in own_names(tensors).items():
-        if unwrapped_name in unwrapped:
-            both = f"both {quoted(unwrapped[unwrapped_name].stored[0].name)} and {quoted(name)}"
-            raise CorruptFileError(tensors[name].path, both, f"one tensor {quoted(unwrapped_name)}, wrapped or not")
-        unwrapped[unwrapped_name] = tensors[name]
-    return unwrapped
-
-
-def _require_agreement(
-    index: Path, file: stored_types.TensorFile, names: list[str], before: Mapping[str, stored_types.TensorFile]
-) -> None:
+def _require_agreement(index: Path, file: stored_types.TensorFile, names: list[str], before: _Files) -> None:
     for name in names:
         if name not in file.entries:
-            raise CorruptFileError(
-                file.path, f"no tensor {quoted(name)}", f"it there, as {index.name} says: download both again"
-            )
+            expected = f"it there, as {index.name} says: download both again"
+            raise CorruptFileError(file.path, f"no tensor {quoted(name)}", expected)
     twice = next((name for name in file.entries if name in before), None)
     if twice is not None:
         both = f"{shown(before[twice].path.name)} and {shown(file.path.name)}"
@@ -244,16 +231,6 @@ def _require_agreement(
 
 def _some(names: list[str]) -> str:
     return ", ".join(map(quoted, names[:_SHOWN])) + (f", … ({len(names)} of them)" if len(names) > _SHOWN else "")
-
-
-def _require_inside(index: Path, shard: str, suffix: str) -> None:
-    # Check the name rather than the resolved path: the hub's cache keeps every file as a link out of its folder.
-    parts = PurePosixPath(shard).parts
-    outside = not parts or shard.startswith("/") or ".." in parts
-    if outside or "\\" in shard or ":" in shard or not shard.isprintable() or not shard.endswith(suffix):
-        raise CorruptFileError(
-            index, f"the shard name {quoted(shard)}", f"the name of a {suffix} file inside the checkpoint's own folder"
-        )
 
 
 _BLOCK = 1 << 22  # elements in a block of rows, 16 MiB in float32; a block of wider rows is square
@@ -305,7 +282,7 @@ class _Stack:
 
 
 def _rows(checkpoint: Checkpoint, name: str, start: int, stop: int) -> Shaped[np.ndarray, "..."]:
-    return _weights(checkpoint, name, checkpoint.read_stored_rows(name, start, stop))
+    return _weights(checkpoint, name, checkpoint.read_rows(name, start, stop))
 
 
 def _weights(checkpoint: Checkpoint, name: str, values: Shaped[np.ndarray, "..."]) -> Shaped[np.ndarray, "..."]:

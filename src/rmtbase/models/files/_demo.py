@@ -14,12 +14,7 @@ def demo_root() -> Path:
 
 
 def demo_revisions() -> tuple[str, ...]:
-    """Return the names of the bundled checkpoints, in the order of training.
-
-    Raises:
-        MissingFileError: the package was installed without the checkpoints.
-        CorruptFileError: the list of checkpoints is damaged.
-    """
+    """Return the bundled checkpoints' names in the order of training. Raises MissingFileError, CorruptFileError."""
     return tuple(_read_index()[0])
 
 
@@ -42,6 +37,5 @@ def _read_index() -> tuple[dict[str, int], str]:
     try:
         return {str(entry["name"]): int(entry["step"]) for entry in index["revisions"]}, str(index["default"])
     except (KeyError, TypeError, ValueError) as error:
-        raise CorruptFileError(
-            path, "no list of revisions with their steps and a default", "one: install again"
-        ) from error
+        expected = "one: install again"
+        raise CorruptFileError(path, "no list of revisions with their steps and a default", expected) from error

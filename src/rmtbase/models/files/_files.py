@@ -62,9 +62,8 @@ def parse_json_object(
 ) -> dict[str, Any]:
     values = sum(map(text.count, (b",", b":", b"[", b"{")))
     if values > most_values:
-        raise CorruptFileError(
-            path, f"{noun} with {values:,} commas, colons and brackets", f"{expected} with at most {most_values:,}"
-        )
+        described = f"{noun} with {values:,} commas, colons and brackets"
+        raise CorruptFileError(path, described, f"{expected} with at most {most_values:,}")
     try:
         parsed = json.loads(
             text.decode("utf-8-sig"), object_pairs_hook=_members, parse_int=_bounded(int), parse_float=_bounded(float)
@@ -80,7 +79,11 @@ def parse_json_object(
         # "text" means the whole file, which the message does not name again.
         described = f"a JSON {type(parsed).__name__}" if noun == "text" else f"{noun} that is not a JSON object"
         raise CorruptFileError(path, described, expected)
-    if not _is_shallow(parsed):
+    level: list[Any] = [parsed]
+    for _ in range(_DEEPEST):
+        inner = [child for part in level for child in (part.values() if isinstance(part, dict) else part)]
+        level = [child for child in inner if isinstance(child, (dict, list))]
+    if level:
         raise CorruptFileError(path, f"{noun} of more than {_DEEPEST} levels", expected)
     return parsed
 
@@ -101,17 +104,3 @@ def _bounded(number: Callable[[str], Any]) -> Callable[[str], Any]:
         return number(digits)
 
     return read
-
-
-def _is_shallow(value: dict[str, Any]) -> bool:
-    level: list[Any] = [value]
-    for _ in range(_DEEPEST):
-        level = [
-            child
-            for parent in level
-            for child in (parent.values() if isinstance(parent, dict) else parent)
-            if isinstance(child, (dict, list))
-        ]
-        if not level:
-            return True
-    return False

@@ -24,15 +24,15 @@ HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
 HUB_GGUF = re.compile(rf"(?P<model>{HUB_ID.pattern.removesuffix('?')})/(?P<file>[\w.-]+\.gguf)", re.ASCII)
 """Name of one GGUF file on the hub, whose repositories hold many."""
 # adapter_config.json identifies an adapter, model_index.json a pipeline of diffusers.
-_SAFETENSORS = [
+SAFETENSORS = [
     *("config.json", "model_index.json", "adapter_config.json", "quantize_config.json", "quant_config.json"),
     *("*.safetensors", "*.safetensors.index.json"),
 ]
-_TORCH = [
+TORCH = [
     *("config.json", "pytorch_model*.bin", "pytorch_model.bin.index.json", "adapter_config.json", "adapter_model.bin")
 ]
 # Copies of the same weights in other formats, which some repositories keep beside the checkpoint.
-_OTHER_COPIES = ["*/*", "consolidated*"]
+OTHER_COPIES = ["*/*", "consolidated*"]
 _SHA256 = re.compile("[0-9a-f]{64}")
 _CLOCK = 2.0  # seconds by which the times of files may be coarser than the clock
 _NEAR = 6  # names that an error lists
@@ -64,16 +64,13 @@ class KnownModel(NamedTuple):
 def known_models() -> tuple[KnownModel, ...]:
     """List the models of the hub that have a short name here, with hub id and sizes, family by family."""
     text = files("rmtbase.models").joinpath("known_models.csv").read_text(encoding="utf-8")
+    sizes = KnownModel._fields[2:]
     lines = csv.DictReader(text.splitlines())
-    return tuple(
-        KnownModel(line["name"], line["hub_id"], *(int(line[size]) for size in KnownModel._fields[2:]))
-        for line in lines
-    )
+    return tuple(KnownModel(line["name"], line["hub_id"], *(int(line[size]) for size in sizes)) for line in lines)
 
 
 @cache
 def _known_by_name() -> dict[str, KnownModel]:
-    """Return the known models by hub id, by hub id without the owner, and by short name, which takes precedence."""
     models = known_models()[::-1]  # reversed, so that the first of several wins
     without_owner = {model.hub_id.lower().partition("/")[2]: model for model in models}
     return without_owner | {model.hub_id.lower(): model for model in models} | {model.name: model for model in models}
@@ -103,11 +100,11 @@ def fetch_checkpoint(
     """Download a model from the hub, unless the hub's cache has it, and return its local folder."""
     if cache is not None and (folder_held := _held(model, revision, subfolder)) is not None:
         return folder_held
-    folder = _download(model, revision, _SAFETENSORS, subfolder, cache)
+    folder = _download(model, revision, SAFETENSORS, subfolder, cache)
     if any((folder / (subfolder or "")).glob("*.safetensors")):
         return folder
     require_torch()
-    folder = _download(model, revision, _TORCH, subfolder, cache)
+    folder = _download(model, revision, TORCH, subfolder, cache)
     inside = folder / (subfolder or "")
     if not any(inside.glob("*.bin")) and not (inside / "model_index.json").exists():
         raise CheckpointError(
@@ -132,40 +129,13 @@ def fetch_refs(model: str) -> dict[str, str]:
     try:
         refs = HfApi().list_repo_refs(model)
     except Exception as error:
-        raise CheckpointError(model, _explain(error, None)) from error
+        raise CheckpointError(model, explain(error, None)) from error
     return {ref.name: ref.target_commit for ref in (*refs.branches, *refs.tags)}
-
-
-def fetch_size(model: str, revision: str | None = None) -> tuple[int | None, bool]:
-    """Ask the hub for the bytes that :func:`fetch_checkpoint` downloads, and whether access to the model is gated."""
-    from huggingface_hub import HfApi
-    from huggingface_hub.utils import filter_repo_objects
-
-    try:
-        info = HfApi().model_info(model, revision=revision, files_metadata=True)
-    except Exception as error:
-        raise CheckpointError(model, _explain(error, revision)) from error
-    sizes = {file.rfilename: file.size for file in info.siblings or ()}
-    for patterns in (_SAFETENSORS, _TORCH):
-        names = [*filter_repo_objects(sizes, allow_patterns=patterns, ignore_patterns=_OTHER_COPIES)]
-        if any(name.endswith((".safetensors", ".bin")) for name in names):
-            file_sizes = [sizes[name] for name in names]
-            return (None if None in file_sizes else sum(size or 0 for size in file_sizes)), bool(info.gated)
-    return None, bool(info.gated)
-
-
-def require_access(model: str) -> None:
-    from huggingface_hub import get_hf_file_metadata, hf_hub_url
-
-    try:
-        get_hf_file_metadata(hf_hub_url(model, "config.json"))
-    except Exception as error:
-        raise CheckpointError(model, _explain(error, None)) from error
 
 
 def _held(model: str, revision: str | None, subfolder: str | None) -> Path | None:
     try:
-        folder = _download(model, revision, _SAFETENSORS, subfolder, local=True)
+        folder = _download(model, revision, SAFETENSORS, subfolder, local=True)
         Checkpoint.open(folder / (subfolder or ""))
     except (CheckpointError, MissingDependencyError):
         return None
@@ -183,14 +153,14 @@ def _download(
     from huggingface_hub import snapshot_download
 
     inside = "" if subfolder is None else f"{subfolder}/"
-    allowed, ignored = ([inside + pattern for pattern in patterns_of] for patterns_of in (patterns, _OTHER_COPIES))
+    allowed, ignored = ([inside + pattern for pattern in patterns_of] for patterns_of in (patterns, OTHER_COPIES))
     options: dict[str, Any] = {"allow_patterns": allowed, "ignore_patterns": ignored}
     options |= ({"cache_dir": cache} if cache else {}) | ({"local_files_only": True} if local else {})
     begun = time.time()
     try:
         folder = Path(snapshot_download(model, revision=revision, **options))
     except Exception as error:  # the only common base of the errors of the client and its transport
-        raise CheckpointError(model, _explain(error, revision)) from error
+        raise CheckpointError(model, explain(error, revision)) from error
     if not local:
         _require_digests(model, folder, begun)
     return folder
@@ -206,12 +176,11 @@ def _require_digests(model: str, folder: Path, begun: float) -> None:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
         if digest != blob.name:
             blob.unlink()
-            raise CheckpointError(
-                model, f"{link.name} was downloaded with SHA-256 {digest}, and the hub has {blob.name}; fetch it again"
-            )
+            problem = f"{link.name} was downloaded with SHA-256 {digest}, and the hub has {blob.name}; fetch it again"
+            raise CheckpointError(model, problem)
 
 
-def _explain(error: Exception, revision: str | None) -> str:
+def explain(error: Exception, revision: str | None) -> str:
     kinds = {kind.__name__ for kind in type(error).__mro__}
     if "GatedRepoError" in kinds:
         return "access to this model must be asked for on the hub; then log in with hf auth login"
@@ -219,7 +188,5 @@ def _explain(error: Exception, revision: str | None) -> str:
         return "neither a folder here nor a public model of the hub; check the name, or log in with hf auth login"
     if "RevisionNotFoundError" in kinds:
         return f"the hub has this model, but no revision {quoted(revision)}"
-    return (
-        f"not a folder here, and cannot be fetched from the hub ({type(error).__name__}); "
-        "check the name and the connection, or pass the folder of a downloaded checkpoint"
-    )
+    advice = "check the name and the connection, or pass the folder of a downloaded checkpoint"
+    return f"not a folder here, and cannot be fetched from the hub ({type(error).__name__}); {advice}"

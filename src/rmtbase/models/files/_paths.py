@@ -22,11 +22,9 @@ _NOT_THERE_ON_WINDOWS = (21, 123, 1921)  # device not ready, invalid file name, 
 def split_name(
     name: Any, revision: str | None = None, subfolder: str | None = None
 ) -> tuple[Any, str | None, str | None]:
-    """Split the name of a model, ``"owner/name//subfolder@revision"``, into its parts; a path that exists is one.
-
-    Raises ParameterError unless the model can have subfolders and the name is that of a folder within another.
-    """
-    if isinstance(name, str):
+    """Split ``"owner/name//subfolder@revision"`` into its parts; a path that exists is one. Raises ParameterError."""
+    stated = isinstance(name, str) and ("@" in name or "//" in name) and existing_folder(name) is None
+    if stated:
         name, revision, subfolder = _split(name, revision, subfolder)
     if subfolder is not None and (not isinstance(name, (str, Path)) or name == "demo"):
         raise ParameterError("subfolder", subfolder, "none: it is for a folder, or for a model on the hub")
@@ -36,8 +34,6 @@ def split_name(
 
 
 def _split(name: str, revision: str | None, subfolder: str | None) -> tuple[str, str | None, str | None]:
-    if ("@" not in name and "//" not in name) or existing_folder(name) is not None:
-        return name, revision, subfolder
     model, _, named = name.rpartition("@")
     if not model or existing_folder(model) is None:  # the name of a model holds no @, its revision may
         model, _, named = name.partition("@")
@@ -68,17 +64,14 @@ def existing_folder(model: str | Path) -> Path | None:
 
 def require_checkpoint(folder: Path, revision: str | None) -> None:
     """Raise unless the path is a folder, or a file that holds a whole model. Neither has revisions."""
-    if not folder.is_dir() and _is_whole_model(folder):
-        if revision is not None:
-            raise ParameterError("revision", revision, "none for a file: pass the file of that revision")
-        return
-    if not folder.is_dir():
+    kind = "folder" if folder.is_dir() else "file"
+    if kind == "file" and not _is_whole_model(folder):
         if _SHARD.search(folder.name):
             described = "is one of several files of a checkpoint"
             raise CheckpointError(folder, f"{described}; pass the folder that holds it and its config.json")
         raise refusal_of_file(folder)
     if revision is not None:
-        raise ParameterError("revision", revision, "none for a folder: pass the folder of that revision")
+        raise ParameterError("revision", revision, f"none for a {kind}: pass the {kind} of that revision")
 
 
 def _is_whole_model(path: Path) -> bool:

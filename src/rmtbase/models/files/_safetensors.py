@@ -37,8 +37,6 @@ _VALID = "a safetensors file"
 
 @dataclass(frozen=True)
 class SafetensorsFile:
-    """Safetensors file whose header has been read."""
-
     path: Path  # the file
     entries: Mapping[str, TensorEntry]  # the tensors by name
     _begins: Mapping[str, int]
@@ -51,10 +49,8 @@ class SafetensorsFile:
             try:
                 with safe_open(path, framework="numpy") as file:
                     slices = {name: file.get_slice(name) for name in file.offset_keys()}
-                    entries = {
-                        name: TensorEntry(tensor.get_dtype(), tuple(tensor.get_shape()))
-                        for name, tensor in slices.items()
-                    }
+                    described = {name: (part.get_dtype(), tuple(part.get_shape())) for name, part in slices.items()}
+                    entries = {name: TensorEntry(*entry) for name, entry in described.items()}
             except SafetensorError as error:
                 raise _refusal(path, stream.read(length), file_size, error) from error
         begins, begin = {}, _LENGTH.size + length
@@ -75,11 +71,8 @@ class SafetensorsFile:
             stream.seek(self._begins[name] + start * storage.itemsize)
             bits = np.fromfile(stream, storage, stop - start)
         if bits.size != stop - start:
-            raise CorruptFileError(
-                self.path,
-                f"{bits.size} of the elements of tensor {quoted(name)}",
-                f"{stop - start}: the file was changed while in use",
-            )
+            expected = f"{stop - start}: the file was changed while in use"
+            raise CorruptFileError(self.path, f"{bits.size} of the elements of tensor {quoted(name)}", expected)
         return bits
 
 
@@ -98,9 +91,8 @@ def _header_length(path: Path, stream: BinaryIO, file_size: int) -> int:
         format_found = "another format" if kind is None else kind.found
         raise CorruptFileError(path, f"a header length of {length} bytes", f"{_VALID}: this is {format_found}")
     if _LENGTH.size + length > file_size:
-        raise CorruptFileError(
-            path, f"{file_size} bytes (truncated)", f"at least the {_LENGTH.size + length} bytes of its header"
-        )
+        expected = f"at least the {_LENGTH.size + length} bytes of its header"
+        raise CorruptFileError(path, f"{file_size} bytes (truncated)", expected)
     return length
 
 
@@ -119,9 +111,8 @@ def _refusal(path: Path, header: bytes, file_size: int, error: SafetensorError) 
             size = _stored_bytes(dtype, shape) if len(shape) <= _MOST_DIMENSIONS else -1
             if 0 <= size != end - begin >= 0:
                 described = f"{shown(end - begin)} bytes for tensor {quoted(name)}"
-                return CorruptFileError(
-                    path, described, f"{shown(size)}, from its shape {shown(shape)} and type {dtype}"
-                )
+                expected = f"{shown(size)}, from its shape {shown(shape)} and type {dtype}"
+                return CorruptFileError(path, described, expected)
     return CorruptFileError(path, f"a file that the package safetensors refuses ({one_line(str(error), 300)})", _VALID)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import ceil, prod
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import ml_dtypes
 import numpy as np
@@ -55,8 +55,6 @@ _STEPS_OF_SIGMA = 15  # the same for the standard deviation of Gaussian weights
 
 @dataclass(frozen=True, slots=True)
 class TensorEntry:
-    """Description of a tensor in a file."""
-
     dtype: str  # the element type under its safetensors name ("F32", "BF16", ...), supported or not
     shape: tuple[int, ...]  # the stored shape
 
@@ -96,9 +94,8 @@ def require_supported(path: Path, name: str, entry: TensorEntry) -> None:
             "(quantised weights are not the trained weights: pass the checkpoint they were made from)",
         )
     if entry.size == 0:
-        raise CheckpointError(
-            path, f"tensor {quoted(name)} has shape {shown(entry.shape)}, no elements; expected weights"
-        )
+        problem = f"tensor {quoted(name)} has shape {shown(entry.shape)}, no elements; expected weights"
+        raise CheckpointError(path, problem)
 
 
 def numbers_of(bits: Shaped[np.ndarray, " size"], dtype: str) -> Shaped[np.ndarray, " size"]:
@@ -146,31 +143,13 @@ def require_finite(path: Path, name: str, values: Shaped[np.ndarray, "..."]) -> 
             raise NonFiniteError(path, name, int(np.isnan(values).sum()), int(np.isinf(values).sum()))
 
 
-class CheckpointTensor(Protocol):
-    """Tensor of a checkpoint."""
-
-    @property
-    def entry(self) -> TensorEntry: ...
-
-    @property
-    def stored(self) -> tuple[StoredTensor, ...]: ...
-
-    @property
-    def is_made_whole(self) -> bool:
-        """True if the whole tensor is computed even if only a part of it is read."""
-        ...
-
-    def read_bits(self, start: int, stop: int) -> Shaped[np.ndarray, " size"]:
-        """Read the elements ``start <= i < stop`` of the flattened tensor, in the types of ``STORAGE``."""
-        ...
-
-
 @dataclass(frozen=True)
 class StoredTensor:
     """Tensor as a file stores it, under the name that it has in the file."""
 
     file: TensorFile
     name: str
+    is_made_whole: ClassVar[bool] = False
 
     @property
     def path(self) -> Path:
@@ -183,10 +162,6 @@ class StoredTensor:
     @property
     def stored(self) -> tuple[StoredTensor, ...]:
         return (self,)
-
-    @property
-    def is_made_whole(self) -> bool:
-        return False
 
     def read_bits(self, start: int, stop: int) -> Shaped[np.ndarray, " size"]:
         return self.file.read_bits(self.name, start, stop)
@@ -202,7 +177,6 @@ class StoredTensor:
         return numbers_of(bits, self.entry.dtype).reshape(shape)
 
     def numbers(self, start: int = 0, stop: int | None = None) -> Float[np.ndarray, "..."]:
-        """Read as :meth:`array` does, and convert to float32."""
         values = self.array(start, stop).astype(np.float32)
         require_finite(self.path, self.name, values)
         return values
@@ -210,10 +184,7 @@ class StoredTensor:
 
 @dataclass(frozen=True)
 class DerivedTensor:
-    """Tensor that is computed from stored tensors each time that it is read, and not kept.
-
-    The rows of a stack are its matrices.
-    """
+    """Tensor computed from stored tensors each time that it is read. The rows of a stack are its matrices."""
 
     entry: TensorEntry  # the type to which its elements are rounded, and its shape
     stored: tuple[StoredTensor, ...]  # the tensors that it is made of; the first determines its file
@@ -225,6 +196,7 @@ class DerivedTensor:
 
     @property
     def is_made_whole(self) -> bool:
+        """True if the whole tensor is computed even if only a part of it is read."""
         return self.rows_together is None or self.rows_together >= self.entry.shape[0]
 
     def read_bits(self, start: int, stop: int) -> Shaped[np.ndarray, " size"]:
@@ -235,6 +207,10 @@ class DerivedTensor:
         with np.errstate(over="ignore"):  # the reader checks for infinite values
             rounded: Any = values.astype(NARROW_FLOATS.get(self.entry.dtype, STORAGE[self.entry.dtype]), copy=False)
         return rounded.view(STORAGE[self.entry.dtype]) if self.entry.dtype in NARROW_FLOATS else rounded
+
+
+CheckpointTensor = StoredTensor | DerivedTensor
+"""Tensor of a checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -258,16 +234,14 @@ class StateDict:
                 raise ParameterError("model", f"a mapping with a key of type {type(key).__name__}", expected)
             if getattr(value, "is_nested", False) is True:
                 described = f"a mapping with a nested tensor under {quoted(key)}, which has no one shape"
-                raise ParameterError(
-                    "model", described, f"{expected}; take it apart (tensor.unbind()), or leave it out"
-                )
+                advice = "take it apart (tensor.unbind()), or leave it out"
+                raise ParameterError("model", described, f"{expected}; {advice}")
             if hasattr(value, "shape") and hasattr(value, "dtype"):
                 kept_tensors[key] = value
             elif value is not None and not isinstance(value, (bool, int, float, str, bytes)):
                 described = f"a mapping with a {type(value).__name__} under {quoted(key)}"
-                raise ParameterError(
-                    "model", described, f"{expected}; pass the inner one where it is in a larger mapping"
-                )
+                advice = "pass the inner one where it is in a larger mapping"
+                raise ParameterError("model", described, f"{expected}; {advice}")
         entries = {key: TensorEntry(_dtype(value), tuple(value.shape)) for key, value in kept_tensors.items()}
         return cls(Path(name), MappingProxyType(entries), MappingProxyType(kept_tensors))
 

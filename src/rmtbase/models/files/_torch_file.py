@@ -56,11 +56,7 @@ _NO_ARCHIVE = {
 
 @dataclass(frozen=True)
 class TorchFile:
-    """File written by ``torch.save`` that holds a dictionary of dense tensors.
-
-    Numbers, booleans, strings and None beside them are skipped. Tensors may share a storage, as tied weights do. The
-    format of torch before 1.6, which has no checksums, is refused.
-    """
+    """Dictionary of dense tensors in a file of ``torch.save``; numbers, booleans, strings and None are skipped."""
 
     path: Path
     entries: Mapping[str, TensorEntry]
@@ -76,10 +72,8 @@ class TorchFile:
             _require_archive(path, stream, size)
             _require_whole(path, stream, size)
         tensors = {name: value for name, value in _load(path).items() if _is_tensor(path, name, value, size)}
-        entries = {
-            name: TensorEntry(element_type(str(tensor.dtype).removeprefix("torch.")), tuple(tensor.shape))
-            for name, tensor in tensors.items()
-        }
+        types = {name: element_type(str(tensor.dtype).removeprefix("torch.")) for name, tensor in tensors.items()}
+        entries = {name: TensorEntry(types[name], tuple(tensor.shape)) for name, tensor in tensors.items()}
         return cls(path, MappingProxyType(entries), size, MappingProxyType(tensors))
 
     def read_bits(self, name: str, start: int, stop: int) -> Shaped[np.ndarray, " size"]:

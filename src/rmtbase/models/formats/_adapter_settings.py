@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import prod, sqrt
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,7 +31,6 @@ _GROUP = re.compile(r"\((?:\?(?::|P<\w+>|(?P<ahead>[=!])))?(?!\?)")
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Return True if the pattern matches the whole name, as ``re.fullmatch`` does."""
     return len(name) in _compiled(pattern)(name, frozenset((0,)))
 
 
@@ -111,7 +110,7 @@ def _alternatives(pattern: str, position: int, depth: int) -> tuple[_Ends, int]:
             continue
         part, position = _part(pattern, position, depth)
         alternatives[-1].append(part)
-    return _any_of([_in_turn(parts) for parts in alternatives]), position
+    return partial(_any_of, [partial(_in_turn, parts) for parts in alternatives]), position
 
 
 def _part(pattern: str, position: int, depth: int) -> tuple[_Ends, int]:
@@ -121,13 +120,13 @@ def _part(pattern: str, position: int, depth: int) -> tuple[_Ends, int]:
         if group is None:
             raise _unread(pattern, position)
         inner, position = _alternatives(pattern, group.end(), depth + 1)
-        part = _ahead(inner, group["ahead"] == "=") if group["ahead"] else inner
+        part = partial(_ahead, inner, group["ahead"] == "=") if group["ahead"] else inner
         position += 1
     else:
         atom = _ATOM.match(pattern, position)
         if atom is None:
             raise _unread(pattern, position)
-        part, position = _atom(re.compile(atom[0])), atom.end()
+        part, position = partial(_atom, re.compile(atom[0])), atom.end()
     times = _TIMES.match(pattern, position)
     if times is None or times[0] == "{}":
         return part, position
@@ -140,53 +139,41 @@ def _part(pattern: str, position: int, depth: int) -> tuple[_Ends, int]:
         most = (int(times["most"]) if times["most"] else None) if times["more"] else least
     if max(least, most or 0) > _MOST_COPIES:
         raise ParameterError("pattern", shown(pattern, 80), f"one that repeats nothing more than {_MOST_COPIES} times")
-    return _repeated(part, least, most), position
+    return partial(_repeated, part, least, most), position
 
 
-def _atom(compiled: re.Pattern[str]) -> _Ends:
-    def ends(text: str, starts: frozenset[int]) -> frozenset[int]:
-        return frozenset(match.end() for start in starts if (match := compiled.match(text, start)))
-
-    return ends
+# Positions at which a part of a pattern ends, if it begins at one of these.
 
 
-def _in_turn(parts: list[_Ends]) -> _Ends:
-    def ends(text: str, starts: frozenset[int]) -> frozenset[int]:
-        for part in parts:
-            starts = part(text, starts)
-        return starts
-
-    return ends
+def _atom(compiled: re.Pattern[str], text: str, starts: frozenset[int]) -> frozenset[int]:
+    return frozenset(match.end() for start in starts if (match := compiled.match(text, start)))
 
 
-def _any_of(parts: list[_Ends]) -> _Ends:
-    def ends(text: str, starts: frozenset[int]) -> frozenset[int]:
-        return frozenset().union(*(part(text, starts) for part in parts))
-
-    return ends if len(parts) > 1 else parts[0]
-
-
-def _ahead(inner: _Ends, is_positive: bool) -> _Ends:
-    def ends(text: str, starts: frozenset[int]) -> frozenset[int]:
-        return frozenset(start for start in starts if bool(inner(text, frozenset((start,)))) == is_positive)
-
-    return ends
+def _in_turn(parts: list[_Ends], text: str, starts: frozenset[int]) -> frozenset[int]:
+    for part in parts:
+        starts = part(text, starts)
+    return starts
 
 
-def _repeated(part: _Ends, least: int, most: int | None) -> _Ends:
-    def ends(text: str, starts: frozenset[int]) -> frozenset[int]:
-        for _ in range(least):
-            before, starts = starts, part(text, starts)
-            if starts == before:
-                break
-        ends_reached = reached = starts
-        for _ in range(len(text) + 1 if most is None else most - least):
-            reached = part(text, reached) - ends_reached
-            if not reached:
-                break
-            ends_reached |= reached
-        return ends_reached
+def _any_of(parts: list[_Ends], text: str, starts: frozenset[int]) -> frozenset[int]:
+    return frozenset().union(*(part(text, starts) for part in parts))
 
+
+def _ahead(inner: _Ends, is_positive: bool, text: str, starts: frozenset[int]) -> frozenset[int]:
+    return frozenset(start for start in starts if bool(inner(text, frozenset((start,)))) == is_positive)
+
+
+def _repeated(part: _Ends, least: int, most: int | None, text: str, starts: frozenset[int]) -> frozenset[int]:
+    for _ in range(least):
+        before, starts = starts, part(text, starts)
+        if starts == before:
+            break
+    ends = reached = starts
+    for _ in range(len(text) + 1 if most is None else most - least):
+        reached = part(text, reached) - ends
+        if not reached:
+            break
+        ends |= reached
     return ends
 
 
@@ -224,8 +211,6 @@ _CHANGE_THE_BASE = re.compile(r"pissa(_niter_\d+)?|olora|corda|loftq|lora_ga")
 
 
 class Update(NamedTuple):
-    """Update of one module by an adapter."""
-
     weight: str  # the name of the weight in the model
     # a, b: the names of A (r, d_in) and B (d_out, r) in the adapter's file; of a convolution, d_in has the kernel's
     # places in it
@@ -245,11 +230,6 @@ class Update(NamedTuple):
         """True if the base may have no such weight: that of another head, or a parameter that is stored otherwise."""
         return self.of_parameter or is_outside(self.weight)
 
-    @property
-    def of_embedding(self) -> bool:
-        """True if the module is an embedding, whose inputs are the tokens of a vocabulary."""
-        return ".lora_embedding_" in self.a
-
     def is_turned(self, adapter: Checkpoint, base: Checkpoint, name: str) -> bool | None:
         """Return whether the base stores (d_in, d_out), judged by the shape; None for a square weight."""
         d_out, d_in = adapter.shape(self.b)[0], prod(adapter.shape(self.a)[1:])
@@ -257,8 +237,9 @@ class Update(NamedTuple):
         flat = (*shape[:1], prod(shape[1:]))
         if flat not in (((d_out, d_in),) if self.of_parameter else ((d_out, d_in), (d_in, d_out))):
             raise ShapeError(base.file(name), name, shape, (d_out, d_in), f"of the adapter {adapter.path.name}")
-        if self.of_embedding or self.of_parameter:
-            return self.of_embedding
+        of_embedding = ".lora_embedding_" in self.a
+        if of_embedding or self.of_parameter:
+            return of_embedding
         return None if d_out == d_in else flat != (d_out, d_in)
 
 
@@ -284,16 +265,16 @@ def require_plain(config: Mapping[str, Any], path: Path) -> None:
 
 
 def is_outside(module: str) -> bool:
-    """Return True if a module, by its name, belongs to no layer."""
     return re.search(r"(^|\.)\d+(\.|$)", module) is None
 
 
-def saved_module(config: Mapping[str, Any], name: str) -> str:
+def is_saved_outside(config: Mapping[str, Any], name: str) -> bool:
+    """Return True if the saved module that a tensor belongs to, by its name, is in no layer."""
     listed = config.get("modules_to_save")
     endings = tuple(ending for ending in listed if isinstance(ending, str)) if isinstance(listed, list) else ()
     parts = name.split(".")[:-1]
     modules = (".".join(parts[: stop + 1]) for stop in range(len(parts)))
-    return next((module for module in modules if module.endswith(endings)), ".".join(parts))
+    return is_outside(next((module for module in modules if module.endswith(endings)), ".".join(parts)))
 
 
 def rows_of_tokens(config: Mapping[str, Any], module: str, shape: tuple[int, ...], path: Path) -> list[int]:
@@ -303,11 +284,9 @@ def rows_of_tokens(config: Mapping[str, Any], module: str, shape: tuple[int, ...
         rows = next((tokens for ending, tokens in rows.items() if module.endswith(ending)), None)
     listed = rows if isinstance(rows, list) else []
     if not all(type(row) is int and row >= 0 for row in listed) or shape[:1] != (len(listed),):
-        raise CheckpointError(
-            path,
-            f"trainable_token_indices has {quoted(rows, 80)} for {quoted(module)}; expected the numbers of as many "
-            f"tokens as its tensor {shape} has rows, or {MERGED}",
-        )
+        problem = f"trainable_token_indices has {quoted(rows, 80)} for {quoted(module)}"
+        expected = f"the numbers of as many tokens as its tensor {shape} has rows, or {MERGED}"
+        raise CheckpointError(path, f"{problem}; expected {expected}")
     return listed
 
 
@@ -335,9 +314,8 @@ def update_of(
     expected |= {"lora_magnitude_vector"} if config.get("use_dora") else set()
     expected |= {"lora_B.bias"} if config.get("lora_bias") and not of_embedding else set()
     if parts.keys() != expected:
-        raise CheckpointError(
-            path, f"module {quoted(module)} has {', '.join(sorted(parts))}; expected {', '.join(sorted(expected))}"
-        )
+        problem = f"module {quoted(module)} has {', '.join(sorted(parts))}; expected {', '.join(sorted(expected))}"
+        raise CheckpointError(path, problem)
     a, b = parts[name_a], parts[name_b]
     magnitude, bias = parts.get("lora_magnitude_vector"), parts.get("lora_B.bias")
     weight = f"{module.replace('.base_layer', '')}.{parameters[0] if parameters else 'weight'}"

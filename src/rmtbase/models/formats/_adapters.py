@@ -52,8 +52,6 @@ _SHOWN = 3
 
 
 class _Rows(NamedTuple):
-    """Rows of B that are those of heads: their matrix, and its name, number of heads and rows of each."""
-
     name: str
     n_heads: int
     d_head: int
@@ -62,13 +60,10 @@ class _Rows(NamedTuple):
 
 @dataclass(frozen=True)
 class Adapter:
-    """Low-rank adapter whose headers have been read."""
-
     folder: Path  # its folder
     checkpoint: Checkpoint = field(repr=False)  # its tensors
-    updates: Mapping[str, adapter_settings.Update] = field(
-        repr=False
-    )  # the update of each module, in the order of the modules' names
+    # the update of each module, in the order of the modules' names
+    updates: Mapping[str, adapter_settings.Update] = field(repr=False)
     # tensors that replace tensors of the base (``modules_to_save``, biases, embeddings), by the model's name
     saved: Mapping[str, str] = field(repr=False)
     outside: frozenset[str]  # names of those in ``saved`` that belong to no layer
@@ -84,16 +79,12 @@ class Adapter:
         path = folder / other_formats.ADAPTER_CONFIG
         config = read_json_object(path)
         adapter_settings.require_plain(config, path)
-        weights = next(
-            (folder / name for name in other_formats.ADAPTER_WEIGHTS if os.path.lexists(folder / name)), None
-        )
+        paths = [folder / name for name in other_formats.ADAPTER_WEIGHTS]
+        weights = next((path for path in paths if os.path.lexists(path)), None)
         if weights is None:
-            raise CheckpointError(
-                folder,
-                f"holds {other_formats.adapter_in_words(config)} without its weights; "
-                f"expected {' or '.join(other_formats.ADAPTER_WEIGHTS)} beside "
-                f"{other_formats.ADAPTER_CONFIG}, {MERGED}, or the base model alone",
-            )
+            described = f"holds {other_formats.adapter_in_words(config)} without its weights"
+            beside = f"{' or '.join(other_formats.ADAPTER_WEIGHTS)} beside {other_formats.ADAPTER_CONFIG}"
+            raise CheckpointError(folder, f"{described}; expected {beside}, {MERGED}, or the base model alone")
         checkpoint = Checkpoint.open(weights)
         modules: dict[str, dict[str, str]] = {}
         saved: dict[str, str] = {}
@@ -127,9 +118,7 @@ class Adapter:
             checkpoint=checkpoint,
             updates={module: update for module, update in updates.items() if update is not None},
             saved=saved,
-            outside=frozenset(
-                name for name in saved if adapter_settings.is_outside(adapter_settings.saved_module(config, name))
-            ),
+            outside=frozenset(name for name in saved if adapter_settings.is_saved_outside(config, name)),
             tokens=tokens,
             transposed=config.get("fan_in_fan_out") is True,
             unread=tuple(module for module, update in updates.items() if update is None),
@@ -231,20 +220,17 @@ class Adapter:
         of_maps = [turned[module] for module, (update, _) in updates.items() if update.of_map]
         for module, (update, name) in updates.items():
             if turned[module] is None and any(is_turned_so == (not self.transposed) for is_turned_so in of_maps):
-                raise CheckpointError(
-                    self.folder,
-                    f"fan_in_fan_out is {self.transposed}, but other modules are stored the other way, so that the "
-                    f"square {quoted(module)} may be either; expected {MERGED}",
-                )
+                problem = f"fan_in_fan_out is {self.transposed}, but other modules are stored the other way"
+                more = f"so that the square {quoted(module)} may be either; expected {MERGED}"
+                raise CheckpointError(self.folder, f"{problem}, {more}")
             is_turned = self.transposed if turned[module] is None else turned[module]
             parts = tuple(part for part in (update.a, update.b, update.magnitude) if part is not None)
             changed[name] = self._changed(before, name, parts, partial(_merged, update.scale, bool(is_turned)))
             if update.bias is not None and (name := self._in_base(before, f"{module}.bias", False)) is not None:
                 scale = update.scale
                 changed[name] = self._changed(before, name, (update.bias,), lambda stored, b, s=scale: stored + s * b)
-        note = f"adapter {self.folder.resolve().name} merged in: {len(updates)} updates" + (
-            f", and in place of the base's {_some(replaced)}" if replaced else ""
-        )
+        note = f"adapter {self.folder.resolve().name} merged in: {len(updates)} updates"
+        note += f", and in place of the base's {_some(replaced)}" if replaced else ""
         if left:
             note += f"; not {_some(sorted(left))}, which the base does not store: queries and keys do not depend on it"
         return base.replaced((), {**saved, **changed}, "; ".join([note, *self._unread_notes(renamed)]))
@@ -262,9 +248,8 @@ class Adapter:
                 matrix, size = getattr(site, name), site.d_value if name == "value" else site.d_head
                 inner = matrix.of if isinstance(matrix, Rows) else matrix
                 if size is not None and isinstance(inner, Tensor) and inner.name == weight and inner.index is None:
-                    rows_of_heads.append(
-                        _Rows(name, n_heads, size, Rows(b, matrix.runs) if isinstance(matrix, Rows) else b)
-                    )
+                    rows = Rows(b, matrix.runs) if isinstance(matrix, Rows) else b
+                    rows_of_heads.append(_Rows(name, n_heads, size, rows))
         return rows_of_heads
 
     def _unread_notes(self, renamed: Sequence[str] = ()) -> list[str]:

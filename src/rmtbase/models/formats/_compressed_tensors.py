@@ -43,8 +43,6 @@ def compressed_tensors(settings: dequantise.Settings) -> dequantise.Format:
 
 @dataclass(frozen=True)
 class _Scheme:
-    """Quantisation scheme of the matrices."""
-
     stored: str  # the format
     bits: int  # bits of a code
     strategy: str  # what shares a scale: "tensor", "channel", "group" or "block"
@@ -60,9 +58,8 @@ class _Scheme:
         if not isinstance(sparsity, Mapping) or sparsity.get("format") not in (None, "dense"):
             raise settings.refused("sparsity_config", sparsity, "none, or one of the format dense")
         groups = settings.get("config_groups")
-        group_settings = (
-            [group for group in groups.values() if isinstance(group, Mapping)] if isinstance(groups, Mapping) else []
-        )
+        group_settings = groups.values() if isinstance(groups, Mapping) else ()
+        group_settings = [group for group in group_settings if isinstance(group, Mapping)]
         schemes = [(group.get("weights"), group.get("format") or settings.get("format")) for group in group_settings]
         weights, stored = schemes[0] if schemes else (None, None)
         if not isinstance(weights, Mapping) or any(scheme != schemes[0] for scheme in schemes):
@@ -153,7 +150,6 @@ class _Scheme:
     def _offsets(
         self, codes: StoredTensor, zeros: StoredTensor, shape: tuple[int, int], block: tuple[int, int] | None
     ) -> Callable[[int, int], Float32[np.ndarray, "..."]]:
-        """Return a function that reads rows of zero points."""
         if block is None or not self.packs or self.strategy == "block":
             grid = (1,) if block is None else (ceil(shape[0] / block[0]), ceil(shape[1] / block[1]))
             dequantise.require(zeros, grid, (codes.entry.dtype if not self.packs else "I8",), self.called)

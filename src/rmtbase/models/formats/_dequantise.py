@@ -24,8 +24,6 @@ _LARGEST = 2**48  # sizes are smaller
 
 @dataclass(frozen=True)
 class Settings:
-    """Keys and values of the settings."""
-
     path: Path  # the file that holds them
     key: str  # the name under which they are in the file
     words: Mapping[str, Any]  # the settings by key
@@ -41,13 +39,10 @@ class Settings:
         return self.one_value(word, self.get(word, default), allowed)
 
     def one_value(self, word: str, value: Any, allowed: tuple[Any, ...]) -> Any:
-        for value_allowed in allowed:
-            if (
-                value == value_allowed
-                and isinstance(value, type(value_allowed))
-                and isinstance(value, bool) == isinstance(value_allowed, bool)
-            ):
-                return value_allowed
+        for choice in allowed:
+            is_of_type = isinstance(value, type(choice)) and isinstance(value, bool) == isinstance(choice, bool)
+            if is_of_type and value == choice:
+                return choice
         raise self.refused(word, value, " or ".join(map(repr, allowed)))
 
     def require_none(self, *words: str) -> None:
@@ -106,10 +101,7 @@ Parts = Mapping[str, StoredTensor]
 
 @dataclass(frozen=True)
 class Format:
-    """Format of a quantised matrix: the names of its tensors, and the computation of the matrix from them.
-
-    The names of the tensors all begin with the matrix's base name, and differ in their endings.
-    """
+    """Names of the tensors of a quantised matrix, by the endings after its base name, and the computation from them."""
 
     called: str  # name of the format in messages: "GPTQ (4 bit)"
     marker: str  # the ending by which a matrix is recognised
@@ -172,8 +164,6 @@ def factors(scales: StoredTensor, start: int = 0, stop: int | None = None) -> Fl
 
 @dataclass(frozen=True)
 class Coded:
-    """Codes of a matrix, with their scales and zero points."""
-
     codes: Callable[[int, int], Float32[np.ndarray, "..."]]  # reads rows of codes
     scales: StoredTensor
     zeros: Callable[[int, int], Float32[np.ndarray, "..."]] | None = None  # reads rows of as many zero points as scales
@@ -189,11 +179,7 @@ def of_blocks(
     called: str,
     types: tuple[str, ...] = SCALES,
 ) -> DerivedTensor:
-    """Derive a matrix, or a stack of them, whose blocks of (outputs, inputs) have a scale each.
-
-    If ``block`` is None, there is only one block. Blocks at the edges may be smaller. Scales that are numbers give the
-    matrix their type; with exponents it is bfloat16.
-    """
+    """Derive a matrix or a stack whose blocks of (outputs, inputs) have a scale each; if None, all share one."""
     scales, zeros = coded.scales, coded.zeros
     inputs = shape[-1]
     if block is None:
@@ -245,9 +231,8 @@ def derived(
 def matrix_shape(codes: StoredTensor, dtypes: tuple[str, ...], called: str) -> tuple[int, int]:
     shape = codes.entry.shape
     if len(shape) != 2 or not all(shape):
-        raise CheckpointError(
-            codes.path, f"tensor {quoted(codes.name)} has shape {shown(shape)}; expected a matrix of codes of {called}"
-        )
+        problem = f"tensor {quoted(codes.name)} has shape {shown(shape)}; expected a matrix of codes of {called}"
+        raise CheckpointError(codes.path, problem)
     require(codes, shape, dtypes, called)
     return shape[0], shape[1]
 
@@ -257,11 +242,9 @@ def number_of_groups(codes: StoredTensor, inputs: int, group_size: int, called: 
     if group_size == -1:
         return 1
     if inputs % group_size:
-        raise CheckpointError(
-            codes.path,
-            f"tensor {quoted(codes.name)} has {inputs} inputs; expected a multiple of the {group_size} that share a "
-            f"scale of {called}",
-        )
+        problem = f"tensor {quoted(codes.name)} has {inputs} inputs"
+        expected = f"a multiple of the {group_size} that share a scale of {called}"
+        raise CheckpointError(codes.path, f"{problem}; expected {expected}")
     return inputs // group_size
 
 
@@ -269,11 +252,9 @@ def groups_of_inputs(index: StoredTensor, scales: StoredTensor, n_groups: int) -
     """Read the group of each input, and require that each group of the scales occurs and no other."""
     groups = index.array()
     if not np.array_equal(np.unique(groups), np.arange(n_groups)):
-        raise CheckpointError(
-            index.path,
-            f"tensor {quoted(index.name)} holds groups from {groups.min()} to {groups.max()}; expected 0 to "
-            f"{n_groups - 1}, all of them, as {quoted(scales.name)} has them",
-        )
+        problem = f"tensor {quoted(index.name)} holds groups from {groups.min()} to {groups.max()}"
+        expected = f"0 to {n_groups - 1}, all of them, as {quoted(scales.name)} has them"
+        raise CheckpointError(index.path, f"{problem}; expected {expected}")
     return groups
 
 
@@ -281,8 +262,6 @@ def require(tensor: StoredTensor, shape: tuple[int, ...], dtypes: tuple[str, ...
     if tensor.entry.shape != shape:
         raise ShapeError(tensor.path, tensor.name, tensor.entry.shape, shape, f"quantised with {called}")
     if tensor.entry.dtype not in dtypes:
-        raise CheckpointError(
-            tensor.path,
-            f"tensor {quoted(tensor.name)} has element type {shown(tensor.entry.dtype)}; expected "
-            f"{' or '.join(dtypes)}, as it is quantised with {called}",
-        )
+        problem = f"tensor {quoted(tensor.name)} has element type {shown(tensor.entry.dtype)}"
+        expected = f"{' or '.join(dtypes)}, as it is quantised with {called}"
+        raise CheckpointError(tensor.path, f"{problem}; expected {expected}")

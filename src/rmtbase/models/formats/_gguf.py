@@ -50,8 +50,6 @@ _TEXT, _LIST = 8, 9
 
 @dataclass(frozen=True)
 class GgufFile:
-    """GGUF file whose header has been read."""
-
     path: Path  # the file
     # the tensors by name. Quantised ones have the type "F32", to which their blocks are dequantised.
     entries: Mapping[str, TensorEntry]
@@ -94,9 +92,8 @@ class GgufFile:
             try:
                 kind = GGMLQuantizationType(number).name
             except ValueError as error:
-                raise CorruptFileError(
-                    path, f"tensor {quoted(name)} of the type {number}", "a type that the package gguf knows"
-                ) from error
+                expected = "a type that the package gguf knows"
+                raise CorruptFileError(path, f"tensor {quoted(name)} of the type {number}", expected) from error
             weights, size, _ = _blocks_of(kind)
             if shape[-1] % weights:
                 described = f"tensor {quoted(name)} of shape {shown(shape)}, in blocks of {weights} weights"
@@ -136,11 +133,8 @@ class GgufFile:
             stream.seek(self._begins[name] + begin)
             content = np.fromfile(stream, np.uint8, end - begin)
         if content.size != end - begin:
-            raise CorruptFileError(
-                self.path,
-                f"{content.size} of the bytes of tensor {quoted(name)}",
-                f"{end - begin}: the file was changed while in use",
-            )
+            expected = f"{end - begin}: the file was changed while in use"
+            raise CorruptFileError(self.path, f"{content.size} of the bytes of tensor {quoted(name)}", expected)
         return content
 
 
@@ -205,7 +199,6 @@ class _Header:
         return entries
 
     def tensor(self) -> tuple[str, tuple[int, ...], int, int]:
-        """Read name, shape, type, and offset of the data."""
         name = self._text(_LONGEST_NAME)
         n_sizes = self._number("<I")
         if n_sizes > 4:

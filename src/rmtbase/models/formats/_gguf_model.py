@@ -124,9 +124,8 @@ def find_gguf(path: Path) -> Path | None:
     if not gguf_files or any(name.endswith((".safetensors", ".bin", ".index.json")) for name in names):
         return None
     if len(gguf_files) > 1:
-        listed = ", ".join(shown(name, 60) for name in gguf_files[:_LISTED]) + (
-            ", …" if len(gguf_files) > _LISTED else ""
-        )
+        listed = ", ".join(shown(name, 60) for name in gguf_files[:_LISTED])
+        listed += ", …" if len(gguf_files) > _LISTED else ""
         raise CheckpointError(path, f"holds {len(gguf_files)} GGUF files: {listed}; pass the path of one of them")
     return path / gguf_files[0]
 
@@ -140,16 +139,12 @@ def open_gguf(path: Path) -> tuple[dict[str, Any], Checkpoint]:
         raise CheckpointError(path, f"a GGUF file of {quoted(kind)}; expected one of a model")
     parts = file.metadata.get("split.count", 1)
     if parts not in (0, 1):
-        raise CheckpointError(
-            path, f"one of {shown(parts)} parts of a GGUF file; expected one whole file: join them (gguf-split --merge)"
-        )
+        problem = f"one of {shown(parts)} parts of a GGUF file; expected one whole file: join them (gguf-split --merge)"
+        raise CheckpointError(path, problem)
     family = _FAMILIES.get(architecture) if isinstance(architecture, str) else None
     if family is None:
-        raise CheckpointError(
-            path,
-            f"a GGUF file of the architecture {quoted(architecture)}; expected {', '.join(_FAMILIES)}, or the "
-            "checkpoint that it was made from",
-        )
+        described = f"a GGUF file of the architecture {quoted(architecture)}; expected {', '.join(_FAMILIES)}"
+        raise CheckpointError(path, f"{described}, or the checkpoint that it was made from")
     sizes = {key: file.metadata.get(f"{architecture}.{name}") for name, key in family.sizes.items()}
     config = {"model_type": family.model_type} | {key: value for key, value in sizes.items() if value is not None}
     if _EMBEDDING in file.entries:  # the vocabulary in the metadata is a long list, which is not kept
@@ -208,8 +203,5 @@ def _rearranged(
 
 def _notes(file: GgufFile) -> tuple[str, ...]:
     types = sorted({file.types[name] for name, entry in file.entries.items() if len(entry.shape) > 1} - set(_WHOLE))
-    if not types:
-        return ()
-    return (
-        f"quantised in a GGUF file ({', '.join(types)}): dequantised, and W_QK carries the rounding of its factors",
-    )
+    note = f"quantised in a GGUF file ({', '.join(types)}): dequantised, and W_QK carries the rounding of its factors"
+    return (note,) if types else ()

@@ -50,26 +50,26 @@ def require_readable_quantisation(config: Mapping[str, Any], path: Path) -> None
 
 
 def dequantised(checkpoint: Checkpoint, config: Mapping[str, Any], path: Path) -> Checkpoint:
-    settings = _settings(config, path) or _settings_beside(checkpoint)
+    settings = _settings(config, path)
+    for name, method in _OTHER_FILES.items():
+        beside = checkpoint.path / name
+        if settings is None and checkpoint.files and os.path.lexists(beside):
+            words = read_json_object(beside) | {"quant_method": method}
+            settings = Settings(beside, f"quantised with {_NAMES[method]}", words)
     if settings is not None and _method(settings) == _DEQUANTISED:
         note = "quantised in a GGUF file: transformers dequantised it, and W_QK carries the rounding"
         checkpoint = checkpoint.replaced((), {}, note)
     elif settings is not None:
         if _method(settings) in _REPACKED and not checkpoint.files:
-            raise CheckpointError(
-                checkpoint.path,
-                f"is in memory and quantised with {_format(settings).called}, whose programs pack codes in other ways "
-                "than files do; expected the folder that it was read from",
-            )
+            problem = f"is in memory and quantised with {_format(settings).called}"
+            more = "whose programs pack codes in other ways than files do; expected the folder that it was read from"
+            raise CheckpointError(checkpoint.path, f"{problem}, {more}")
         checkpoint = _replaced(checkpoint, settings, _format(settings))
     for name in checkpoint.names:
         if any(map(_CODES.fullmatch, name.split("."))):
             where = "" if settings is None else f", but to no matrix that {settings.key} describes"
-            raise CheckpointError(
-                checkpoint.file(name),
-                f"tensor {quoted(name)} belongs to quantised weights{where}: the numbers beside it are codes, not the "
-                f"trained weights; {_PASS_SOURCE}",
-            )
+            problem = f"tensor {quoted(name)} belongs to quantised weights{where}: the numbers beside it are codes"
+            raise CheckpointError(checkpoint.file(name), f"{problem}, not the trained weights; {_PASS_SOURCE}")
     return checkpoint
 
 
@@ -82,14 +82,6 @@ def _settings(config: Mapping[str, Any], path: Path) -> Settings | None:
                 if not isinstance(words, Mapping):
                     raise _unknown(path, key, "")
                 return Settings(path, key, words)
-    return None
-
-
-def _settings_beside(checkpoint: Checkpoint) -> Settings | None:
-    for name, method in _OTHER_FILES.items():
-        path = checkpoint.path / name
-        if checkpoint.files and os.path.lexists(path):
-            return Settings(path, f"quantised with {_NAMES[method]}", read_json_object(path) | {"quant_method": method})
     return None
 
 
@@ -107,19 +99,15 @@ def _format(settings: Settings) -> Format:
     if method is None or method not in METHODS:
         bits = settings.get("bits", settings.get("w_bit"))
         named = f" with {_NAMES.get(method) or shown(method, 60)}" if method else ""
-        raise _unknown(
-            settings.path, settings.key, named + (f" ({bits} bit)" if type(bits) is int and 0 < bits <= 64 else "")
-        )
+        named += f" ({bits} bit)" if type(bits) is int and 0 < bits <= 64 else ""
+        raise _unknown(settings.path, settings.key, named)
     return METHODS[method](settings)
 
 
 def _unknown(path: Path, key: str, method: str) -> CheckpointError:
     where = f"{key}: " if key in _SETTINGS else ""
-    return CheckpointError(
-        path,
-        f"{where}the model is quantised{method}, and what is stored is not the trained weights; {_PASS_SOURCE}, or one "
-        f"that is quantised with {_READ}",
-    )
+    problem = f"{where}the model is quantised{method}, and what is stored is not the trained weights"
+    return CheckpointError(path, f"{problem}; {_PASS_SOURCE}, or one that is quantised with {_READ}")
 
 
 def _replaced(checkpoint: Checkpoint, settings: Settings, layout: Format) -> Checkpoint:

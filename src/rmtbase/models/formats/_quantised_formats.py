@@ -40,12 +40,8 @@ _LONGEST_STATE = 1 << 16  # bytes of bitsandbytes' description of one matrix
 
 
 def bitsandbytes(settings: dequantise.Settings) -> dequantise.Format:
-    bits = {
-        width
-        for width in (4, 8)
-        for word in (f"load_in_{width}bit", f"_load_in_{width}bit")
-        if settings.one_of(word, (True, False), False)
-    }
+    words = {f"{start}load_in_{width}bit": width for width in (4, 8) for start in ("", "_")}
+    bits = {width for word, width in words.items() if settings.one_of(word, (True, False), False)}
     if len(bits) != 1:
         raise settings.refused("load_in_4bit", settings.get("load_in_4bit"), "one of load_in_4bit and load_in_8bit")
     return _int8() if bits == {8} else _four_bit()
@@ -92,11 +88,9 @@ def _four_bit() -> dequantise.Format:
         item_size = STORAGE[codes.entry.dtype].itemsize if codes.entry.dtype in STORAGE else 0
         n_bytes, in_item = codes.entry.size * item_size, 2 * item_size
         if n_bytes != ceil(size / 2):
-            raise CheckpointError(
-                codes.path,
-                f"tensor {quoted(codes.name)} holds {n_bytes} bytes; expected {ceil(size / 2)}, of two codes each, for "
-                f"the shape {shown(shape)} of a matrix quantised with {called}",
-            )
+            described = f"tensor {quoted(codes.name)} holds {n_bytes} bytes; expected {ceil(size / 2)}"
+            more = f"of two codes each, for the shape {shown(shape)} of a matrix quantised with {called}"
+            raise CheckpointError(codes.path, f"{described}, {more}")
         dequantise.require(own_table, (16,), ("F32",), called)
         nested, nested_table = parts.get(".nested_absmax"), parts.get(".nested_quant_map")
         dequantise.require(largest, (n_blocks,), ("F32",) if nested is None else ("U8",), called)
@@ -106,9 +100,8 @@ def _four_bit() -> dequantise.Format:
 
         def make(start: int, stop: int) -> Float32[np.ndarray, "..."]:
             if not np.allclose(dequantise.factors(own_table), table, rtol=0, atol=1e-6):
-                raise CheckpointError(
-                    own_table.path, f"tensor {quoted(own_table.name)} is not the table of {kinds[0]}; expected that"
-                )
+                problem = f"tensor {quoted(own_table.name)} is not the table of {kinds[0]}; expected that"
+                raise CheckpointError(own_table.path, problem)
             begin, end = start * width, stop * width
             packed = np.ascontiguousarray(codes.read_bits(begin // in_item, ceil(end / in_item))).view(np.uint8)
             values = dequantise.nibbles(packed, table, low_first=False)[: end - begin]
@@ -130,9 +123,8 @@ def _nested(
     """Return a function that dequantises the scales of blocks: codes into a table of 256, with scales of their own."""
     block, offset = state.positive("nested_blocksize"), np.float32(state.number("nested_offset"))
     if table is None:
-        raise CheckpointError(
-            nested.path, f"tensor {quoted(nested.name)} is incomplete; expected its nested_quant_map beside it"
-        )
+        problem = f"tensor {quoted(nested.name)} is incomplete; expected its nested_quant_map beside it"
+        raise CheckpointError(nested.path, problem)
     n_blocks = largest.entry.shape[0]
     dequantise.require(nested, (ceil(n_blocks / block),), ("F32",), called)
     dequantise.require(table, (256,), ("F32",), called)
@@ -145,7 +137,6 @@ def _nested(
 
 
 def _state(stored: StoredTensor) -> dequantise.Settings:
-    """Read bitsandbytes' description of one matrix, which is JSON in a tensor of bytes."""
     if stored.entry.dtype != "U8" or not 0 < stored.entry.size <= _LONGEST_STATE:
         problem = f"tensor {quoted(stored.name)} of {stored.entry.size} {shown(stored.entry.dtype)}"
         raise CheckpointError(stored.path, f"{problem}; expected a description of at most {_LONGEST_STATE} bytes")
@@ -209,22 +200,18 @@ def gptq(settings: dequantise.Settings) -> dequantise.Format:
             zero_points = dequantise.unpacked(zeros.array(), bits, outputs)
             offset = less_one(zero_points)
             if offset and (zero_points == 2**bits - 1).any():
-                raise CheckpointError(
-                    zeros.path,
-                    f"tensor {quoted(zeros.name)} holds {2**bits - 1}, a zero point less one of {2**bits}, which some "
-                    f"libraries read as 0; expected at most {2**bits - 2}, or checkpoint_format gptq_v2",
-                )
+                problem = f"tensor {quoted(zeros.name)} holds {2**bits - 1}, a zero point less one of {2**bits}"
+                more = f"which some libraries read as 0; expected at most {2**bits - 2}, or checkpoint_format gptq_v2"
+                raise CheckpointError(zeros.path, f"{problem}, {more}")
             return np.ascontiguousarray(zero_points.T) + np.float32(offset)
 
         def make(start: int, stop: int) -> Float32[np.ndarray, "outputs inputs"]:
             group = groups()
-            values = dequantise.unpacked(np.ascontiguousarray(codes.array()[:, start:stop].T), bits, inputs).astype(
-                np.float32
-            )
+            words = np.ascontiguousarray(codes.array()[:, start:stop].T)
+            values = dequantise.unpacked(words, bits, inputs).astype(np.float32)
             values -= offsets()[start:stop].take(group, axis=1)
-            return dequantise.times(
-                values, np.ascontiguousarray(dequantise.factors(scales)[:, start:stop].T).take(group, axis=1), scales
-            )
+            of_groups = np.ascontiguousarray(dequantise.factors(scales)[:, start:stop].T)
+            return dequantise.times(values, of_groups.take(group, axis=1), scales)
 
         return dequantise.derived(scales.entry.dtype, (outputs, inputs), parts, make)
 
@@ -255,9 +242,8 @@ def awq(settings: dequantise.Settings) -> dequantise.Format:
         def make(start: int, stop: int) -> Float32[np.ndarray, "outputs inputs"]:
             values = in_order(codes, start, stop).astype(np.float32).reshape(n_groups, -1, stop - start)
             values -= in_order(zeros, start, stop)[:, None]
-            return (
-                dequantise.times(values, dequantise.factors(scales)[:, None, start:stop], scales).reshape(inputs, -1).T
-            )
+            of_groups = dequantise.factors(scales)[:, None, start:stop]
+            return dequantise.times(values, of_groups, scales).reshape(inputs, -1).T
 
         return dequantise.derived(scales.entry.dtype, (outputs, inputs), parts, make, 8)
 

@@ -30,7 +30,7 @@ from rmtbase.models.forward._prove import prove_parts
 from rmtbase.models.forward._stored_names import parameters_of
 from rmtbase.models.forward._torch_route import Network
 from rmtbase.models.layouts._expressions import Read
-from rmtbase.models.layouts._sites import NORM_FIELDS, NORMS, Disproved, Site
+from rmtbase.models.layouts._sites import NORM_FIELDS, Disproved, Site, kind_of
 from rmtbase.shown import one_line, quoted
 
 _LIBRARIES = ("torch.", "transformers.")
@@ -45,16 +45,12 @@ def reason_not_proved(
     assert network.given is not None
     names = [frozenset(site.query_key_tensors()) for site in sites]
     parameters = parameters_of(network.network, stored, names)
+    stored_in = {own_name: frozenset(matrix.tensors()) for own_name, matrix in parameters.items()}
     weights = [  # by their names in the module
-        sorted(
-            {own_name for own_name, matrix in parameters.items() if not stored_names.isdisjoint(matrix.tensors())}
-            or stored_names
-        )
+        sorted({own_name for own_name in stored_in if stored_in[own_name] & stored_names} or stored_names)
         for stored_names in names
     ]
-    places = [
-        _attention_of(network.network, *site_and_weights) for site_and_weights in zip(sites, weights, strict=True)
-    ]
+    places = [_attention_of(network.network, *of_site) for of_site in zip(sites, weights, strict=True)]
     reason = next(_reasons(network.given, network.network, {*places}, sorted({*chain(*weights)})), None)
     if reason is not None:
         return reason
@@ -73,14 +69,12 @@ def reason_not_proved(
     for site, name, place in zip(sites, names, places, strict=True):
         trace = traced.get(name)
         if trace is None or site not in proved:
-            why = next(
-                (why_not for path, why_not in unresolved.items() if path.startswith(place)), "they do not occur in it"
-            )
+            reasons = (reason for path, reason in unresolved.items() if path.startswith(place))
+            why = next(reasons, "they do not occur in it")
             return f"the forward pass shows no queries and keys of {site.place}: {why}"
         for difference in _differences(site, trace, (*noted, *site.notes)):
-            return (
-                f"{difference} of {site.place} differ in the forward pass from those that a {network.path} is read with"
-            )
+            read_with = f"those that a {network.path} is read with"
+            return f"{difference} of {site.place} differ in the forward pass from {read_with}"
     return None
 
 
@@ -90,7 +84,7 @@ def _differences(site: Site, traced: Site, noted: Collection[str]) -> Iterator[s
             yield name.replace("_", " ") + "s"
     if site.rotated is not None and site.rotated != (traced.rotated or 0):
         yield "rotated dimensions"
-    if NORMS in traced.notes and NORMS not in noted:
+    if "norms" in map(kind_of, traced.notes) and "norms" not in map(kind_of, noted):
         yield "norms of queries or keys"
 
 
@@ -143,12 +137,8 @@ def _replaced(module: nn.Module) -> Iterator[str]:
 
 
 def _other_attention(module: nn.Module) -> Iterator[str]:
-    configs = {
-        id(part_config): part_config
-        for part in module.modules()
-        if (part_config := getattr(part, "config", None)) is not None
-    }
-    for config in configs.values():
+    configs = (getattr(part, "config", None) for part in module.modules())
+    for config in {id(config): config for config in configs}.values():
         name = getattr(config, "_attn_implementation", None)
         if not isinstance(name, str) or name.removeprefix("paged|") in ("eager", "flex_attention"):
             continue

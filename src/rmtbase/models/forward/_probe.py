@@ -22,17 +22,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import nn
 
+from rmtbase.models.forward import _probe_events as events
 from rmtbase.models.forward import _probe_rows as rows_of
-from rmtbase.models.forward._probe_events import (
-    CONVOLUTION,
-    Contraction,
-    Linear,
-    Mark,
-    NormOutputs,
-    Numbers,
-    PassKind,
-    Softmax,
-)
 from rmtbase.models.forward._probe_forward import ForwardPass
 from rmtbase.models.forward._probe_norms import Norms
 from rmtbase.models.forward._probe_places import NORM_KINDS, Met, is_within, module_of, notes_of
@@ -55,10 +46,7 @@ class _Leaf(NamedTuple):
 
 @dataclass(frozen=True)
 class Reading:
-    """Passes of one module: plain, tagged, and with its real rotation; its parameters' shapes, inputs and norms.
-
-    The last pass also distinguishes norms, except those between a map and a product of its outputs.
-    """
+    """Passes of one module: plain, tagged, and with its real rotation, which also distinguishes norms."""
 
     plain: ForwardPass
     tagged: ForwardPass
@@ -79,14 +67,14 @@ class Reading:
 
     @classmethod
     def _of(cls, module: nn.Module, still: Mapping[str, Any], inputs: Mapping[str, Any], prefix: str) -> Reading:
-        numbers = Numbers()
+        numbers = events.Numbers()
         plain = run(module, still, numbers, prefix=prefix)
         chosen = {rows_of.content_product(plain.products, softmax) for softmax in plain.softmaxes.values()}
-        tagged = run(module, still, numbers, PassKind(tagged=frozenset(filter(None, chosen))), prefix)
-        between = {
-            mark.name for product in plain.products.values() for origin in product.origins for mark in origin.marks
-        }
-        rotated = run(module, inputs, numbers, PassKind(neutral=False, norms=NormOutputs(frozenset(between))), prefix)
+        tagged = run(module, still, numbers, events.PassKind(tagged=frozenset(filter(None, chosen))), prefix)
+        origins = (origin for product in plain.products.values() for origin in product.origins)
+        between = {mark.name for origin in origins for mark in origin.marks}
+        real = events.PassKind(neutral=False, norms=events.NormOutputs(frozenset(between)))
+        rotated = run(module, inputs, numbers, real, prefix)
         shapes = {prefix + name: tuple(parameter.shape) for name, parameter in module.named_parameters()}
         modules = {(prefix + path).rstrip("."): submodule for path, submodule in module.named_modules()}
         return cls(plain, tagged, rotated, shapes, still, Norms(modules, plain.norms, tagged.norms, rotated))
@@ -113,7 +101,7 @@ class Reading:
         return self._read[1]
 
     @cached_property
-    def _linears(self) -> list[tuple[str, Linear]]:
+    def _linears(self) -> list[tuple[str, events.Linear]]:
         return sorted(self.plain.linears.items(), key=lambda item: item[1].first)
 
     @cached_property
@@ -121,20 +109,15 @@ class Reading:
         return np.array([linear.first for _, linear in self._linears])
 
     def outputs_of(self, softmax: str) -> list[str]:
-        return [
-            key
-            for key, product in self.plain.outputs.items()
-            if any(softmax in origin.softmax for origin in product.origins) and key in self.tagged.outputs
-        ]
+        outputs = [(key, product.origins) for key, product in self.plain.outputs.items() if key in self.tagged.outputs]
+        return [key for key, origins in outputs if any(softmax in origin.softmax for origin in origins)]
 
     def site(self, key: str, product: str | None) -> Met:
-        """Read the attention of one softmax."""
         softmax = self.plain.softmaxes[key]
         if product is None:
             n_products = len(softmax.origin.products)
-            raise rows_of.NoReading(
-                f"scores are made of {n_products} products" if n_products else "scores are no product"
-            )
+            reason = f"scores are made of {n_products} products" if n_products else "scores are no product"
+            raise rows_of.NoReading(reason)
         scale, keys_right = rows_of.scale_of(softmax, self.tagged.softmaxes.get(key))
         q_side, k_side = ("left", "right") if keys_right else ("right", "left")
         queries, key_heads = self._operand(product, q_side), self._operand(product, k_side)
@@ -203,9 +186,8 @@ class Reading:
     # -- operands ---------------------------------------------------------------------------------------------------
 
     def _operand(self, product: str, side: str) -> rows_of.Heads:
-        plain, tagged = (
-            getattr(forward_pass.products[product], side).numpy() for forward_pass in (self.plain, self.tagged)
-        )
+        passes = self.plain, self.tagged
+        plain, tagged = (getattr(forward_pass.products[product], side).numpy() for forward_pass in passes)
         numbers = rows_of.decode(plain, tagged)
         origin = self.plain.products[product].origins[0 if side == "left" else 1]
         turned = None
@@ -231,23 +213,21 @@ class Reading:
 
     # -- expressions ------------------------------------------------------------------------------------------------
 
-    def _module(self, softmax: Softmax, *rows: np.ndarray) -> str:
+    def _module(self, softmax: events.Softmax, *rows: np.ndarray) -> str:
         names = {self._linears[self._index(number)][1].weight.name for row in rows for number in row[0]}
         return [path for path, _ in softmax.modules if all(is_within(name, path) for name in names)][-1]
 
     def _stored(self, numbers: Iterable[int]) -> tuple[tuple[str, int], ...]:
         linears = [self._linears[self._index(number)][1] for number in numbers]
-        numbered = zip(numbers, linears, strict=True)
-        return tuple(
-            (linear.weight.name, int(linear.weight.starts[number - linear.first])) for number, linear in numbered
-        )
+        weights = [(linear.weight, number - linear.first) for number, linear in zip(numbers, linears, strict=True)]
+        return tuple((weight.name, int(weight.starts[row])) for weight, row in weights)
 
     def _index(self, number: int) -> int:
         return int(np.searchsorted(self._firsts, number, side="right")) - 1
 
     def _expression(
         self, numbers: Int[np.ndarray, " row"], module: str, factors: Float[np.ndarray, " row"] | None = None
-    ) -> tuple[Expression, _Leaf, frozenset[Mark]]:
+    ) -> tuple[Expression, _Leaf, frozenset[events.Mark]]:
         """Return the matrix with these rows, its input, and the marks that were passed."""
         factors = np.ones(len(numbers)) if factors is None else factors
         at = np.searchsorted(self._firsts, numbers, side="right") - 1
@@ -256,9 +236,8 @@ class Reading:
             linear = self._linears[index][1]
             for factor in np.unique(factors[at == index]).tolist():
                 places = np.flatnonzero((at == index) & (factors == factor))
-                for tensor, among, rows in rows_of.stored_rows(
-                    linear.weight, numbers[places] - linear.first, self.shapes
-                ):
+                outputs = numbers[places] - linear.first
+                for tensor, among, rows in rows_of.stored_rows(linear.weight, outputs, self.shapes):
                     sources.append((index, tensor, factor, places[among], rows))
         sources.sort(key=lambda source: source[3][0])
         parts, leaves, marks, order = [], [], frozenset(), np.zeros(len(numbers), int)
@@ -284,7 +263,7 @@ class Reading:
 
     def _part(
         self, index: int, tensor: _expressions.Tensor, rows: np.ndarray, module: str
-    ) -> tuple[Expression, _Leaf, frozenset[Mark]]:
+    ) -> tuple[Expression, _Leaf, frozenset[events.Mark]]:
         """Return rows of one map, multiplied by the maps before it within the module."""
         key, linear = self._linears[index]
         part = self._rows_of(tensor, rows)
@@ -292,18 +271,17 @@ class Reading:
         marks = linear.marks
         if before is None:
             values = linear.given.numpy().tobytes()
-            convolved = {
-                mark for mark in linear.origin.marks if mark.kind == CONVOLUTION and is_within(mark.name, module)
-            }
+            convolutions = (mark for mark in linear.origin.marks if mark.kind == events.CONVOLUTION)
+            convolved = {mark for mark in convolutions if is_within(mark.name, module)}
             return part, _Leaf(values, linear.origin.born, self.norms.before(key)), marks | convolved
         numbers, factor = before
         part = part if factor == 1.0 else Scaled(part, factor)
         inner, leaf, stepped = self._expression(numbers, module)
         factors = (part, *inner.of) if isinstance(inner, _expressions.Product) else (part, inner)
-        between = {Mark("inner", mark.name) if mark.kind in NORM_KINDS else mark for mark in linear.origin.marks}
+        between = {events.Mark("inner", mark.name) if mark.kind in NORM_KINDS else mark for mark in linear.origin.marks}
         return _expressions.Product(factors), leaf, marks | stepped | between
 
-    def _before(self, key: str, linear: Linear, module: str) -> tuple[np.ndarray, float] | None:
+    def _before(self, key: str, linear: events.Linear, module: str) -> tuple[np.ndarray, float] | None:
         """Return the outputs within the module that are a map's inputs up to a common factor, or None."""
         if key not in self.tagged.linears:
             return None
@@ -365,7 +343,7 @@ class Reading:
         return value, norm, self._output(head, plain, d_value, len(keys), weights_left), d_value
 
     def _output(
-        self, head: Int[np.ndarray, "n token"], met: Contraction, d_value: int, n_heads: int, weights_left: bool
+        self, head: Int[np.ndarray, "n token"], met: events.Contraction, d_value: int, n_heads: int, weights_left: bool
     ) -> Expression | None:
         """Return the first map whose input is the outputs of all heads, head after head."""
         n_tokens = met.shape[1 if weights_left else 2]
@@ -374,10 +352,8 @@ class Reading:
             if linear.weight.n_inputs != n_heads * d_value or key not in self.tagged.linears:
                 continue
             values_given = linear.given.numpy().reshape(-1, linear.given.shape[-1])
-            numbers = (
-                rows_of.decode(values_given, self.tagged.linears[key].given.numpy().reshape(values_given.shape))
-                - met.first
-            )
+            tagged_given = self.tagged.linears[key].given.numpy().reshape(values_given.shape)
+            numbers = rows_of.decode(values_given, tagged_given) - met.first
             if np.any(numbers < 0) or np.any(numbers >= prod(met.shape)):
                 continue
             places = np.unravel_index(numbers, met.shape)
@@ -385,8 +361,7 @@ class Reading:
             column = of_head * d_value + (places[2] if weights_left else places[1])
             if np.any(column != np.arange(n_heads * d_value)):
                 return None
-            ((tensor, _, rows), *more_tensors) = rows_of.stored_rows(
-                linear.weight, np.arange(len(linear.rows)), self.shapes
-            )
+            outputs = np.arange(len(linear.rows))
+            ((tensor, _, rows), *more_tensors) = rows_of.stored_rows(linear.weight, outputs, self.shapes)
             return None if more_tensors else self._rows_of(tensor, rows)
         return None

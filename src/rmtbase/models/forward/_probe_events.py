@@ -35,8 +35,6 @@ class Mark:
 
 @dataclass(frozen=True)
 class Origin:
-    """Origin of the values in a storage."""
-
     content: bool = False  # whether they depend on the model's inputs, rather than only on positions and parameters
     linear: bool = False  # whether they come from the output of a linear map
     marks: frozenset[Mark] = frozenset()  # neutral operations since the last linear map or product
@@ -66,15 +64,12 @@ class Copy(NamedTuple):
 
     def addresses(self, places: Tensor) -> Tensor:
         indices = torch.unravel_index(places, self.shape)
-        return self.offset + sum(
-            (index * step for index, step in zip(indices, self.stride, strict=True)), torch.tensor(0)
-        )
+        offsets = (index * step for index, step in zip(indices, self.stride, strict=True))
+        return self.offset + sum(offsets, torch.tensor(0))
 
 
 @dataclass
 class Linear:
-    """Linear map in a forward pass."""
-
     weight: Weight  # position of its weight
     first: int  # the number of its first output; the outputs are numbered consecutively
     rows: Tensor  # v[r] for each output
@@ -120,8 +115,6 @@ class Numbers:
 
 @dataclass
 class NormOutputs:
-    """Inputs of norms, and outputs by which norms are recognised."""
-
     # in a pass that distinguishes norms, the norms and gains that are neutral nevertheless; every other one outputs
     # noise of its own. None in a pass in which all are neutral.
     neutral: frozenset[str] | None = None
@@ -153,17 +146,13 @@ class RealMaps(Protocol):
 
     def apply(
         self, name: str, values: Tensor, starts: Tensor, laid: Callable[[Tensor], Tensor], origin: Origin
-    ) -> Tensor:
-        """Apply the map to an input (tokens, inputs)."""
-        ...
+    ) -> Tensor: ...
 
     def met(self, product: str, left: Tensor, right: Tensor) -> None: ...
 
 
 @dataclass(frozen=True)
 class PassKind:
-    """Kind of a pass, beside finding products."""
-
     tagged: frozenset[str] | None = None  # products of queries and keys that count double; None in a plain pass
     neutral: bool = True  # whether rotation is neutral
     real: RealMaps | None = None  # computes chosen maps with their weights; None if all outputs are made up

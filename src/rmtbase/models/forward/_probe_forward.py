@@ -55,7 +55,6 @@ class ForwardPass(TorchDispatchMode):
         self._clock = 0
 
     def origin(self, *tensors: Tensor) -> events.Origin:
-        """Return the combined origin of a result computed from these tensors."""
         origins = {
             id(origin): origin for origin in (self._origins.get(_storage(tensor), _NOWHERE) for tensor in tensors)
         }.values()
@@ -112,17 +111,16 @@ class ForwardPass(TorchDispatchMode):
             if name == "clone" and not copied and _storage(arguments[0]) in self._names and result.is_contiguous():
                 self._names[_storage(result)] = self._names[_storage(arguments[0])]
                 parameter = arguments[0]
-                self._copies[_storage(result)] = events.Copy(
-                    tuple(parameter.shape), parameter.stride(), int(parameter.storage_offset())
-                )
+                layout = tuple(parameter.shape), parameter.stride(), int(parameter.storage_offset())
+                self._copies[_storage(result)] = events.Copy(*layout)
         elif name == "convolution" and any(stored):
             return self._convolve(func, args, kwargs)
         elif any(stored):
-            marks = frozenset(
-                events.Mark("gain" if name.startswith(("mul", "div")) else "bias", self._names[_storage(tensor)])
-                for tensor in arguments
-                if tensor.is_meta and _storage(tensor) in self._names
-            )
+            parameters = [
+                _storage(tensor) for tensor in arguments if tensor.is_meta and _storage(tensor) in self._names
+            ]
+            kind = "gain" if name.startswith(("mul", "div")) else "bias"
+            marks = frozenset(events.Mark(kind, self._names[parameter]) for parameter in parameters)
             result = self._mixed(func, name, args, kwargs)
         elif name in ("_softmax", "_safe_softmax"):
             return self._softmax(args[0], args[1])
@@ -155,9 +153,7 @@ class ForwardPass(TorchDispatchMode):
         meta_args, meta_kwargs = tree_map(_to_meta, (args, kwargs))
         shapes = func(*meta_args, **meta_kwargs)
         key = self._key(name)
-        return tree_map(
-            lambda tensor: events.noise(key, tensor.shape) if isinstance(tensor, Tensor) else tensor, shapes
-        )
+        return tree_map(lambda leaf: events.noise(key, leaf.shape) if isinstance(leaf, Tensor) else leaf, shapes)
 
     def _turned(self, *factors: Any) -> Tensor | None:
         """Return the product with a neutralised complex rotation by position, or None if there is no such rotation."""
@@ -269,9 +265,8 @@ class ForwardPass(TorchDispatchMode):
             return self.declare(result.contiguous(), origin)
         origin, weight_name = self.origin(values), self._names.get(_storage(weight), "")
         marks = origin.marks | {events.Mark(events.CONVOLUTION, weight_name)}
-        return self.declare(
-            events.noise(self._key(events.CONVOLUTION), shape), replace(origin, marks=marks, born=self._clock)
-        )
+        result = events.noise(self._key(events.CONVOLUTION), shape)
+        return self.declare(result, replace(origin, marks=marks, born=self._clock))
 
     def _product(self, left: Tensor, right: Tensor) -> Tensor:
         origins = self.origin(left), self.origin(right)
@@ -282,9 +277,8 @@ class ForwardPass(TorchDispatchMode):
             raise ValueError(f"a product of shape {tuple(shape)}, too large to be run")
         if any(origin.softmax for origin in origins):
             key = self._key("output")
-            met = events.Contraction(
-                both[0][:, : events.KEPT, : events.KEPT].clone(), both[1][..., : events.KEPT].clone(), origins
-            )
+            weights, of_values = both[0][:, : events.KEPT, : events.KEPT], both[1][..., : events.KEPT]
+            met = events.Contraction(weights.clone(), of_values.clone(), origins)
             met.first = self._numbers.first_of(key, count)
             met.shape = (both[0].shape[0], shape[-2], shape[-1])
             self.outputs[key] = met
@@ -293,9 +287,8 @@ class ForwardPass(TorchDispatchMode):
             return self.declare(values.reshape(shape), events.Origin(content, True, born=self._clock))
         if not any(origin.linear for origin in origins):
             result = torch.matmul(left, right)  # depends only on positions, for instance angles of rotation
-            return self.declare(
-                result, events.Origin(content=any(origin.content for origin in origins), born=self._clock)
-            )
+            content = any(origin.content for origin in origins)
+            return self.declare(result, events.Origin(content, born=self._clock))
         key = self._key("product")
         if self._real is not None:
             self._real.met(key, *both)
@@ -316,12 +309,8 @@ class ForwardPass(TorchDispatchMode):
         key = self._key("softmax")
         origin = self.origin(scores)
         shown = torch.where(scores.abs() < _MASKED, scores, 0.0).nan_to_num()
-        self.softmaxes[key] = events.Softmax(
-            scores[(..., *(slice(events.KEPT),) * min(scores.ndim, 2))].clone(),
-            axis % scores.ndim,
-            origin,
-            tuple(self.modules),
-        )
+        first = scores[(..., *(slice(events.KEPT),) * min(scores.ndim, 2))].clone()
+        self.softmaxes[key] = events.Softmax(first, axis % scores.ndim, origin, tuple(self.modules))
         return self.declare(shown, events.Origin(origin.content, True, softmax=frozenset({key}), born=self._clock))
 
     def _tags(self, first: int, count: int) -> Tensor:

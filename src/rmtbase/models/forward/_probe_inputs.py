@@ -32,8 +32,6 @@ def possible_inputs(module: nn.Module) -> Iterator[dict[str, Any]]:
 
 @dataclass
 class _Sizes:
-    """Sizes in a configuration, and noise."""
-
     config: Any
     generator: torch.Generator = field(default_factory=lambda: torch.Generator().manual_seed(11))
 
@@ -119,7 +117,7 @@ def _seen(
             yield {name: images["video"]}
             yield {name: values.repeat(*[1] * (values.ndim - 2), _LARGER, _LARGER), **decoded}
     patch = _patch(sight)
-    if patch and (("grid_thw" in words) or "image_grid_thw" in words):
+    if patch and ("grid_thw" in words or "image_grid_thw" in words):
         grid = next(word for word in words if word.endswith("grid_thw"))
         yield {next(iter(words)): noise(_GRID**2, prod(patch)), grid: torch.tensor([[1, _GRID, _GRID]])}
         square = patch if len(patch) == 3 else patch[:1] + patch[2:]
@@ -201,9 +199,8 @@ def _frames(sizes: _Sizes, lead: Tensor) -> Tensor:
 
 
 def _boxes(_: _Sizes, lead: Tensor) -> Tensor:
-    """Return the box of each token on a page: left, top, right, bottom."""
     first = torch.arange(prod(lead.shape[:2])).reshape(lead.shape[:2])
-    return torch.stack([first, first, first + 3, first + 2], dim=-1)
+    return torch.stack([first, first, first + 3, first + 2], dim=-1)  # left, top, right, bottom on a page
 
 
 def _grid(*axes: int) -> Callable[[_Sizes, Tensor], Tensor]:

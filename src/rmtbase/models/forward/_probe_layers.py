@@ -30,6 +30,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten
 
 from rmtbase.models.layouts._expressions import Expression
+from rmtbase.models.layouts._sites import Note
 
 _T = TypeVar("_T")
 _RUNNING = 2  # layers that run among those that are alike
@@ -57,17 +58,14 @@ def only_layers_of(
     holding = {id(parameter): frozenset(parameters[name].tensors()) for name, parameter in shared if name in parameters}
     with ExitStack() as changed:
         for stack in [module for module in network.modules() if isinstance(module, nn.ModuleList)]:
-            tensors_of_layers = [
-                frozenset().union(*(holding.get(id(parameter), ()) for parameter in layer.parameters()))
-                for layer in stack
-            ]
+            of_layers = ([holding.get(id(parameter), ()) for parameter in layer.parameters()] for layer in stack)
+            tensors_of_layers = [frozenset().union(*tensors) for tensors in of_layers]
             if not all(tensors_of_layers) and any(site <= tensors for site in sites for tensors in tensors_of_layers):
                 _leave_out(stack, [not tensors for tensors in tensors_of_layers], changed)
         yield
 
 
 def _leave_out(stack: nn.ModuleList, are_left_out: Sequence[bool], changed: ExitStack) -> None:
-    """Let these layers of a stack return their input, until the changes are undone."""
     beside: dict[type, tuple[Any, ...]] = {}  # what the last layer of a class returned beside its activations
 
     def keep(layer: nn.Module, inputs: Any, result: Any) -> None:
@@ -176,10 +174,10 @@ class LikeLayers:
         return result | dict(items[places[-1] + 1 :])
 
 
-def like_layers(network: nn.Module, name: str = "") -> Iterator[LikeLayers]:
+def like_layers(network: nn.Module) -> Iterator[LikeLayers]:
     """Yield the lists of layers some of which need not run, none within another."""
     shared = Counter(id(parameter) for _, parameter in network.named_parameters(remove_duplicate=False))
-    yield from _like_layers(network, name, frozenset(key for key, count in shared.items() if count > 1))
+    yield from _like_layers(network, "", frozenset(key for key, count in shared.items() if count > 1))
 
 
 def _like_layers(module: nn.Module, name: str, shared: frozenset[int]) -> Iterator[LikeLayers]:
@@ -260,6 +258,8 @@ def _is_same(first: Any, second: Any) -> bool:
 
 
 def _renamed(value: Any, pattern: str, by: str) -> Any:
+    if isinstance(value, Note):
+        return value.renamed(lambda name: re.sub(pattern, lambda _: by, name))
     if isinstance(value, str):
         return re.sub(pattern, lambda _: by, value)
     if isinstance(value, dict):
@@ -268,9 +268,8 @@ def _renamed(value: Any, pattern: str, by: str) -> Any:
         parts = [_renamed(item, pattern, by) for item in value]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(
-            value, **{field_.name: _renamed(getattr(value, field_.name), pattern, by) for field_ in fields(value)}
-        )
+        parts = {part.name: _renamed(getattr(value, part.name), pattern, by) for part in fields(value)}
+        return replace(value, **parts)
     return value
 
 

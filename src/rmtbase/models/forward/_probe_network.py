@@ -39,8 +39,6 @@ _COUNTED = re.compile(r".*(layers?|blocks?|experts?|heads?|groups?)|depth")
 
 @dataclass(frozen=True)
 class Part:
-    """Part of a network that can be run by itself."""
-
     module: nn.Module  # the part
     prefix: str  # prefix of the names of its modules
     inputs: Mapping[str, Any]  # the inputs on which it was run
@@ -68,7 +66,8 @@ class Part:
         try:
             reading = Reading.from_module(module, inputs, prefix)
         except Exception:  # its cache may have fewer entries than it has layers
-            if not _keeps_cache(module) or "use_cache" in inputs:
+            keeps_cache = bool(getattr(getattr(module, "config", None), "use_cache", False))
+            if not keeps_cache or "use_cache" not in signature(module.forward).parameters or "use_cache" in inputs:
                 raise
             reading = Reading.from_module(module, {**inputs, "use_cache": False}, prefix)
         return cls(module, prefix, reading.inputs, reading.met, reading.unresolved, reading.plain.entered)
@@ -80,11 +79,9 @@ def build(config: Mapping[str, Any], path: Path) -> nn.Module:
     name = config.get("model_type")
     if not isinstance(name, str) or name not in types:
         if "auto_map" in config:
-            raise CheckpointError(
-                path,
-                f"model_type {quoted(str(name))} brings its own code (auto_map), which is not run; expected a type of "
-                f"transformers {transformers.__version__}: load it yourself and pass the module",
-            )
+            problem = f"model_type {quoted(str(name))} brings its own code (auto_map), which is not run"
+            expected = f"a type of transformers {transformers.__version__}: load it yourself and pass the module"
+            raise CheckpointError(path, f"{problem}; expected {expected}")
         raise UnknownArchitectureError(path, str(name), tuple(sorted(types.keys())))
     _require_countable(config, path)
     try:
@@ -93,20 +90,15 @@ def build(config: Mapping[str, Any], path: Path) -> nn.Module:
         with torch.device("meta"):
             of_class = _class(config, made)
             network = of_class(made) if of_class else transformers.AutoModel.from_config(made)
-            _attend_fully(network)
+            for module in [*network.modules()]:  # full attention, as BigBird itself has during a pass over a short text
+                change: Any = getattr(module, "set_attention_type", None)
+                if change is not None and getattr(module, "attention_type", None) == "block_sparse":
+                    change("original_full")
         _with_buffers(network)
     except Exception as error:  # a class of transformers, or its initialization, may raise anything
         reason = str(error) or type(error).__name__
         raise CheckpointError(path, f"transformers cannot build {quoted(name)}: {reason}") from error
     return network.eval()
-
-
-def _attend_fully(network: nn.Module) -> None:
-    """Replace sparse attention by full attention, as BigBird itself does during a pass over a short text."""
-    for module in [*network.modules()]:
-        change: Any = getattr(module, "set_attention_type", None)
-        if change is not None and getattr(module, "attention_type", None) == "block_sparse":
-            change("original_full")
 
 
 def _require_countable(config: Mapping[str, Any], path: Path) -> None:
@@ -125,17 +117,12 @@ def _class(config: Mapping[str, Any], made: Any) -> type | None:
     except ModuleNotFoundError:  # EXAONE's networks are those of Llama
         classes = [getattr(transformers, str(name), None) for name in named]
         return next((class_ for class_ in classes if _is_network(class_)), None)
-    of_type = [
-        class_
-        for class_ in vars(module).values()
-        if _is_network(class_) and getattr(class_, "config_class", None) is type(made)
-    ]
+    networks = [class_ for class_ in vars(module).values() if _is_network(class_)]
+    of_type = [class_ for class_ in networks if getattr(class_, "config_class", None) is type(made)]
     saved = [class_ for class_ in of_type if class_.__name__ in named]
-    automatic = type(made) in transformers.AutoModel._model_mapping
-    return next(
-        iter(saved or ([] if automatic else [class_ for class_ in of_type if "PreTrained" not in class_.__name__])),
-        None,
-    )
+    if not saved and type(made) not in transformers.AutoModel._model_mapping:
+        saved = [class_ for class_ in of_type if "PreTrained" not in class_.__name__]
+    return saved[0] if saved else None
 
 
 def _is_network(class_: Any) -> TypeGuard[type[transformers.PreTrainedModel]]:
@@ -168,9 +155,8 @@ def written_out(network: nn.Module) -> Iterator[None]:
                 undone.callback(_put_back, attributes[name], dict(attributes[name]))
         for attributes in configs:
             attributes.update({name: "eager" for name in names if name in attributes})
-            attributes.update(
-                {"use_cache": False} if attributes.get("add_cross_attention") and "use_cache" in attributes else {}
-            )
+            if attributes.get("add_cross_attention") and "use_cache" in attributes:
+                attributes["use_cache"] = False
         for attributes in modules:
             if "A_log" in attributes["_parameters"] and isinstance(attributes.get("chunk_size"), int):
                 attributes["chunk_size"] = _CHUNK
@@ -193,12 +179,6 @@ def without_caches(network: nn.Module) -> Iterator[None]:
     finally:
         for attributes, value in before:
             attributes["use_cache"] = value
-
-
-def _keeps_cache(module: nn.Module) -> bool:
-    return bool(getattr(getattr(module, "config", None), "use_cache", False)) and (
-        "use_cache" in signature(module.forward).parameters
-    )
 
 
 def _configs(network: nn.Module) -> list[dict[str, Any]]:

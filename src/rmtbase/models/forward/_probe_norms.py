@@ -32,8 +32,6 @@ class Measured(NamedTuple):
 
 @dataclass(frozen=True)
 class Norms:
-    """Norms of a network."""
-
     modules: Mapping[str, nn.Module]  # the modules by name
     plain: NormOutputs  # inputs of norms in the plain pass
     tagged: NormOutputs  # inputs of norms in the tagged pass, which identifies the rows
@@ -120,8 +118,7 @@ def _is_centred(normalised: Tensor, x: Tensor) -> bool | None:
     for centred in (False, True):
         x_centred = x - x.mean(-1, keepdim=True) if centred else x
         factor = (normalised * x_centred).sum(-1, keepdim=True) / x_centred.square().sum(-1, keepdim=True)
-        if bool((factor > 0).all()) and torch.allclose(
-            factor * x_centred, normalised, rtol=_TOLERANCE, atol=_TOLERANCE
-        ):
+        is_close = torch.allclose(factor * x_centred, normalised, rtol=_TOLERANCE, atol=_TOLERANCE)
+        if is_close and bool((factor > 0).all()):
             return centred
     return None

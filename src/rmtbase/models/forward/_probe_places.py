@@ -11,7 +11,7 @@ from jaxtyping import Int
 
 from rmtbase.models.forward._probe_events import CONVOLUTION, Mark
 from rmtbase.models.layouts._expressions import Expression
-from rmtbase.models.layouts._sites import BIASES, CONTENT_PART, NORM_FIELDS, NORMS, STACKS, Place, Site
+from rmtbase.models.layouts._sites import BIASES, CONTENT_PART, NORM_FIELDS, NORMS, STACKS, Note, Place, Site
 
 _INNER_NORMS = "norm between the factors of queries or keys: recorded, not folded in"
 _GAINS = "gains of queries or keys: recorded, not folded in"
@@ -90,7 +90,7 @@ def notes_of(
         _POSITIONS: summed,
         _CONVOLVED: any(mark.kind == CONVOLUTION for mark in maps),
         _OTHER_AXIS: other,
-        f"{', '.join(added)} in the scores: not in W_QK": bool(added),
+        Note("{} in the scores: not in W_QK", names=added): bool(added),
     }
     return tuple(note for note, holds in notes.items() if holds)
 
@@ -115,9 +115,8 @@ def in_places(mets: Iterable[Met]) -> tuple[Site, ...]:
     shared = len(common_module([f"{module}." for module in modules]))
     names = [[_label(module[start:]) for module in modules] for start in (shared, 0)]
     # The name of the whole model, such as speecht5, says nothing about its parts if each of these has a name itself.
-    labels = [
-        "cross" if met_site.crossed else label for met_site, label in zip(met, names[not all(names[0])], strict=True)
-    ]
+    labelled = zip(met, names[not all(names[0])], strict=True)
+    labels = ["cross" if met_site.crossed else label for met_site, label in labelled]
     if len(set(labels)) == 1 and labels[0] != "cross":
         labels = [""] * len(met)
     elif "" in labels:

@@ -20,11 +20,7 @@ class NoReading(Exception):  # noqa: N818
 
 
 class Heads(NamedTuple):
-    """Query or key operands: the number and the factor of each coordinate, (n, token, d).
-
-    The factors contain the tokens' u[t]; ``marks`` are the neutral operations that were passed, and ``turned`` tells
-    which coordinates are rotated.
-    """
+    """Query or key operands: number and factor (with the tokens' u[t]) of each coordinate, (n, token, d)."""
 
     numbers: Int[np.ndarray, "n token d"]
     factors: Float[np.ndarray, "n token d"]
@@ -168,7 +164,6 @@ def token_factor(values: Float[np.ndarray, " n"]) -> float | None:
 
 @cache
 def _sorted_tokens() -> tuple[Int[np.ndarray, " t"], Float[np.ndarray, " t"]]:
-    """Return the tokens t in the order of u[t], and their u[t]."""
     of_tokens = tokens(1 << 16).numpy()
     order = np.argsort(of_tokens)
     return order, of_tokens[order]
@@ -189,11 +184,8 @@ def stored_rows(
         inner_shape = shape[skipped:]
         index, within = np.divmod(at, prod(inner_shape))
         for axes in range(1, len(inner_shape)):
-            if (
-                weight.step == prod(inner_shape[axes:])
-                and prod(inner_shape[:axes]) == weight.n_inputs
-                and np.all(within < weight.step)
-            ):
+            before, behind = prod(inner_shape[:axes]), prod(inner_shape[axes:])
+            if (behind, before) == (weight.step, weight.n_inputs) and np.all(within < weight.step):
                 by_number = ((number, np.flatnonzero(index == number)) for number in np.unique(index).tolist())
                 return [
                     (Tensor(weight.name, True, number if skipped else None, axes), among, within[among])

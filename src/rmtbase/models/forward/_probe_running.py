@@ -77,11 +77,9 @@ def running(module: nn.Module, taken: ForwardPass, prefix: str = "") -> Iterator
         if values.shape != result.shape or values.is_meta:
             return None
         origin, name = taken.origin(values), paths[id(submodule)]
-        other_tensors = (
-            tensor for tensor in tree_leaves((args, kwargs)) if isinstance(tensor, Tensor) and tensor is not values
-        )
+        has_others = any(isinstance(leaf, Tensor) and leaf is not values for leaf in tree_leaves((args, kwargs)))
         taken.norms.keep(name, values)
-        result = taken.norms.output(name, values, "" if any(True for _ in other_tensors) else name)
+        result = taken.norms.output(name, values, "" if has_others else name)
         return taken.declare(contiguous(result), replace(origin, marks=origin.marks | {Mark("norm", name)}))
 
     hooks = nn.modules.module
@@ -117,13 +115,11 @@ def run(
         stand_ins[name] = nn.Parameter(torch.empty(parameter.shape, dtype=dtype, device="meta"), False)
         names[stand_ins[name].untyped_storage()._cdata] = prefix + name
     taken = ForwardPass(names, numbers, kind)
-    real_inputs = {
-        name: value.detach().to("cpu", widened(value.dtype), copy=True) if isinstance(value, Tensor) else value
-        for name, value in inputs.items()
-    }
-    for tensor in real_inputs.values():
-        if isinstance(tensor, Tensor):
-            taken.declare(tensor, Origin(content=True))
+    real_inputs = dict(inputs)
+    for name, value in inputs.items():
+        if isinstance(value, Tensor):
+            copied = value.detach().to("cpu", widened(value.dtype), copy=True)
+            real_inputs[name] = taken.declare(copied, Origin(content=True))
     training = [submodule for submodule in module.modules() if submodule.training]
     for submodule in training:
         submodule.training = False
@@ -134,7 +130,6 @@ def run(
         for submodule in training:
             submodule.training = True
     of_scores = frozenset().union(*(softmax.origin.products for softmax in taken.softmaxes.values()))
-    taken.products = {
-        key: product for key, product in taken.products.items() if key in of_scores
-    }  # linear attention has many
+    # Linear attention has many products of no softmax.
+    taken.products = {key: product for key, product in taken.products.items() if key in of_scores}
     return taken

@@ -76,8 +76,6 @@ _SOURCES = ("_proof.py", "_prove.py", "_probe*.py")
 
 
 class Proof(NamedTuple):
-    """Result of a proof."""
-
     note: str  # what was proved and how, or "not proved" and why
     holds: bool = True  # False if it was not proved
     before: bool = False  # whether it was proved before, and only read now
@@ -100,7 +98,6 @@ def subject(
 
 
 def kept_proof(proof_subject: str, prove: Callable[[], Proof]) -> Proof:
-    """Return the note about a proof that is kept, or prove and keep it."""
     shipped = _read(demo_root() / DEMO_PROOFS).get(proof_subject)
     if isinstance(shipped, str):
         return Proof(shipped, before=True)

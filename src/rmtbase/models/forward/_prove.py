@@ -63,13 +63,10 @@ def prove_parts(
                 names = [", ".join(dict.fromkeys(side.tensors())) for side in (met.site.query, met.site.key) if side]
                 if moves is None:
                     described = f"{site.place}: the queries of {names[0]} are not told from the keys of {names[1]}"
-                    raise CheckpointError(
-                        path, f"{described}: not just one of them changes rows of the logits as a whole"
-                    )
-                described = (
-                    f"{site.place}: one token of {names[1]} changes rows of the logits as a whole, as queries do"
-                )
-                raise Disproved(path, f"{described}; expected that of {names[0]}")
+                    why = "not just one of them changes rows of the logits as a whole"
+                    raise CheckpointError(path, f"{described}: {why}")
+                described = f"{site.place}: one token of {names[1]} changes rows of the logits as a whole"
+                raise Disproved(path, f"{described}, as queries do; expected that of {names[0]}")
             run(part.module, part.inputs, Numbers(), PassKind(real=proof), part.prefix)
         for (_, site), *_ in proof.left.values():
             raise CheckpointError(path, f"{site.place}: its product of queries and keys was not met again")
@@ -82,11 +79,7 @@ _TOKENS = (5, 2, 1, 0)
 
 
 def _queries_move_rows(part: Part, mets: Mapping[str, Met]) -> dict[str, bool | None]:
-    """Decide for each site, by the key of its softmax, whether its traced queries are the queries of its logits.
-
-    In passes with made-up queries and keys, whose products are computed, those of all sites are replaced at one token;
-    then those of each site alone that is not decided, since the queries of one site may be the keys of another.
-    """
+    """Decide for each site, by the key of its softmax, whether its traced queries are the queries of its logits."""
     of_sides = attrgetter("query"), attrgetter("key")
     sides = [{key: _starts(of_side(met.site), part) for key, met in mets.items()} for of_side in of_sides]
     maps = frozenset(name for side in sides for starts in side.values() for name, _ in starts)
@@ -133,10 +126,8 @@ class _MadeUp:
         self._maps, self._others, self._tokens = maps, replaced_rows, tokens
         torch.manual_seed(0)  # the same choices of tokens in each pass, as Informer draws them
         softmaxes = run(part.module, part.inputs, Numbers(), PassKind(real=self), part.prefix).softmaxes
-        self.scores = {  # the axis of the softmax last
-            key: np.moveaxis(softmax.scores.nan_to_num().numpy(), softmax.axis, -1)
-            for key, softmax in softmaxes.items()
-        }
+        scores = {key: (softmax.scores.nan_to_num().numpy(), softmax.axis) for key, softmax in softmaxes.items()}
+        self.scores = {key: np.moveaxis(values, axis, -1) for key, (values, axis) in scores.items()}
 
     def holds(self, name: str) -> bool:
         return name in self._maps
@@ -148,9 +139,8 @@ class _MadeUp:
         rows = np.concatenate([np.zeros(0, int), *(rows for weight, rows in self._others if weight == name)])
         is_other = torch.isin(starts, torch.from_numpy(rows)).expand(result.shape).flatten(0, -2).clone()
         is_other[: self._tokens.start], is_other[self._tokens.stop :] = False, False
-        return result + 2.0**-10 * change * is_other.view(
-            result.shape
-        )  # a small one, which changes no choice of tokens
+        small = 2.0**-10  # which changes no choice of tokens
+        return result + small * change * is_other.view(result.shape)
 
     def met(self, product: str, left: Tensor, right: Tensor) -> None:
         self.operands[product] = float(left.sum()), float(right.sum())
@@ -160,9 +150,8 @@ def _moves_rows(
     key: str, met: Met, before: _MadeUp, everywhere: _MadeUp, other_query: _MadeUp, other_key: _MadeUp
 ) -> bool | None:
     """Return True if another query changes rows of logits as a whole, False if another key does, and None otherwise."""
-    changes = [
-        np.abs(forward_pass.scores[key] - before.scores[key]) for forward_pass in (everywhere, other_query, other_key)
-    ]
+    passes = everywhere, other_query, other_key
+    changes = [np.abs(forward_pass.scores[key] - before.scores[key]) for forward_pass in passes]
     depends, *by_side = (change > 1e-9 * changes[0].max() for change in changes)
     rows = [changed.any(axis=-1) for changed in by_side]
     several = depends.sum(axis=-1) > 1
@@ -175,10 +164,8 @@ def _moves_rows(
     if is_whole[0] == is_whole[1]:
         return None
     sums = zip(before.operands[met.product], everywhere.operands[met.product], strict=True)
-    return is_whole[0] and [before_sum != after_sum for before_sum, after_sum in sums] == [
-        met.queries_left,
-        not met.queries_left,
-    ]
+    left_moves, right_moves = (before_sum != after_sum for before_sum, after_sum in sums)
+    return is_whole[0] and (left_moves, right_moves) == (met.queries_left, not met.queries_left)
 
 
 class _Proof:
@@ -208,10 +195,7 @@ class _Proof:
     def apply(
         self, name: str, values: Tensor, starts: Tensor, laid: Callable[[Tensor], Tensor], origin: Origin
     ) -> Tensor:
-        """Apply a map to noise in place of the site's input, with two tokens in the Thue-Morse sequence.
-
-        This sequence has both at every stride, so that each text of a batch has both, in any order of the axes.
-        """
+        """Apply a map to two tokens of noise in the Thue-Morse sequence, which has both at every stride."""
         if not (origin.maps and origin.maps <= self._of_site[name]):  # otherwise the input is a factor's output
             width = values.shape[-1]
             two = torch.randn(2, width, generator=torch.Generator().manual_seed(width), dtype=torch.float64)
@@ -220,7 +204,6 @@ class _Proof:
         return values @ laid(self._values(name).flatten())
 
     def _values(self, name: str) -> Tensor:
-        """Return the weights of a map in the precision of float32."""
         if self._own is not None:
             return self._own[name].detach().cpu().float().double()
         matrix = self._stored[name].evaluate(self._read)  # a stored tensor or rows of it, in its own precision
@@ -264,14 +247,12 @@ class _Proof:
         for name in ("n_heads", "n_key_heads", "d_head", "d_query", "d_key"):
             size, expected = getattr(site, name), getattr(traced, name)
             if size != expected and (name != "n_key_heads" or traced.n_heads % size):
-                raise Disproved(
-                    self._path, f"{site.place}: {name} {size}; expected {expected}, as {traced.module} has it"
-                )
+                expectation = f"expected {expected}, as {traced.module} has it"
+                raise Disproved(self._path, f"{site.place}: {name} {size}; {expectation}")
         scale, expected = site.logit_scale, traced.logit_scale
         if scale is not None and expected is not None and not np.isclose(scale, expected, rtol=1e-6, atol=0):
-            raise Disproved(
-                self._path, f"{site.place}: logit scale {scale}; expected {expected}, as {traced.module} has it"
-            )
+            expectation = f"expected {expected}, as {traced.module} has it"
+            raise Disproved(self._path, f"{site.place}: logit scale {scale}; {expectation}")
         assert site.query is not None and site.key is not None
         images = _Images(self._read)
         query, key = images.of(site.query, of_queries), images.of(site.key, of_keys)

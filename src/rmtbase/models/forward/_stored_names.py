@@ -80,9 +80,13 @@ def names_in_modules(network: nn.Module, stored: Iterable[str]) -> dict[str, str
 
 
 def as_saved(network: nn.Module, tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a module's tensors as ``transformers`` saves them: under other names or in other pieces."""
+    """Return a module's tensors as ``transformers`` saves them: without aliases, under other names, in other pieces."""
     if not isinstance(network, transformers.PreTrainedModel):
         return dict(tensors)
+    tied = getattr(network, "all_tied_weights_keys", {})
+    pairs = [(alias, name) for alias, name in tied.items() if alias in tensors and name in tensors]
+    aliases = {alias for alias, name in pairs if tensors[alias].data_ptr() == tensors[name].data_ptr()}
+    tensors = {name: tensor for name, tensor in tensors.items() if name not in aliases}
     shapes = {name: torch.empty(tensor.shape, dtype=tensor.dtype, device="meta") for name, tensor in tensors.items()}
     try:
         saved = {id(shape): name for name, shape in revert_weight_conversion(network, dict(shapes)).items()}

@@ -66,10 +66,8 @@ class Network:
         try:
             return tuple(read_parts(self.network, self.inputs))
         except Exception as error:  # a network may raise anything
-            name = type(self.network).__name__
-            raise CheckpointError(
-                self.path, f"{name} does not run on noise ({type(error).__name__}: {error})"
-            ) from error
+            problem = f"{type(self.network).__name__} does not run on noise ({type(error).__name__}: {error})"
+            raise CheckpointError(self.path, problem) from error
 
     @cached_property
     def _sites(self) -> tuple[Site, ...]:
@@ -80,9 +78,14 @@ class Network:
     def inventory(self, stored: Mapping[str, tuple[int, ...]] | None = None) -> Inventory:
         """Find the attention sites, over the names of the stored tensors; notes name the modules that were not read."""
         from rmtbase.models.forward._probe_network import never_run
+        from rmtbase.models.forward._stored_names import as_stored, stored_parameters
 
         if stored is not None:
-            self._require_stored_size(stored)
+            n_stored = sum(map(prod, stored.values()))
+            n_built = sum(parameter.numel() for parameter in self.network.parameters())
+            if n_built > max(_SMALL, _TIMES_LARGER * n_stored):
+                problem = f"a network of {n_built:,} parameters, where {n_stored:,} are stored"
+                raise CheckpointError(self.path, f"{problem}; expected one of the stored size")
         unresolved = (reason_of for part in self.parts for reason_of in part.unresolved.items())
         left = [
             f"read in part: {module}: another softmax in it is not read: {reason}"
@@ -94,43 +97,21 @@ class Network:
         if not self._sites:
             why = "; ".join(left[:3]) or "no softmax of a product of queries and keys"
             raise CheckpointError(self.path, f"{type(self.network).__name__}: {why}; expected attention")
-        sites = tuple(self._as_stored(self._sites, stored))
-        notes = (*_of_two_layers(sites), *left, *self._bias_notes(stored))
-        return Inventory(sites=sites, others={}, notes=notes)
-
-    def _require_stored_size(self, stored: Mapping[str, tuple[int, ...]]) -> None:
-        n_stored, expected = (
-            sum(map(prod, stored.values())),
-            sum(parameter.numel() for parameter in self.network.parameters()),
-        )
-        if expected > max(_SMALL, _TIMES_LARGER * n_stored):
-            problem = f"a network of {expected:,} parameters, where {n_stored:,} are stored"
-            raise CheckpointError(self.path, f"{problem}; expected one of the stored size")
-
-    def _as_stored(self, sites: tuple[Site, ...], stored: Mapping[str, tuple[int, ...]] | None) -> list[Site]:
-        from rmtbase.models.forward._stored_names import as_stored, stored_parameters
-
         if stored is None:
-            return list(sites)
-        needed = {name for site in sites for matrix in site.expressions().values() for name in matrix.tensors()}
-        needed |= {name for site in sites for norm in site.norms() for name in norm.tensors()}
-        parameters = stored_parameters(self.network, stored, sorted(needed))
-        return [as_stored(site, parameters, self.path) for site in sites]
-
-    def _bias_notes(self, stored: Mapping[str, tuple[int, ...]] | None) -> Iterator[str]:
-        """Note stored biases of the sites' maps that differ from those of the network."""
-        from rmtbase.models.forward._stored_names import stored_parameters
-
-        if stored is None:
-            return
-        maps = {name for site in self._sites for matrix in site.expressions().values() for name in matrix.tensors()}
+            return Inventory(sites=self._sites, others={}, notes=(*_of_two_layers(self._sites), *left))
+        matrices = (matrix for site in self._sites for matrix in site.expressions().values())
+        maps = {name for matrix in matrices for name in matrix.tensors()}
+        norms = {name for site in self._sites for norm in site.norms() for name in norm.tensors()}
+        parameters = stored_parameters(self.network, stored, sorted(maps | norms))
+        sites = tuple(as_stored(site, parameters, self.path) for site in self._sites)
+        # Stored biases of the sites' maps may differ from those of the network.
         own_names = {name for name, _ in self.network.named_parameters(remove_duplicate=False)}
-        stored_maps = stored_parameters(self.network, stored, sorted(maps))
         tensors: dict[str, list[str]] = {"with": [], "without": []}
-        for name, expression in stored_maps.items():
+        for name in sorted(maps & parameters.keys()):
             group = "with" if name.removesuffix("weight") + "bias" in own_names else "without"
-            tensors[group] += expression.tensors()
-        yield from bias_notes({"with": Declared(True), "without": Declared(False)}, tensors, stored)
+            tensors[group] += parameters[name].tensors()
+        biases = bias_notes({"with": Declared(True), "without": Declared(False)}, tensors, stored)
+        return Inventory(sites=sites, others={}, notes=(*_of_two_layers(sites), *left, *biases))
 
     def prove(self, sites: Sequence[Site], stored: Mapping[str, tuple[int, ...]], read: Read) -> tuple[Site, ...]:
         """Compare q·k of the network's own modules, with the real weights, with xᵀ W_QK x′ of each site and head."""
@@ -153,10 +134,8 @@ class Network:
             except CheckpointError:  # they differ, or a stored tensor cannot be read
                 raise
             except Exception as error:  # a network may raise anything
-                name, reason = type(self.network).__name__, f"{type(error).__name__}: {error}"
-                raise CheckpointError(
-                    self.path, f"{name} does not run with its own queries and keys ({reason})"
-                ) from error
+                problem = f"{type(self.network).__name__} does not run with its own queries and keys"
+                raise CheckpointError(self.path, f"{problem} ({type(error).__name__}: {error})") from error
         return proved
 
 

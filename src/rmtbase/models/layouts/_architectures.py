@@ -148,15 +148,12 @@ class _Stack:
     def notes(self) -> tuple[str, ...]:
         """Return notes on what exists beside the matrices of the heads. Raises if a declared bias is not stored."""
         checkpoint, layers = self.checkpoint, self.attending()
-        names = [
-            self._tensor(layer, symbol) for layer in layers for symbol in ("q", "k", "n") if self.layout.holding(symbol)
-        ]
+        symbols = [symbol for symbol in ("q", "k", "n") if self.layout.holding(symbol)]
+        names = [self._tensor(layer, symbol) for layer in layers for symbol in symbols]
         of_norms = (*self.layout.norms, *self.layout.norms_of_heads)
         norms = [self._name(layer, name) for layer in layers for name in of_norms]
         beside = [tensor for tensor in self.layout.beside if "norm" not in tensor.lower()]
-        beside_stored = [
-            tensor for tensor in beside if any(self._name(layer, tensor) in checkpoint for layer in layers)
-        ]
+        beside_stored = [name for name in beside if any(self._name(layer, name) in checkpoint for layer in layers)]
         notes = {
             CONTENT_PART: self.entry.rotated is not None,
             NORMS: any(norm in checkpoint for norm in norms),
@@ -178,10 +175,7 @@ class _Stack:
         return (*(note for note, holds in notes.items() if holds), *biases)
 
     def _shows_head_size(self) -> bool:
-        """Return True if the shape of some tensor shows how many outputs a head has: a norm, or rotary frequencies.
-
-        The weights do not: twelve heads of 64 have the shape of 24 heads of 32.
-        """
+        """Return True if a norm or rotary frequencies show the size of a head, which the weights do not."""
         rotated, layers = self.given.rotated(), self.attending()
         sizes = {name: (self.rows[size],) for name, size in self.layout.norms.items() if size}
         norms = {self._name(layer, name): shape for layer in layers for name, shape in sizes.items()}
@@ -195,9 +189,8 @@ class _Stack:
         missing = [norm for norm in norms if norm not in self.checkpoint]
         if 0 < len(missing) < len(norms):
             raise MissingTensorError(self.checkpoint.path, missing[0], self.architecture)
-        of_heads = {
-            self._name(layer, name) for name, size in self.layout.norms.items() if size == "d_head" for layer in layers
-        }
+        sized = [name for name, size in self.layout.norms.items() if size == "d_head"]
+        of_heads = {self._name(layer, name) for name in sized for layer in layers}
         return any(name not in norms or name in of_heads for name in stored)
 
     def _site(self, layer: int, present: Sequence[str], sizes: Mapping[str, int]) -> Site:
@@ -234,10 +227,8 @@ class _Stack:
         norm = by_layer[min(layer, len(by_layer) - 1)]
         behind = not name.endswith("_input_norm")
         if "gain" not in norm:
-            is_stored = behind and any(
-                self._name(layer, tensor) in self.checkpoint for tensor in self.layout.norm_of(name[0])
-            )
-            return None if is_stored else PLAIN
+            gains = [self._name(layer, tensor) for tensor in self.layout.norm_of(name[0])]
+            return None if behind and any(gain in self.checkpoint for gain in gains) else PLAIN
         gain = self._stored_norm(norm["gain"], layer)
         bias = self._stored_norm(norm.get("bias", norm["gain"].removesuffix("weight") + "bias"), layer)
         if gain is None or (bias is not None and "bias" not in norm):
@@ -258,7 +249,13 @@ class _Stack:
         name = self._tensor(layer, symbol)
         rows = self.layout.tensors[name.removeprefix(self._name(layer, ""))]
         self.checkpoint.require_supported(name)
-        self._require_height(name, rows)
+        shape = self.checkpoint.shape(name)
+        outputs, inputs = self._linear_shape(rows, shape)
+        trailing = shape[2:] if len(shape) > 2 and all(size == 1 for size in shape[2:]) else ()
+        self._require_shape(name, ((inputs, outputs) if rows.transposed else (outputs, inputs)) + trailing)
+        bias = name.removesuffix("weight") + "bias"
+        if name.endswith("weight") and bias in self.checkpoint:
+            self._require_shape(bias, (outputs,))
         matrix: Expression = Tensor(name, rows.transposed)
         if rows.blocks != (symbol,):
             matrix = take_rows(matrix, rows.indices(symbol, self.rows))
@@ -282,20 +279,13 @@ class _Stack:
             return False
         missing = [layer for layer in layers if self._tensor(layer, symbol) not in self.checkpoint]
         if missing and (needed or len(missing) < len(layers)):
-            name, because = self._tensor(missing[0], symbol), self._alone(missing[0], symbol)
+            layer, name, because = missing[0], self._tensor(missing[0], symbol), ""
+            kind = next((kind for kind in (_PARTS, MLP) if symbol in kind and symbol != "v"), {})
+            names = {self._tensor(layer, part) for part in kind if self.layout.holding(part)} - {name}
+            if names and all(name in self.checkpoint for name in names):  # no network lacks only this one
+                because = f"layer {layer} has the other tensors of its {'MLP' if kind is MLP else 'attention'}"
             raise MissingTensorError(self.checkpoint.path, name, self.architecture, because)
         return not missing
-
-    def _alone(self, layer: int, symbol: str) -> str:
-        """Say that a matrix is the only one that a layer lacks of its kind, which no network does; else return ""."""
-        kind = next((kind for kind in (_PARTS, MLP) if symbol in kind and symbol != "v"), {})
-        names = {self._tensor(layer, part) for part in kind if self.layout.holding(part)} - {
-            self._tensor(layer, symbol)
-        }
-        are_stored = bool(names) and all(name in self.checkpoint for name in names)
-        return (
-            f"layer {layer} has the other tensors of its {'MLP' if kind is MLP else 'attention'}" if are_stored else ""
-        )
 
     def attending(self) -> list[int]:
         return self.entry.attending(self.given.sizes["n_layers"], self.path)
@@ -308,7 +298,6 @@ class _Stack:
         return next((name for name in possible if name in self.checkpoint), possible[0])
 
     def _require_layers(self) -> None:
-        """Raise unless there are tensors for each layer of the configuration and for no other."""
         n_layers = self.given.sizes["n_layers"]
         of_any = _any_layer(re.escape(self.prefix), self.layout.layer)
         matches = ((of_any.match(name), name) for name in self.checkpoint.names)
@@ -345,9 +334,8 @@ class _Stack:
         attending = set(self.attending())
         for tensor in self.layout.tensors:
             known_tensors |= {tensor, tensor.removesuffix("weight") + "bias"}
-        inside = re.compile(
-            f"{re.escape(self.prefix)}{_pattern(self.layout.layer)}(?P<name>{re.escape(module)}(?P<own>.+))", re.DOTALL
-        )
+        before = re.escape(self.prefix) + _pattern(self.layout.layer)
+        inside = re.compile(f"{before}(?P<name>{re.escape(module)}(?P<own>.+))", re.DOTALL)
         for name in self.checkpoint.names:
             match = inside.fullmatch(name)
             if not match or int(match["layer"]) not in attending or match["name"] in known_tensors:
@@ -359,15 +347,6 @@ class _Stack:
                     "change its queries and keys; expected plain attention, or pass the effective matrices to "
                     "rmtbase.score_heads",
                 )
-
-    def _require_height(self, name: str, rows: Rows) -> None:
-        shape = self.checkpoint.shape(name)
-        outputs, inputs = self._linear_shape(rows, shape)
-        trailing = shape[2:] if len(shape) > 2 and all(size == 1 for size in shape[2:]) else ()
-        self._require_shape(name, ((inputs, outputs) if rows.transposed else (outputs, inputs)) + trailing)
-        bias = name.removesuffix("weight") + "bias"
-        if name.endswith("weight") and bias in self.checkpoint:
-            self._require_shape(bias, (outputs,))
 
     def _linear_shape(self, rows: Rows, shape: tuple[int, ...]) -> tuple[int, int]:
         """Return the expected (outputs, inputs); a size that is not known is taken from the tensor."""

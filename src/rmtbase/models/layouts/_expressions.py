@@ -33,6 +33,12 @@ class Expression:
         """Compute the matrix. Tensors and their rows keep the dtype that is read; arithmetic is in float64."""
         raise NotImplementedError
 
+    def holds_product(self) -> bool:
+        """Return True if the matrix is a product, or is made from one."""
+        inner = getattr(self, "of", ())
+        parts = inner if isinstance(inner, tuple) else (inner,)
+        return isinstance(self, Product) or any(part.holds_product() for part in parts)
+
     def tensors(self) -> Iterator[str]:
         """Yield the names of the stored tensors, in the order in which they are read; a name may occur twice."""
         for field in fields(self):  # type: ignore[arg-type]  # each is a dataclass
@@ -62,9 +68,8 @@ class Tensor(Expression):
         while len(stored) > 2 and stored[-1] == 1:
             stored = stored[:-1]
         if len(stored) < 1 + self.n_inputs or (self.index is not None and self.index >= stored_shape[0]):
-            raise ValueError(
-                f"{self.name} of shape {stored_shape} is no matrix{'' if self.index is None else ' of its own'}"
-            )
+            alone = "" if self.index is None else " of its own"
+            raise ValueError(f"{self.name} of shape {stored_shape} is no matrix{alone}")
         split = self.n_inputs if self.transposed else len(stored) - self.n_inputs
         leading, trailing = prod(stored[:split]), prod(stored[split:])
         return (trailing, leading) if self.transposed else (leading, trailing)
@@ -101,8 +106,6 @@ class Rows(Expression):
 
 @dataclass(frozen=True)
 class Scaled(Expression):
-    """Multiple of a matrix."""
-
     of: Expression
     factor: float
 
@@ -159,8 +162,6 @@ class Biased(Expression):
 
 @dataclass(frozen=True)
 class Column(Expression):
-    """Stored vector as a matrix of one column."""
-
     name: str
 
     def shape(self, shapes: Shapes) -> tuple[int, int]:

@@ -61,8 +61,6 @@ _GATE_FIRST = frozenset(
 
 @dataclass(frozen=True)
 class _Layer:
-    """Matrices of one layer outside its attention."""
-
     place: Place  # place of the layer
     d_model: int  # its width
     modules: Mapping[str, Mapping[str, str]]  # names in the checkpoint, by module and by the name within the module
@@ -82,8 +80,7 @@ class _Module:
 
     def matrices(self, kind: str, alternating: bool, index: int | None = None) -> dict[str, Expression]:
         """Return its matrices as expressions: ``KIND_in``, ``KIND_gate`` where it has one, ``KIND_out``."""
-        gate, *in_out = (None if name is None else Tensor(name, self.transposed, index) for name in self.names)
-        into, out = in_out
+        gate, into, out = (None if name is None else Tensor(name, self.transposed, index) for name in self.names)
         assert into is not None and out is not None
         matrices: dict[str, Expression] = {f"{kind}_in": into, f"{kind}_out": out}
         if self.fused:
@@ -100,27 +97,17 @@ class _NotRead(Exception):  # noqa: N818
     """Error: something in a layer is not read; the message is what and why."""
 
 
-def find_feed_forward(
-    sites: Sequence[Site],
-    checkpoint: Checkpoint,
-    config: Mapping[str, Any],
-    used: Collection[str],
-    types: frozenset[str],
-) -> FeedForward:
-    feed_forward = FeedForward(checkpoint, config, types)
-    for layer in _layers(sites, checkpoint, used):
-        feed_forward.read(layer)
-    return feed_forward
-
-
 class FeedForward:
-    """Matrices of the layers beside attention, which are searched one at a time.
+    """Matrices of the layers beside attention, apart from the tensors that are used, of these model types."""
 
-    Attributes:
-        layers: the matrices of the MLP, of the router, and of the experts that every token uses, by place.
-    """
-
-    def __init__(self, checkpoint: Checkpoint, config: Mapping[str, Any], types: frozenset[str]) -> None:
+    def __init__(
+        self,
+        sites: Sequence[Site],
+        checkpoint: Checkpoint,
+        config: Mapping[str, Any],
+        used: Collection[str],
+        types: frozenset[str],
+    ) -> None:
         self.checkpoint, self.types = checkpoint, types
         self.alternating = bool(types & _ALTERNATING)
         self.counts = set(_expert_counts(config))
@@ -128,27 +115,28 @@ class FeedForward:
         self._experts: dict[MatrixName, Expression] = {}
         self._left: dict[str, list[Place]] = defaultdict(list)
         self._experts_left: dict[str, list[Place]] = defaultdict(list)
+        for layer in _layers(sites, checkpoint, used):
+            self._read(layer)
 
     @property
     def experts(self) -> Part:
-        """The matrices of each expert, with notes on them."""
         return Part(self._experts, tuple(told_by_place(self._experts_left)))
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Notes on what belongs in ``layers`` but is not read."""
         return tuple(told_by_place(self._left))
 
-    def read(self, layer: _Layer) -> None:
+    def _read(self, layer: _Layer) -> None:
         numbered: dict[str, dict[int, str]] = defaultdict(dict)
         stacks, shared, plain = [], [], []
         for path, names in layer.modules.items():
             match = _EXPERT.fullmatch(path)
+            are_stacks = all(len(self.checkpoint.shape(name)) == 3 for name in names.values())
             if match:
                 numbered[match["of"]][int(match["number"])] = path
             elif any(map(_SHARED.fullmatch, path.split("."))):
                 shared.append(path)
-            elif "experts" in path.split(".") or (_naming_scheme(names) and self._is_stacked(names)):
+            elif "experts" in path.split(".") or (_naming_scheme(names) and are_stacks):
                 stacks.append(path)
             else:
                 plain.append(path)
@@ -163,13 +151,9 @@ class FeedForward:
             self._router(layer, n_experts, plain)
         told = (self.layers, *self._left.values(), *self._experts_left.values())
         if layer.in_stages and layer.modules and not any(layer.place in places for places in told):
-            names = ", ".join(
-                f"{path}.{word}".lstrip(".") for path, tensors in layer.modules.items() for word in tensors
-            )
+            paths = [f"{path}.{word}" for path, tensors in layer.modules.items() for word in tensors]
+            names = ", ".join(path.lstrip(".") for path in paths)
             self._left[f"no matrices: {names}: none of the known names of an MLP"].append(layer.place)
-
-    def _is_stacked(self, names: Mapping[str, str]) -> bool:
-        return all(len(self.checkpoint.shape(name)) == 3 for name in names.values())
 
     def _one(self, layer: _Layer, paths: Sequence[str], kind: str) -> None:
         spelled = [path for path in paths if _naming_scheme(layer.modules[path])]
@@ -254,17 +238,12 @@ class FeedForward:
 
 
 def _naming_scheme(tensors: Mapping[str, str]) -> tuple[str | None, str, str] | None:
-    return next(
-        (scheme for scheme in _NAMING_SCHEMES if tensors.keys() == {word for word in scheme if word is not None}), None
-    )
+    words = tensors.keys()
+    return next((scheme for scheme in _NAMING_SCHEMES if words == set(scheme) - {None}), None)
 
 
 def _layers(sites: Sequence[Site], checkpoint: Checkpoint, used: Collection[str]) -> Iterator[_Layer]:
-    """Yield the layers with sites, each once, and those between them, without the tensors that are used.
-
-    Layers in stages are not numbered consecutively. Such a layer is identified by the name of its attention up to the
-    last number, it has the width of the attention's input, and there are no layers in between.
-    """
+    """Yield the layers with sites, and those between them unless in stages, without the tensors that are used."""
     stacks: dict[str, list[Site]] = defaultdict(list)
     for site in sites:
         stacks[site.place.stack].append(site)
@@ -281,11 +260,7 @@ def _layers(sites: Sequence[Site], checkpoint: Checkpoint, used: Collection[str]
                     blocks.setdefault(match[0], site)
             seen.update(blocks)
             for block, site in blocks.items():
-                within = [
-                    block_name.removesuffix(".")
-                    for block_name in every
-                    if block_name.startswith(block) and block_name != block
-                ]
+                within = [inner.removesuffix(".") for inner in every if inner.startswith(block) and inner != block]
                 modules = _modules(checkpoint, used, re.escape(block), {*attention, *within}).get("", {})
                 yield _Layer(site.place, site.d_query, modules, in_stages=True)
         elif prefix not in seen:
@@ -321,11 +296,8 @@ def _prefix(sites: Sequence[Site]) -> str | None:
     """Return the common prefix of all sites' names in front of the number of the layer, or None if there is none."""
     parts = [site.module.split(".") for site in sites]
     for place in range(min(map(len, parts))):
-        numbers = [
-            parts_of_name[place] == str(site.place.layer) for parts_of_name, site in zip(parts, sites, strict=True)
-        ]
-        before = {tuple(parts_of_name[:place]) for parts_of_name in parts}
-        if all(numbers) and len(before) == 1:
+        are_numbers = all(words[place] == str(site.place.layer) for words, site in zip(parts, sites, strict=True))
+        if are_numbers and len({tuple(words[:place]) for words in parts}) == 1:
             return "".join(f"{part}." for part in parts[0][:place])
     return None
 

@@ -31,7 +31,6 @@ def require_folds(fold: object) -> tuple[str, ...]:
 
 
 def fold_site(site: Site, fold: Collection[str], stored: Container[str]) -> Site:
-    """Fold biases or norms into the queries, keys and values of a site."""
     if "norms" in fold:
         _require_norms(site)
     sides = {

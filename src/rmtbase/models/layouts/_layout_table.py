@@ -77,8 +77,6 @@ class Rows:
 
 @dataclass(frozen=True)
 class Layout:
-    """Tensors of one layer."""
-
     layer: str  # the layer's name, with a placeholder for its index
     tensors: Mapping[str, Rows]  # name within the layer -> its rows
     # gains of norms of queries and keys within the layer -> the name of the size that is their number, or None
@@ -115,8 +113,6 @@ _NO_LAYOUT = Layout("", {}, {}, ())
 
 @dataclass(frozen=True)
 class Entry:
-    """Stack of layers in a model type."""
-
     stack: str  # its name, one of :data:`rmtbase.models.layouts._sites.STACKS`
     layout: Layout  # layout of its layers; empty where only the sizes are known
     # size -> keys of the configuration that give it, in order, then after ``else`` its value where there is no such key
@@ -140,12 +136,10 @@ class Entry:
         for key, kinds in self.attends.items():
             kinds_found = kinds_of_layers(self.config, key, n_layers)
             if not _is_of_each(kinds_found, n_layers):
-                raise CheckpointError(
-                    path, f"{key} = {quoted(kinds_found)}; expected a kind for each of {n_layers} layers"
-                )
-            return [
-                layer for layer, kind in enumerate(kinds_found) if {kind, _OLDER_KINDS.get(kind, kind)} & set(kinds)
-            ]
+                problem = f"{key} = {quoted(kinds_found)}"
+                raise CheckpointError(path, f"{problem}; expected a kind for each of {n_layers} layers")
+            names = [{kind, _OLDER_KINDS.get(kind, kind)} for kind in kinds_found]
+            return [layer for layer in range(n_layers) if names[layer] & set(kinds)]
         return list(range(n_layers))
 
     def turns(self, layer: int, n_layers: int) -> bool | None:
@@ -166,11 +160,7 @@ _LETTERS = {"M": "linear_attention", "E": "moe", "*": _FULL, "-": "mlp"}  # lett
 
 
 def kinds_of_layers(config: Mapping[str, Any], key: str, n_layers: int) -> Any:
-    """Expand what a configuration says under a key to the kind of each layer.
-
-    Most keys hold a list of kinds; the others, and older keys that are used where the key is absent, hold the layers
-    with attention, or a period and where in it a layer attends, or a letter for each layer.
-    """
+    """Expand a list of kinds, of attending layers, a period and phase, or letters to the kind of each layer."""
     value, pattern = config.get(key), config.get("hybrid_override_pattern")
     interval = config.get("full_attention_interval", config.get("layer_group_size"))
     offset, linear = config.get("attn_layer_offset"), config.get("linear_attn_config")
@@ -256,7 +246,6 @@ def read_architecture(config: Mapping[str, Any], path: Path, *, sizes_alone: boo
 
 
 def unread(config: Mapping[str, Any], model_type: str, path: Path, *, sizes_alone: bool = False) -> tuple[str, ...]:
-    """Return the parts of a model that are not read, by the keys of their configurations."""
     table = _with_sizes_alone() if sizes_alone else _table()
     return tuple(_variant(config, model_type, path, table).get("unread", ()))
 
@@ -273,6 +262,8 @@ def entries(
     norms = variant.get("norms", {})
     norms_hold = all(_meets(config.get(key, value), value) for key, value in norms.get("when", {}).items())
     for number, spec in enumerate(table["stacks"][name] for name in variant.get("stacks", ())):
+        rotates = all(settings.get(key) in allowed for key, allowed in spec.get("rotates", {}).items())
+        scales = all(settings.get(key) == value for key, value in spec.get("scale_if", {}).items())
         yield Entry(
             spec["stack"],
             _layout(spec["layout"]) if "layout" in spec else _NO_LAYOUT,
@@ -281,13 +272,9 @@ def entries(
             inside,
             spec.get("attends", {}),
             spec.get("mixed", False),
-            spec.get("rotated")
-            if all(settings.get(key) in allowed for key, allowed in spec.get("rotates", {}).items())
-            else None,
+            spec.get("rotated") if rotates else None,
             variant.get("unrotated", {}).get(spec["stack"], {}),
-            spec.get("scale")
-            if all(settings.get(key) == value for key, value in spec.get("scale_if", {}).items())
-            else None,
+            spec.get("scale") if scales else None,
             _table()["norms"][norms["of"][number]] if norms and norms_hold else {},
             declared(variant.get("biases", {}).get(spec["stack"], {}), config, of_class),
         )
@@ -300,9 +287,8 @@ def entries(
         part_type = part.get("model_type", spec["type"])
         if part_type not in spec["types"]:
             problem = f"{spec['config']} of type {quoted(part_type)}"
-            raise UnprovedConfigurationError(
-                path, f"{problem}; expected one that was proved: {', '.join(spec['types'])}"
-            )
+            expected = f"expected one that was proved: {', '.join(spec['types'])}"
+            raise UnprovedConfigurationError(path, f"{problem}; {expected}")
         for entry in entries(part, part_type, path, (*inside, spec["in"]), sizes_alone=sizes_alone):
             yield replace(entry, stack=entry.stack or spec["stack"])
 
@@ -317,12 +303,10 @@ def _variant(config: Mapping[str, Any], model_type: str, path: Path, table: Mapp
             return variant
     keys = sorted({key for variant in entry["variants"] for key in variant["when"]})
     described = ", ".join(f"{key} = {quoted(settings.get(key))}" for key in keys)
-    proved = " or ".join(
-        ", ".join(f"{key} = {quoted(value)}" for key, value in variant["when"].items()) for variant in entry["variants"]
-    )
-    raise UnprovedConfigurationError(
-        path, f"a {model_type} model with {described}; expected one that was proved: {proved}"
-    )
+    conditions = (variant["when"].items() for variant in entry["variants"])
+    proved = " or ".join(", ".join(f"{key} = {quoted(value)}" for key, value in items) for items in conditions)
+    problem = f"a {model_type} model with {described}"
+    raise UnprovedConfigurationError(path, f"{problem}; expected one that was proved: {proved}")
 
 
 def _meets(value: Any, expected: Any) -> bool:

@@ -82,12 +82,11 @@ def split_qkv(
     rows, d_model = linear.shape
     if rows % parts or rows // parts > d_model:
         advice = "" if d_model % parts or d_model // parts > rows else f"; transposed={not transposed} would fit"
-        raise ParameterError(
-            "weight",
-            shape,
+        expected = (
             f"{parts} · d_head {'columns' if transposed else 'rows'} for {heads} heads on {key_heads} key heads, with "
-            f"d_head ≤ d_model{advice}",
+            f"d_head ≤ d_model{advice}"
         )
+        raise ParameterError("weight", shape, expected)
     d_head = rows // parts
     if kind == "concatenated":
         blocks = linear.reshape(parts, d_head, d_model)

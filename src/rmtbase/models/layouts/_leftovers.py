@@ -9,14 +9,14 @@ names, where that name is misleading.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from rmtbase.errors import CheckpointError
 from rmtbase.models.files._checkpoint import Checkpoint
 from rmtbase.models.files._other_formats import MERGED
-from rmtbase.models.layouts._sites import Inventory, Site
+from rmtbase.models.layouts._sites import Inventory
 from rmtbase.shown import quoted
 
 # Parts of a tensor's name, between dots.
@@ -64,11 +64,9 @@ _BESIDE_MATRICES = {
 def require_all_heads(config: Mapping[str, Any], path: Path) -> None:
     pruned = config.get("pruned_heads")
     if pruned:
-        raise CheckpointError(
-            path,
-            f"pruned_heads = {quoted(pruned)}: layers have lost heads, and not all the same number; expected a model "
-            "with all its heads, or pass those of each layer to rmtbase.score_heads",
-        )
+        problem = f"pruned_heads = {quoted(pruned)}: layers have lost heads, and not all the same number"
+        expected = "a model with all its heads, or pass those of each layer to rmtbase.score_heads"
+        raise CheckpointError(path, f"{problem}; expected {expected}")
 
 
 def require_plain_tensors(checkpoint: Checkpoint) -> None:
@@ -80,25 +78,28 @@ def require_plain_tensors(checkpoint: Checkpoint) -> None:
             raise CheckpointError(checkpoint.file(name), f"{problem}; expected {MERGED}, or the base model alone")
 
 
-def leftover_notes(config: Mapping[str, Any], checkpoint: Checkpoint, inventory: Inventory) -> tuple[str, ...]:
-    notes = (_CUSTOM_CODE,) if config.get("auto_map") else ()
-    unread = _unread_attention(checkpoint, inventory.sites, inventory.used_tensors())
-    return (*notes, *unread, *_multiplier_notes(config))
-
-
-def _unread_attention(checkpoint: Checkpoint, sites: Sequence[Site], used: Collection[str]) -> tuple[str, ...]:
-    """Name the matrices of attention that is not read, and the further matrices of attention that is read."""
-    read = {_block(site.module) for site in sites}
-    beside: dict[str, list[str]] = {}
-    unread: dict[str, list[str]] = {}
-    for name in _of_attention(_matrices(checkpoint, used)):
+def leftover_notes(config: Mapping[str, Any], checkpoint: Checkpoint, inventory: Inventory) -> Iterator[str]:
+    """Yield notes on code of the model's own, on attention that is not read, and on multipliers in no matrix."""
+    if config.get("auto_map"):
+        yield _CUSTOM_CODE
+    read = {_block(site.module) for site in inventory.sites}
+    beside: list[str] = []
+    unread: list[str] = []
+    for name in _of_attention(_matrices(checkpoint, inventory.used_tensors())):
         inside = any(name.startswith(f"{block}.") for block in read if block)
-        (beside if inside else unread).setdefault(_pattern(name), []).append(name)
-    lines = {
-        "attention that is not read, by the names of its matrices": unread,
-        "beside the heads of attention that is read, not scored": beside,
-    }
-    return tuple(f"{words}: {_listed(checkpoint, matrices)}" for words, matrices in lines.items() if matrices)
+        (beside if inside else unread).append(name)
+    if unread:
+        yield f"attention that is not read, by the names of its matrices: {_listed(checkpoint, unread)}"
+    if beside:
+        yield f"beside the heads of attention that is read, not scored: {_listed(checkpoint, beside)}"
+    multipliers = [
+        f"{key} = {quoted(value)} ({_BESIDE_MATRICES[name]})"
+        for key, name, value in _settings(config, _DEPTH)
+        if name in _BESIDE_MATRICES and (value is True or value not in (None, False, 0, 1, [1, 1]))
+    ]
+    if multipliers:
+        yield f"in no matrix that is read: {', '.join(multipliers)}"
+    yield from _initializer_notes(config)
 
 
 def _block(module: str) -> str:
@@ -117,32 +118,22 @@ def _of_attention(names: Iterable[str]) -> list[str]:
     ]
 
 
-def left_out(checkpoint: Checkpoint, used: Collection[str]) -> dict[str, list[str]]:
-    by_pattern: dict[str, list[str]] = {}
-    for name in checkpoint.names:
-        if name not in used:
-            by_pattern.setdefault(_pattern(name), []).append(name)
-    return by_pattern
+def by_pattern(names: Iterable[str]) -> dict[str, list[str]]:
+    """Group names that differ only in numbers, which are {} in the name of the group."""
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(re.sub(r"\d+", "{}", name), []).append(name)
+    return groups
 
 
 def unread_matrices(checkpoint: Checkpoint, used: Collection[str], noted: Collection[str]) -> tuple[str, ...]:
-    """Name the matrices and kernels outside attention that are not used by anything that is scored."""
+    """Name the matrices outside attention that nothing scored uses, without those that other notes name."""
     names = list(_matrices(checkpoint, used))
     of_attention = set(_of_attention(names))
-    by_pattern: dict[str, list[str]] = {}
-    for name in names:
-        if name not in of_attention:
-            by_pattern.setdefault(_pattern(name), []).append(name)
-    by_pattern = {key: names for key, names in by_pattern.items() if not any(names[0] in line for line in noted)}
-    if not by_pattern:
-        return ()
-    return (
-        f"not scored, because outside attention, MLPs and embeddings that are read: {_listed(checkpoint, by_pattern)}",
-    )
-
-
-def _pattern(name: str) -> str:
-    return re.sub(r"\d+", "{}", name)
+    groups = by_pattern(name for name in names if name not in of_attention)
+    unread = [name for group in groups.values() if group[0] not in noted for name in group]
+    words = "not scored, because outside attention, MLPs and embeddings that are read"
+    return (f"{words}: {_listed(checkpoint, unread)}",) if unread else ()
 
 
 def _matrices(checkpoint: Checkpoint, used: Collection[str]) -> Iterator[str]:
@@ -153,16 +144,13 @@ def _matrices(checkpoint: Checkpoint, used: Collection[str]) -> Iterator[str]:
                 yield name
 
 
-def _listed(checkpoint: Checkpoint, by_pattern: Mapping[str, list[str]]) -> str:
+def _listed(checkpoint: Checkpoint, names: Iterable[str]) -> str:
     described = [
-        f"{len(names)} {quoted(pattern)} {checkpoint.shape(names[0])}"
-        if len(names) > 1
-        else f"{quoted(names[0])} {checkpoint.shape(names[0])}"
-        for pattern, names in by_pattern.items()
+        (f"{len(group)} {quoted(pattern)}" if len(group) > 1 else quoted(group[0])) + f" {checkpoint.shape(group[0])}"
+        for pattern, group in by_pattern(names).items()
     ]
-    return ", ".join(described[:_NAMED]) + (
-        f" and {len(described) - _NAMED} more kinds" if len(described) > _NAMED else ""
-    )
+    more = f" and {len(described) - _NAMED} more kinds" if len(described) > _NAMED else ""
+    return ", ".join(described[:_NAMED]) + more
 
 
 def without_draft_layers(checkpoint: Checkpoint, config: Mapping[str, Any]) -> Checkpoint:
@@ -178,15 +166,6 @@ def without_draft_layers(checkpoint: Checkpoint, config: Mapping[str, Any]) -> C
     return checkpoint.replaced(beyond | beside, {}, f"drafts of further tokens are left out: {', '.join(called[:6])}")
 
 
-def _multiplier_notes(config: Mapping[str, Any]) -> tuple[str, ...]:
-    described = [
-        f"{key} = {quoted(value)} ({_BESIDE_MATRICES[name]})"
-        for key, name, value in _settings(config, _DEPTH)
-        if name in _BESIDE_MATRICES and (value is True or value not in (None, False, 0, 1, [1, 1]))
-    ]
-    return (f"in no matrix that is read: {', '.join(described)}",) if described else ()
-
-
 def _settings(config: Mapping[str, Any], depth: int, inside: str = "") -> Iterator[tuple[str, str, Any]]:
     """Yield the settings, including nested ones: the key with those around it, the key alone, and the value."""
     for key, value in config.items():
@@ -196,28 +175,23 @@ def _settings(config: Mapping[str, Any], depth: int, inside: str = "") -> Iterat
             yield f"{inside}{key}", str(key), value
 
 
-def initializer_notes(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return notes on the law that a configuration's truncated normal or orthogonal initializer corresponds to."""
-    notes = []
+def _initializer_notes(config: Mapping[str, Any]) -> Iterator[str]:
+    """Yield notes on the law that a configuration's truncated normal or orthogonal initializer corresponds to."""
     cutoff = config.get(_CUTOFF)
     if isinstance(cutoff, int | float) and not isinstance(cutoff, bool) and 0.0 < cutoff < 100.0:
-        law = (
-            "--initialization truncated_normal"
-            if cutoff == 2
-            else "none of --initialization has this cut; from 4 on they are as good as normal"
-        )
-        notes.append(f"configuration: {_CUTOFF} = {cutoff:g}: weights are cut at {cutoff:g} standard deviations: {law}")
+        no_law = "none of --initialization has this cut; from 4 on they are as good as normal"
+        law = "--initialization truncated_normal" if cutoff == 2 else no_law
+        yield f"configuration: {_CUTOFF} = {cutoff:g}: weights are cut at {cutoff:g} standard deviations: {law}"
     for key, name, value in _settings(config, _DEPTH):
         about = (key if name == "name" else name).lower()
         if not isinstance(value, str) or len(value) >= 100 or not any(word in about for word in _INITIALIZER):
             continue
         key = key.removesuffix(".name")
         if "trunc" in value.lower() and "normal" in value.lower():
-            notes.append(
+            yield (
                 f"configuration: {quoted(key)} is {quoted(value)}: trunc_normal_ of torch and transformers cuts at "
                 "-2 and 2, not at two standard deviations, so that weights of std 0.02 are normal (--initialization "
                 "normal); truncated_normal is for cuts at two standard deviations, as by jax and flax"
             )
         elif "orthogonal" in value.lower():
-            notes.append(f"configuration: {quoted(key)} is {quoted(value)}: --initialization orthogonal has its null")
-    return tuple(notes)
+            yield f"configuration: {quoted(key)} is {quoted(value)}: --initialization orthogonal has its null"

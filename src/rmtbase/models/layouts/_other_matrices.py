@@ -17,7 +17,7 @@ from typing import Any
 
 from rmtbase.models.files._checkpoint import Checkpoint
 from rmtbase.models.layouts._expressions import Expression, Rows, Shapes, Tensor
-from rmtbase.models.layouts._feed_forward import find_feed_forward, told_by_place
+from rmtbase.models.layouts._feed_forward import FeedForward, told_by_place
 from rmtbase.models.layouts._layouts import OUTSIDE_COMPONENTS
 from rmtbase.models.layouts._sites import Inventory, MatrixName, Part, Place, Site
 
@@ -48,13 +48,9 @@ UNSTORED = "unembedding: none is stored; it is the embedding, or the model has n
 
 def with_other_matrices(inventory: Inventory, checkpoint: Checkpoint, config: Mapping[str, Any]) -> Inventory:
     """Add to the inventory of a checkpoint the MLPs and routers that it lacks, and its further parts."""
-    used = {
-        name
-        for components in inventory.matrices.values()
-        for matrix in components.values()
-        for name in matrix.tensors()
-    }
-    feed_forward = find_feed_forward(inventory.sites, checkpoint, config, used, frozenset(_types(config)))
+    matrices = (matrix for components in inventory.matrices.values() for matrix in components.values())
+    used = {name for matrix in matrices for name in matrix.tensors()}
+    feed_forward = FeedForward(inventory.sites, checkpoint, config, used, frozenset(_types(config)))
     outputs, notes = _outputs(inventory.sites, checkpoint)
     by_place: dict[Place, dict[str, Expression]] = {}
     for part in (outputs, feed_forward.layers, inventory.others):
@@ -86,9 +82,8 @@ def _outputs(
             outputs[site.place] = {"attention_output": Tensor(name)}
             gated = any("gate" in tensor for tensor in checkpoint.names if tensor.startswith(f"{site.module}."))
             (queries, *_), rows = site.query_key_tensors(), site.n_heads * site.d_head
-            obstacle = (
-                "a gate" if gated or checkpoint.shape(queries)[0] > rows else "more than the weights of attention"
-            )
+            gated = gated or checkpoint.shape(queries)[0] > rows
+            obstacle = "a gate" if gated else "more than the weights of attention"
             words = f"between the values and {_OUTPUT} stands {obstacle}: W_O is a matrix by itself, no head has a W_OV"
             between.setdefault(words, []).append(site.place)
     return outputs, tuple(told_by_place(between))
@@ -127,7 +122,8 @@ def find_embeddings(sites: Sequence[Site], checkpoint: Checkpoint, config: Mappi
     positions = {size + n_before for size in _sizes(config, _POSITIONS) for n_before in _BEFORE_THE_FIRST}
     rows = {"embedding": tokens, "position_embedding": positions, "unembedding": tokens}
     names_by_component: dict[str, list[str]] = defaultdict(list)
-    notes = []
+    notes: list[str] = []
+    unread: list[str] = []
     for name in checkpoint.names:
         parts, shape = name.removesuffix(".weight").split("."), checkpoint.shape(name)
         if len(shape) != 2 or not name.endswith(".weight") or any(re.fullmatch(r"\d+", part) for part in parts):
@@ -138,27 +134,27 @@ def find_embeddings(sites: Sequence[Site], checkpoint: Checkpoint, config: Mappi
         elif meaning is not None:
             expected = f"{_or(rows[meaning])} rows of {_or(widths)}, by the configuration"
             notes.append(f"not read: {name} {shape}: named like the {meaning}; expected {expected}")
+            unread.append(name)
         elif shape[0] in tokens and shape[1] in widths:
             notes.append(f"not read: {name} {shape}: it has the size of an embedding, but an unknown name")
+            unread.append(name)
     matrices: dict[MatrixName, Tensor] = {}
+    stacks = {site.place.stack for site in sites}
     for component in OUTSIDE_COMPONENTS:
-        for place, name in _placed(names_by_component[component], {site.place.stack for site in sites}, notes):
-            matrices[MatrixName(place, component)] = Tensor(name, transposed=component != "unembedding")
+        names, by_stack = names_by_component[component], defaultdict[str, list[str]](list)
+        for name in names:
+            of_stacks = [stack for stack in stacks if stack in name.split(".")] if len(names) > 1 else []
+            by_stack[of_stacks[0] if len(of_stacks) == 1 else ""].append(name)
+        for stack, (first, *more) in by_stack.items():
+            if more:
+                notes.append(f"not read: {' and '.join((first, *more))}: expected one of them")
+                unread += (first, *more)
+            else:
+                name = MatrixName(Place(stack, -1), component)
+                matrices[name] = Tensor(first, transposed=component != "unembedding")
     if names_by_component["embedding"] and not names_by_component["unembedding"]:
         notes.append(TIED if config.get("tie_word_embeddings") is True else UNSTORED)
-    return Part(matrices, tuple(notes))
-
-
-def _placed(names: Sequence[str], stacks: set[str], notes: list[str]) -> Iterator[tuple[Place, str]]:
-    of_stack: dict[str, list[str]] = defaultdict(list)
-    for name in names:
-        stack_names = [stack for stack in stacks if stack in name.split(".")] if len(names) > 1 else []
-        of_stack[stack_names[0] if len(stack_names) == 1 else ""].append(name)
-    for stack, tensor_names in of_stack.items():
-        if len(tensor_names) > 1:
-            notes.append(f"not read: {' and '.join(tensor_names)}: expected one of them")
-        else:
-            yield Place(stack, -1), tensor_names[0]
+    return Part(matrices, tuple(notes), tuple(unread))
 
 
 def _or(sizes: Collection[int]) -> str:

@@ -19,9 +19,30 @@ STACKS = ("", "encoder", "decoder", "cross", "text", "vision", "audio")
 """Names of stacks of layers: ``""`` where a model has only one."""
 
 
+class Note(str):
+    """Note for people to read, with values for code: its kind, and the names that stand for {} in its words."""
+
+    words: str
+    kind: str
+    names: tuple[str, ...]
+
+    def __new__(cls, words: str, kind: str = "", names: Iterable[str] = ()) -> Note:
+        names = tuple(names)
+        note = super().__new__(cls, words.format(", ".join(names)) if names else words)
+        note.words, note.kind, note.names = words, kind, names
+        return note
+
+    def renamed(self, rename: Callable[[str], str]) -> Note:
+        return Note(self.words, self.kind, map(rename, self.names))
+
+
+def kind_of(note: str) -> str:
+    return note.kind if isinstance(note, Note) else ""
+
+
 CONTENT_PART = "rotary: W_QK is the content part at zero relative position"
-NORMS = "query/key norm present: recorded, not folded in"
-BIASES = "biases present: recorded, not folded in"
+NORMS = Note("query/key norm present: recorded, not folded in", "norms")
+BIASES = Note("biases present: recorded, not folded in", "biases")
 """Notes that are common to all ways of finding sites."""
 
 
@@ -141,12 +162,6 @@ class Site:
 _SHOWN = 3
 
 
-class UnusedBiases(str):
-    """Note about biases that are stored and that the model does not have; they are not folded in."""
-
-    __slots__ = ()
-
-
 class Declared(NamedTuple):
     """Declaration that the maps of a symbol have a bias or have none."""
 
@@ -187,14 +202,14 @@ def bias_notes(
     for bias, declaration in missing.items():
         if declaration.said and refuse is not None:
             raise refuse(bias, f"{declaration.in_words()}; correct that, if the model has no such biases")
-    for kind, words, biases_found in (
-        (str, "biases that the model has and that are not stored", missing),
-        (UnusedBiases, "biases that are stored and that the model does not have", unused),
+    for kind, words, biases in (
+        ("missing_biases", "biases that the model has and that are not stored", missing),
+        ("unused_biases", "biases that are stored and that the model does not have", unused),
     ):
-        if biases_found:
-            rest = f", … ({len(biases_found)} of them)" if len(biases_found) > _SHOWN else ""
-            by = ", ".join(dict.fromkeys(declaration.in_words() for declaration in biases_found.values()))
-            yield kind(f"{words} ({by}): {', '.join(map(quoted, list(biases_found)[:_SHOWN]))}{rest}")
+        if biases:
+            by = ", ".join(dict.fromkeys(declaration.in_words() for declaration in biases.values()))
+            more = f", … ({len(biases)} of them)" if len(biases) > _SHOWN else ""
+            yield Note(f"{words} ({by}): {', '.join(map(quoted, list(biases)[:_SHOWN]))}{more}", kind)
 
 
 @dataclass(frozen=True)
@@ -204,6 +219,7 @@ class Part:
     matrices: Mapping[MatrixName, Expression]  # in the order in which they are read
     # what must be known to interpret them, and which matrices of this kind exist but are not read
     notes: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()  # the stored tensors that the notes name
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,15 +16,8 @@ from rmtbase.shown import quoted
 
 # If an architecture has no key of its own for a size, these common keys may only repeat its defined value.
 _USUAL_WORDS = {"d_head": ("head_dim", "head_size", "attention_head_size"), "n_key_heads": ("num_key_value_heads",)}
-_WITHOUT_FACTOR = {  # these kinds of rotation add no factor to q·k
-    "default",
-    "axial",
-    "linear",
-    "dynamic",
-    "llama3",
-    "mrope",
-    "proportional",
-}
+# These kinds of rotation add no factor to q·k.
+_WITHOUT_FACTOR = {"default", "axial", "linear", "dynamic", "llama3", "mrope", "proportional"}
 SIZES = (
     *("n_layers", "n_heads", "d_model", "n_key_heads", "d_rotary", "d_head", "d_value", "d_mlp", "d_latent"),
     "d_query_latent",
@@ -48,9 +41,8 @@ class Sizes:
         self.sizes.setdefault("n_key_heads", self.sizes["n_heads"])
         self.sizes.setdefault("d_value", self.sizes["d_head"])
         if self.sizes["n_heads"] % self.sizes["n_key_heads"]:
-            raise CheckpointError(
-                path, f"{self.because}: expected a number of heads that is a multiple of the key heads"
-            )
+            expected = "expected a number of heads that is a multiple of the key heads"
+            raise CheckpointError(path, f"{self.because}: {expected}")
         self._require_agreement()
 
     @property
@@ -82,9 +74,8 @@ class Sizes:
         for operation, term in zip(rest[::2], rest[1::2], strict=True):
             value = self._term(term)
             if operation == "/" and total % value:
-                raise CheckpointError(
-                    self._path, f"{self.because}: expected a head size, or a d_model divisible by the heads"
-                )
+                expected = "expected a head size, or a d_model divisible by the heads"
+                raise CheckpointError(self._path, f"{self.because}: {expected}")
             quotient = total // value
             total = {"*": total * value, "+": total + value, "/": quotient, "//": max(1, quotient)}[operation]
         return total
@@ -122,10 +113,9 @@ class Sizes:
             for key in keys_known or usual:
                 value = self._config.get(key)
                 if value is not None and (type(value) is not int or value != self.sizes[name]):
-                    why = "two names of one size" if keys_known else "as these imply"
-                    raise CheckpointError(
-                        self._path, f"{key} = {quoted(value)} beside {self.because}; expected {self.sizes[name]}, {why}"
-                    )
+                    expected = f"{self.sizes[name]}, {'two names of one size' if keys_known else 'as these imply'}"
+                    problem = f"{key} = {quoted(value)} beside {self.because}"
+                    raise CheckpointError(self._path, f"{problem}; expected {expected}")
 
     def rows(self) -> dict[str, int]:
         """Return the total number of rows of each symbol of the table, together with the sizes."""
@@ -153,17 +143,13 @@ class Sizes:
         if fraction == text:
             value = self.number(text)
             return None if value is None else int(value)
-        fraction_set = _held(self._config, fraction)
-        fraction_set = (
-            self._config.get("rotary_pct", 0.25 if fraction == "partial_rotary_factor" else 1.0)
-            if fraction_set is None
-            else fraction_set
-        )
-        if isinstance(fraction_set, bool) or not isinstance(fraction_set, (int, float)) or not 0 <= fraction_set <= 1:
-            raise CheckpointError(
-                self._path, f"the rotated part {quoted(fraction_set)} of a head; expected a number from 0 to 1"
-            )
-        return int(self.sizes["d_head"] * fraction_set)
+        part = _held(self._config, fraction)
+        if part is None:
+            part = self._config.get("rotary_pct", 0.25 if fraction == "partial_rotary_factor" else 1.0)
+        if isinstance(part, bool) or not isinstance(part, (int, float)) or not 0 <= part <= 1:
+            problem = f"the rotated part {quoted(part)} of a head"
+            raise CheckpointError(self._path, f"{problem}; expected a number from 0 to 1")
+        return int(self.sizes["d_head"] * part)
 
     def scale(self) -> float | None:
         """Return the factor of q·k before the softmax, or None if it is unknown."""
@@ -179,12 +165,11 @@ class Sizes:
         """Return the factor of q·k by YaRN (arXiv:2309.00071) or LongRoPE; None if only a part of a head has it."""
         if kinds not in ({"yarn"}, {"longrope"}) or self.rotated() != self.sizes["d_head"]:
             return None
-        attention_factor: Any = rotary.get("attention_factor")
-        factor: Any = rotary.get("factor")
-        mscale, mscale_all_dim = rotary.get("mscale"), rotary.get("mscale_all_dim")
-        original: Any = rotary.get(
-            "original_max_position_embeddings", self._config.get("original_max_position_embeddings")
-        )
+        words = ("attention_factor", "factor", "mscale", "mscale_all_dim")
+        settings: list[Any] = [rotary.get(word) for word in words]
+        attention_factor, factor, mscale, mscale_all_dim = settings
+        key = "original_max_position_embeddings"
+        original: Any = rotary.get(key, self._config.get(key))
         try:
             if attention_factor is None and factor is None:
                 factor = self._config["max_position_embeddings"] / original
@@ -192,11 +177,9 @@ class Sizes:
                 return float(1 if attention_factor is None else attention_factor) ** 2
             if kinds == {"longrope"}:
                 return 1 + math.log(factor) / math.log(original)
-            gains = [
-                0.1 * gain * math.log(factor) + 1
-                for gain in ((mscale, mscale_all_dim) if mscale and mscale_all_dim else (1, 0))
-            ]
-            return (gains[0] / gains[1]) ** 2
+            gains = (mscale, mscale_all_dim) if mscale and mscale_all_dim else (1, 0)
+            above, below = (0.1 * gain * math.log(factor) + 1 for gain in gains)
+            return (above / below) ** 2
         except (KeyError, TypeError, ValueError, ZeroDivisionError):  # one of them is not a number that can be
             return None
 

@@ -24,9 +24,6 @@ from rmtbase.results.trajectory.schema import (
 from rmtbase.shown import in_one_line, quoted
 from rmtbase.tables import describe, groups_of, tree_of
 
-COMMIT = "hub commit "
-"""Prefix of the note that names the hub commit of a model."""
-
 _OF_NULLS = ("p_value", "omnibus_p_value", "omnibus_q_value")
 _NOTED = ("notes", "warnings")
 _OF_REVISION = ("revision", "sha256", "sha256_of_variables")
@@ -86,8 +83,7 @@ def one_step(scores: Mapping[str, xr.DataTree], at: StepName, options: Mapping[s
         "kind": "trajectory",
         "nulls": json.dumps(list(scores)),
         "failed": "[]",
-        # without the commit: the same weights may have several
-        **{name: json.dumps([line for line in lines[name] if not line.startswith(COMMIT)]) for name in _NOTED},
+        **{name: json.dumps(noted) for name, noted in lines.items()},
     }
     return _described(groups, attributes, provenance)
 

@@ -34,7 +34,7 @@ from rmtbase.results.scores._head_elements import ElementMode
 from rmtbase.results.scores._read_matrices import LAYERS
 from rmtbase.results.scores._scores_tree import Scope
 from rmtbase.results.scores.measure import MatrixMode
-from rmtbase.results.trajectory._along_steps import COMMIT, StepName, one_step
+from rmtbase.results.trajectory._along_steps import StepName, one_step
 from rmtbase.shown import in_one_line, shown
 from rmtbase.tables import LOCK, SCHEMA_VERSION, is_temporary, locked_folder, provenance, sweep, write_table
 from rmtbase.words import counted
@@ -134,13 +134,13 @@ class Checkpoints:
             cache = None if folder is None else Path(folder)
             try:
                 model = self.series.open(revision, cache)
-                commit = next((note.removeprefix(COMMIT) for note in model.notes if note.startswith(COMMIT)), "")
-                return use(model, StepName(revision.step, revision.name, model.weights_digest(), commit))
+                at = StepName(revision.step, revision.name, model.weights_digest(), model.commit)
+                return use(model.without_commit(), at)  # the same weights may have several commits
             except CheckpointError as error:
-                reason = str(error)
-                for place in (f"{place}/" for place in (cache, self.series.folder) if place is not None):
-                    reason = reason.replace(place, "")  # so that the message does not depend on the location
-                return Failed(reason)
+                path = error.path  # without the location of the folder
+                for place in (cache, self.series.folder):
+                    path = path.relative_to(place) if place is not None and path.is_relative_to(place) else path
+                return Failed(f"{shown(path)}: {error.problem}")
 
 
 def score_checkpoint(
