@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -54,7 +53,6 @@ def compare(
     from rmtbase.results.comparison.report import as_json, report
     from rmtbase.results.outputs import Outputs
     from rmtbase.shown import shown
-    from rmtbase.terminal.streams import bars
 
     members = _groups(group or ())
     paths = list(dict.fromkeys([*(files or ()), *(path for group in members.values() for path in group)]))
@@ -64,17 +62,16 @@ def compare(
     names = {path: shown(path.stem if stems.count(path.stem) == 1 else path) for path in paths}
     outputs = Outputs(output, "comparison")
     outputs.require_replaceable(*paths)
-    with bars() as progress:
-        tree = compare(
-            {names[path]: cast("xr.DataTree", open_table(path, "scores", "trajectory")) for path in paths},
-            {name: [names[path] for path in group] for name, group in members.items()},
-            published=published,
-            permutations=permutations,
-            seed=seed,
-            progress=progress,
-            paired=paired,
-        )
-    outputs.finish(tree, partial(as_json, tree), partial(report, tree))
+    tree = outputs.measure(
+        compare,
+        {names[path]: cast("xr.DataTree", open_table(path, "scores", "trajectory")) for path in paths},
+        {name: [names[path] for path in group] for name, group in members.items()},
+        published=published,
+        permutations=permutations,
+        seed=seed,
+        paired=paired,
+    )
+    outputs.finish(tree, as_json, report)
 
 
 def _groups(texts: Sequence[str]) -> dict[str, list[Path]]:
