@@ -13,7 +13,7 @@ import rmtbase
 from exhaustive import mostly_exhaustive
 from rmtbase.models import demo_revisions, supported_architectures
 from rmtbase.nulls import Table
-from rmtbase.tables import open_baseline, write_table
+from rmtbase.tables import open_table, write_table
 
 QUERY = "model.layers.{}.self_attn.q_proj.weight"
 
@@ -155,7 +155,7 @@ def test_disk_that_fills_up_while_writing_keeps_the_old_file_and_what_was_drawn(
     ran = run("baseline", *shape, "--draws", 5, "-o", path)
     assert "nothing is left to draw" in ran.err
     assert set(before.contents()) == {"kept.nc"}
-    assert open_baseline(path).sizes["draw"] == 5
+    assert open_table(path, "baseline").sizes["draw"] == 5
 
 
 def test_two_outputs_with_one_name(refused, model_folder, null_file, tmp_path):
@@ -331,7 +331,7 @@ def notes(path, null_file, model_folder):
 
 
 def old_schema(path, null_file, model_folder):
-    write_table(open_baseline(null_file).assign_attrs(schema_version="0.3"), path)
+    write_table(open_table(null_file, "baseline").assign_attrs(schema_version="0.3"), path)
 
 
 def half(path, null_file, model_folder):

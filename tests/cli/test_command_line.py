@@ -11,7 +11,7 @@ import pytest
 import rmtbase
 from exhaustive import mostly_exhaustive
 from rmtbase.models import demo_revisions
-from rmtbase.tables import open_baseline
+from rmtbase.tables import open_table
 
 # Counts
 
@@ -20,7 +20,7 @@ from rmtbase.tables import open_baseline
 def test_count_is_read_as_people_write_it(text, run, shape, tmp_path):
     path = tmp_path / "table.nc"
     assert run("baseline", *shape, "--draws", text, "-o", path).status == 0
-    assert open_baseline(path).sizes["draw"] == 20
+    assert open_table(path, "baseline").sizes["draw"] == 20
 
 
 @pytest.mark.parametrize("text", ["1.5", "1e4.5", "1e-1", "0.0001k", "k", "", "ten", "nan", "inf", "1e999999999", "1m"])

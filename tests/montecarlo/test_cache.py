@@ -16,7 +16,7 @@ from exhaustive import mostly_exhaustive
 from rmtbase.ensembles import latent_attention
 from rmtbase.montecarlo import CacheWarning, cache_folder, cached_latent_attention, cached_table
 from rmtbase.progress import SILENT
-from rmtbase.tables import open_baseline, write_table
+from rmtbase.tables import open_table, write_table
 from telling import Told
 
 
@@ -60,7 +60,7 @@ def test_damaged_file_is_named_and_made_again(content, cache):
     with pytest.warns(UserWarning, match=rf"damaged cache file, made again.*{kept.name}"):
         again = cached_baseline(16, 4, 20)
     assert again.equals(good)
-    assert open_baseline(kept).equals(good)
+    assert open_table(kept, "baseline").equals(good)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_file_with_a_changed_number_is_made_again(cache):
         file["eigenvalue_mean"][0, 0] = 1.0 + file["eigenvalue_mean"][0, 0]
     with pytest.warns(CacheWarning, match="'/eigenvalue_mean' that does not fit its digest"):
         assert cached_baseline(16, 4, 20).equals(good)
-    assert open_baseline(kept).equals(good)
+    assert open_table(kept, "baseline").equals(good)
 
 
 def test_cache_that_cannot_be_written_is_said_and_the_null_is_returned(cache):

@@ -10,7 +10,7 @@ from compact_atlas import compact_baseline, merge_atlases
 
 import rmtbase
 from rmtbase.errors import MissingFileError, ParameterError, TableError
-from rmtbase.tables import ATLAS_SCHEMA, open_atlas_case, open_atlas_file, open_baseline, write_table
+from rmtbase.tables import ATLAS_SCHEMA, open_atlas_case, open_table, write_table
 
 SHAPES = ((24, 6), (12, 4), (40, 6))
 
@@ -42,7 +42,7 @@ def test_shapes_are_in_order_of_head_and_width(atlas):
 
 
 def test_a_file_comes_back_as_it_was_written(atlas, path):
-    xr.testing.assert_identical(open_atlas_file(path), atlas)
+    xr.testing.assert_identical(open_table(path, "atlas"), atlas)
 
 
 def test_a_case_is_read_alone(atlas, path):
@@ -143,7 +143,7 @@ def test_shapes_of_unequal_draws_go_together(tables):
 
 def test_a_missing_atlas_is_said_to_be_missing(tmp_path):
     with pytest.raises(MissingFileError):
-        open_atlas_file(tmp_path / "none.nc")
+        open_table(tmp_path / "none.nc", "atlas")
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.95])
@@ -152,7 +152,7 @@ def test_a_truncated_atlas_is_refused(share, path, tmp_path):
     damaged = tmp_path / "atlas.nc"
     damaged.write_bytes(whole[: int(share * len(whole))])
     with pytest.raises(TableError):
-        open_atlas_file(damaged)
+        open_table(damaged, "atlas")
     with pytest.raises(TableError):
         open_atlas_case(damaged, 24, 6)
 
@@ -167,7 +167,7 @@ def test_flipped_bytes_are_seen_or_change_nothing(atlas, path, tmp_path):
         damaged = tmp_path / f"{place}.nc"  # a name of its own: HDF5 may hold on to a file that it failed to open
         damaged.write_bytes(content)
         try:
-            found = open_atlas_file(damaged)
+            found = open_table(damaged, "atlas")
         except TableError:
             seen += 1
             continue
@@ -195,14 +195,14 @@ def test_contents_that_are_no_atlas_are_refused(change, said, atlas, tmp_path):
     damaged = tmp_path / "atlas.nc"
     write_table(change(atlas), damaged)
     with pytest.raises(TableError, match=said):
-        open_atlas_file(damaged)
+        open_table(damaged, "atlas")
 
 
 def test_an_atlas_is_no_baseline_table_nor_the_reverse(path, tables, tmp_path):
     with pytest.raises(TableError, match="atlas"):
-        open_baseline(path)
+        open_table(path, "baseline")
     table = write_table(tables[0], tmp_path / "table.nc")
     with pytest.raises(TableError, match="baseline"):
-        open_atlas_file(table)
+        open_table(table, "atlas")
     with pytest.raises(TableError, match="baseline"):
         open_atlas_case(table, 24, 6)

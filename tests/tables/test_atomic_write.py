@@ -13,7 +13,7 @@ import xarray as xr
 from exhaustive import mostly_exhaustive
 from rmtbase.errors import OutputError
 from rmtbase.results import open_table
-from rmtbase.tables import open_baseline, require_writable, write_bytes, write_table
+from rmtbase.tables import require_writable, write_bytes, write_table
 
 
 def half_then(error):
@@ -67,9 +67,9 @@ def test_file_size_limit_reached_while_writing_leaves_the_old_file(table_file, t
     before = watch(tmp_path)
     code = (
         "import resource, signal, sys\n"
-        "from rmtbase.tables import open_baseline, write_table\n"
+        "from rmtbase.tables import open_table, write_table\n"
         "from rmtbase.errors import OutputError\n"
-        "table = open_baseline(sys.argv[1])\n"
+        "table = open_table(sys.argv[1], 'baseline')\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))\n"
         "try:\n"
@@ -84,9 +84,9 @@ def test_file_size_limit_reached_while_writing_leaves_the_old_file(table_file, t
 
 KILLED_WRITERS = """
 import os, signal, sys, time
-from rmtbase.tables import open_baseline, write_table
+from rmtbase.tables import write_table
 path = sys.argv[1]
-table = open_baseline(path)
+table = open_table(path, "baseline")
 for attempt in range(6):
     reading, writing = os.pipe()
     writer = os.fork()
@@ -99,7 +99,7 @@ for attempt in range(6):
     time.sleep(0.017 * attempt)
     os.kill(writer, signal.SIGKILL)
     assert os.waitpid(writer, 0)[1] == signal.SIGKILL
-    kept = open_baseline(path)
+    kept = open_table(path, "baseline")
     assert kept.equals(table)
     assert kept.attrs["seed"] >= 0
 """
@@ -111,7 +111,7 @@ def test_killed_writer_leaves_a_whole_file(table, tmp_path):
     path = write_table(table, tmp_path / "table.nc")
     ended = subprocess.run([sys.executable, "-c", KILLED_WRITERS, path], capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
-    xr.testing.assert_equal(open_baseline(path), table)
+    xr.testing.assert_equal(open_table(path, "baseline"), table)
     assert all(name.name == "table.nc" or name.name.endswith(".part") for name in tmp_path.iterdir())
     write_table(table, path)
     assert list(tmp_path.iterdir()) == [path]

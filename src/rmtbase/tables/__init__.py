@@ -16,7 +16,7 @@ from rmtbase.tables._frame import frame_groups, to_pandas, without_foreign_coord
 from rmtbase.tables._kinds import EVERY_FILE, KINDS, NORMALIZATION, Fault, Kind, groups_of, register, tree_of, validate
 from rmtbase.tables._layers import heads_present, layer_names, layer_numbers, layer_stacks, matrices_present, shapes_of
 from rmtbase.tables._provenance import provenance, software_version, software_versions
-from rmtbase.tables._reading import baseline_shapes, open_atlas_case, open_atlas_file, open_baseline, open_table
+from rmtbase.tables._reading import baseline_shapes, open_atlas_case, open_table
 from rmtbase.tables._replacing import require_replaceable
 from rmtbase.tables._rows import rows_of
 from rmtbase.tables._schema import COORDINATES, SCHEMA_VERSION, Outline, Schema, Variable, describe

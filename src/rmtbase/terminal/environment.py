@@ -59,15 +59,8 @@ def require_settings() -> None:
     devices = os.environ.get("JAX_NUM_CPU_DEVICES", "")
     if devices.isdecimal():
         _require_devices("JAX_NUM_CPU_DEVICES", devices, devices)
-    _require_settings_of_xla()
-
-
-def _require_settings_of_xla() -> None:
-    """Raise a ParameterError if XLA does not know its options: it would end the process with pages of text.
-
-    If XLA_FLAGS holds more than a number of devices, JAX is started on trial in a separate process, once for this
-    process and its child processes.
-    """
+    # XLA would end the process with pages of text if it did not know its options. So if XLA_FLAGS holds more than a
+    # number of devices, JAX is started on trial in a separate process, once for this process and its child processes.
     flags = os.environ.get("XLA_FLAGS", "")
     if not flags.strip() or os.environ.get(TRIED) == flags:
         return
