@@ -28,15 +28,9 @@ os.environ["RMTBASE_PROOF"] = "0"  # but for the tests of it: each would take se
 # The samplers, whose signatures are shapes. Where a user passes arguments beartype would refuse the bad ones before the
 # code itself could, with another message than the one that is tested.
 SAMPLERS = (
-    "chi",
-    "thin_gaussian_chain",
-    "dense_gaussian_chain",
-    "bidiagonal_gaussian_matrix",
-    "residual_product",
-    "sum_of_squares",
-    "full_matrix",
-    "orthogonal_matrix",
-)
+    "chi", "thin_gaussian_chain", "dense_gaussian_chain", "bidiagonal_gaussian_matrix", "residual_product",
+    "sum_of_squares", "full_matrix", "orthogonal_matrix",
+)  # fmt: skip
 install_import_hook([f"rmtbase.ensembles._{name}" for name in SAMPLERS], "beartype.beartype")
 register_all()  # so that rmtbase.tables.KINDS has every kind when tests are parametrised
 
@@ -155,13 +149,9 @@ class Weights:
         folder.mkdir(parents=True, exist_ok=True)
         n_layers, n_heads, d_head, d_model = self.queries.shape
         settings = {
-            "model_type": "llama",
-            "hidden_size": d_model,
-            "head_dim": d_head,
-            "num_hidden_layers": n_layers,
-            "num_attention_heads": n_heads,
-            "num_key_value_heads": self.keys.shape[1],
-        } | config
+            "model_type": "llama", "hidden_size": d_model, "head_dim": d_head, "num_hidden_layers": n_layers,
+            "num_attention_heads": n_heads, "num_key_value_heads": self.keys.shape[1],
+        } | config  # fmt: skip
         (folder / "config.json").write_text(json.dumps(settings))
         tensors = {
             f"model.layers.{layer}.self_attn.{name}.weight": np.ascontiguousarray(part[layer].reshape(-1, d_model))

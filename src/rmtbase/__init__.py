@@ -36,21 +36,9 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
-    "__version__",
-    "baseline",
-    "compare",
-    "composition",
-    "depth",
-    "diff",
-    "export",
-    "open_model",
-    "open_table",
-    "plot",
-    "score",
-    "score_heads",
-    "signal",
-    "trajectory",
-]
+    "__version__", "baseline", "compare", "composition", "depth", "diff", "export", "open_model", "open_table",
+    "plot", "score", "score_heads", "signal", "trajectory",
+]  # fmt: skip
 
 _HOME = {
     "baseline": "rmtbase.montecarlo",

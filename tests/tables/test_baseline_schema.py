@@ -20,16 +20,11 @@ NO_ESTIMATES = {
     *("draws", "sample", "sigma_q_estimate", "sigma_k_estimate", "scale_estimate"),  # draws, and their number
     *("d_model", "d_head", "sigma_q", "sigma_k", "name", "rank", "n_rows", "n_columns", "bin_edge", "bin_center"),
     *(
-        "analytic_mean",
-        "analytic_std",
-        "analytic_mean_tolerance",
-        "analytic_std_tolerance",
-        "moment_order",
-        "edge_lower",
-        "edge_upper",
+        "analytic_mean", "analytic_std", "analytic_mean_tolerance", "analytic_std_tolerance", "moment_order",
+        "edge_lower", "edge_upper",
     ),  # by formula
     *("analytic_method", "density_marchenko_pastur", "density_free", "density_law"),
-}
+}  # fmt: skip
 
 
 def test_file_opens_with_plain_xarray_and_has_every_variable_described(table_file):

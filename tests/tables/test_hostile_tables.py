@@ -145,26 +145,11 @@ def deep_json(file, folder):
 
 
 HOSTILE = (
-    external_storage,
-    virtual_dataset,
-    external_link,
-    soft_link,
-    group_in_itself,
-    dimension_of_10_to_the_8,
-    dimension_that_others_do_not_have,
-    bomb,
-    chunk_larger_than_its_variable,
-    values_that_were_never_written,
-    filter_of_another_library,
-    scaled_values,
-    records,
-    no_dimensions,
-    thousands_of_variables,
-    thousands_of_attributes,
-    array_as_attribute,
-    texts_as_attribute,
-    deep_json,
-)
+    external_storage, virtual_dataset, external_link, soft_link, group_in_itself, dimension_of_10_to_the_8,
+    dimension_that_others_do_not_have, bomb, chunk_larger_than_its_variable, values_that_were_never_written,
+    filter_of_another_library, scaled_values, records, no_dimensions, thousands_of_variables,
+    thousands_of_attributes, array_as_attribute, texts_as_attribute, deep_json,
+)  # fmt: skip
 
 
 def one_long_text_many_times(path: Path) -> None:

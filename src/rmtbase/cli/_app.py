@@ -72,7 +72,12 @@ def options(
     verbose: bool = typer.Option(
         False, "--verbose", "-v", help="Print more: versions, where a null comes from, times.", callback=_set_verbosity
     ),
-    as_json: bool = typer.Option(False, "--json", help="Print the result, or the error, as JSON.", callback=JSON.set),
+    as_json: bool = typer.Option(
+        False,
+        "--json",
+        help="Print the result, or the error, as JSON.",
+        callback=lambda is_given: JSON.set(is_given or JSON.get()),
+    ),
     debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error; allowed anywhere on the line."),
 ) -> None:
     """How would this weight matrix look if it had learned nothing?

@@ -44,25 +44,10 @@ from rmtbase.constants._software import citation_file, software
 from rmtbase.errors import ParameterError
 
 __all__ = [
-    "Conditions",
-    "Constant",
-    "ConstantFunction",
-    "ConstantSet",
-    "PrecisionError",
-    "Reference",
-    "as_json",
-    "as_sentence",
-    "bibliography",
-    "bibtex",
-    "chain_constants",
-    "constant_set",
-    "constants",
-    "find",
-    "functions",
-    "groups",
-    "sets",
-    "software",
-]
+    "Conditions", "Constant", "ConstantFunction", "ConstantSet", "PrecisionError", "Reference", "as_json",
+    "as_sentence", "bibliography", "bibtex", "chain_constants", "constant_set", "constants", "find", "functions",
+    "groups", "sets", "software",
+]  # fmt: skip
 
 check_public(globals())
 

@@ -23,23 +23,9 @@ from rmtbase.tables._schema import COORDINATES, SCHEMA_VERSION, Outline, Schema,
 from rmtbase.tables._writing import digest_of, is_temporary, require_writable, sweep, write_bytes, write_table
 
 __all__ = [
-    "EVERY_FILE",
-    "KINDS",
-    "SCHEMA_VERSION",
-    "Kind",
-    "Schema",
-    "Variable",
-    "describe",
-    "export",
-    "heads_present",
-    "open_table",
-    "provenance",
-    "register",
-    "software_version",
-    "software_versions",
-    "to_pandas",
-    "write_bytes",
+    "EVERY_FILE", "KINDS", "SCHEMA_VERSION", "Kind", "Schema", "Variable", "describe", "export", "heads_present",
+    "open_table", "provenance", "register", "software_version", "software_versions", "to_pandas", "write_bytes",
     "write_table",
-]
+]  # fmt: skip
 
 check_public(globals())

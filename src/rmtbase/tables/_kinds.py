@@ -41,12 +41,8 @@ NORMALIZATION = {"normalization": Domain("'sqrt_d' or 'none'", kinds="OUT", choi
 
 _SIMULATED = {"draws": DRAWS, "seed": INTEGER}
 _LEAST = {
-    "draw": 2,
-    "index": 0,
-    "depth": 0,
-    "super_weight": 0,
-    "direction": 0,
-}  # least number of entries of a dimension; 1 for all others
+    "draw": 2, "index": 0, "depth": 0, "super_weight": 0, "direction": 0,
+}  # least number of entries of a dimension; 1 for all others  # fmt: skip
 
 
 @in_one_line
