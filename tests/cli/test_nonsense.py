@@ -67,7 +67,7 @@ def test_nested_tensors_are_named():
 
 @pytest.mark.parametrize("epoch", ["abc", "-1e9", "99999999999999999999", "½"])
 def test_date_of_a_page_that_is_none(epoch, monkeypatch, run):
-    from rmtbase.report.page import page_date
+    from rmtbase.terminal.environment import page_date
 
     monkeypatch.setenv("SOURCE_DATE_EPOCH", epoch)
     with pytest.raises(ParameterError, match=r"SOURCE_DATE_EPOCH = .*seconds since 1970"):

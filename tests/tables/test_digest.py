@@ -1,7 +1,5 @@
 """Every file that is written carries a digest of all its content, and what does not fit it is never read."""
 
-import shutil
-
 import netCDF4
 import numpy as np
 import pytest
@@ -189,9 +187,3 @@ def test_case_of_a_damaged_atlas_is_not_read(damage, stored_tables, tmp_path):
             file[damage][..., 0] = file[damage][..., 0] + 1
     with pytest.raises(TableError):
         open_atlas_case(path, 12, 4)
-
-
-def test_copying_a_file_keeps_it_whole(table_file, tmp_path):
-    assert open_table(shutil.copy(table_file, tmp_path / "copy.nc"), "baseline").identical(
-        open_table(table_file, "baseline")
-    )

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 
+import rmtbase
 from rmtbase.constants._bibliography import Reference, bibtex_entry
 from rmtbase.constants._record import NEWEST, read_record
 
 KEY = "rmtbase"
 _SPECIAL = re.compile(r"[&%$#_]")
-
-
-def software_version() -> str:
-    """Return the installed version; ``"0+unknown"`` for a source tree that is not installed."""
-    try:
-        return version(KEY)
-    except PackageNotFoundError:
-        return "0+unknown"
 
 
 def citation_file() -> str:
@@ -29,7 +21,7 @@ def citation_file() -> str:
     if not shipped.is_file():  # an editable installation: the file is in the repository
         shipped = folder / ".." / ".." / "CITATION.cff"
     text = shipped.read_text(encoding="utf-8")
-    return re.sub(r"^version: .*$", f"version: {software_version()}", text, flags=re.MULTILINE)
+    return re.sub(r"^version: .*$", f"version: {rmtbase.__version__}", text, flags=re.MULTILINE)
 
 
 @cache

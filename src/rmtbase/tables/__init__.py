@@ -10,7 +10,7 @@ from rmtbase.tables._draws_schema import (
     ELEMENTS_SCHEMA,
     SPECTRA_SCHEMA,
 )
-from rmtbase.tables._export import EXPORT_FORMATS, export
+from rmtbase.tables._export import EXPORT_FORMATS, export, matching
 from rmtbase.tables._folder_lock import LOCK, locked_folder
 from rmtbase.tables._frame import frame_groups, to_pandas, without_foreign_coordinates
 from rmtbase.tables._kinds import EVERY_FILE, KINDS, NORMALIZATION, Fault, Kind, groups_of, register, tree_of, validate

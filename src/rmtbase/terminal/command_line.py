@@ -31,7 +31,8 @@ class Command(TyperCommand):
         """Refuse a repeated option, which would silently overwrite its first value."""
         if not ctx.resilient_parsing:
             _, _, order = self.make_parser(ctx).parse_args(list(args))
-            for param in self.params:
+            params: list[Any] = self.params
+            for param in params:
                 is_single = param.param_type_name == "option" and not (param.multiple or param.count or param.is_flag)
                 if is_single and (times := order.count(param)) > 1:
                     ctx.fail(f"{param.opts[0]} is given {times} times: expected one value")

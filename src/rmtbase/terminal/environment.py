@@ -49,13 +49,7 @@ def require_settings() -> None:
     if sys.flags.optimize > 1:
         expected = "0 or 1 (-O): without docstrings commands have no help and transformers does not start"
         raise ParameterError("PYTHONOPTIMIZE", sys.flags.optimize, expected)
-    epoch = os.environ.get("SOURCE_DATE_EPOCH")
-    if epoch:
-        try:
-            datetime.datetime.fromtimestamp(int(epoch), datetime.UTC)
-        except (ValueError, OverflowError, OSError):
-            expected = "seconds since 1970 as an integer, or none in the environment"
-            raise ParameterError("SOURCE_DATE_EPOCH", epoch, expected) from None
+    page_date()
     devices = os.environ.get("JAX_NUM_CPU_DEVICES", "")
     if devices.isdecimal():
         _require_devices("JAX_NUM_CPU_DEVICES", devices, devices)
@@ -75,6 +69,18 @@ def require_settings() -> None:
         reason = shown((messages or ["it ends the process without a reason"])[0], _LONGEST)
         raise ParameterError("XLA_FLAGS", flags, f"options that this XLA knows and can follow ({reason}), or none")
     os.environ[TRIED] = flags
+
+
+def page_date() -> datetime.date:
+    """Return today's date in UTC, or the date of a reproducible build, SOURCE_DATE_EPOCH of the environment."""
+    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
+    if not epoch:
+        return datetime.datetime.now(datetime.UTC).date()
+    try:
+        return datetime.datetime.fromtimestamp(int(epoch), datetime.UTC).date()
+    except (ValueError, OverflowError, OSError):
+        expected = "seconds since 1970 as an integer, or none in the environment"
+        raise ParameterError("SOURCE_DATE_EPOCH", epoch, expected) from None
 
 
 def _compile_with(flags: str) -> tuple[int, list[str]]:
