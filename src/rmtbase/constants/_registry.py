@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copyreg
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from rmtbase.constants import _element, _product, _square, _tracy_widom, _weibull
@@ -66,11 +66,6 @@ def find(name: str) -> Constant | ConstantFunction:
     return _CURRENT.find(name)
 
 
-def _reduce_constant(constant: Constant) -> tuple[Callable[..., Constant], tuple[dict[str, Any]]]:
-    """Return the fields of a constant, for pickle and copy, without the function that computes it."""
-    return _restored, ({name: value for name, value in vars(constant).items() if name != "compute"},)
-
-
 def _restored(fields: Mapping[str, Any]) -> Constant:
     """Restore a constant from its fields; its computation is that of its name."""
     constant = object.__new__(Constant)
@@ -85,10 +80,9 @@ def _restored(fields: Mapping[str, Any]) -> Constant:
     return constant
 
 
-def _reduce_function(function: ConstantFunction) -> tuple[Callable[[str], Any], tuple[str]]:
-    return find, (function.id or function.name,)
-
-
 # Registered here, because the classes would have to import the registry that imports them.
-copyreg.pickle(Constant, _reduce_constant)  # type: ignore[arg-type]
-copyreg.pickle(ConstantFunction, _reduce_function)  # type: ignore[arg-type]
+copyreg.pickle(
+    Constant,  # type: ignore[arg-type]
+    lambda constant: (_restored, ({name: value for name, value in vars(constant).items() if name != "compute"},)),
+)
+copyreg.pickle(ConstantFunction, lambda function: (find, (function.id or function.name,)))  # type: ignore[arg-type]

@@ -45,10 +45,6 @@ def _moment(k: Number, order: int) -> Number:
     return mp.gamma(1 + order / k)
 
 
-def _closure_ratio(k: Number, scale: Number) -> Number:
-    return scale * mp.sqrt((_moment(k, 2) - _moment(k, 1) ** 2) / (1 - 2 / mp.pi))
-
-
 def _likelihood_shape() -> Number:
     def slope(k: Number) -> Number:
         return mp.psi(0, (k + 1) / 2) + mp.euler + 2 * mp.log(2) - 2 / k
@@ -152,7 +148,7 @@ CONSTANTS: dict[str, Callable[..., Number]] = {
     "half_normal_anchor_scale_std": lambda *_: sampling_moments()[1],
     "half_normal_anchor_correlation": lambda *_: sampling_moments()[2],
     "body_tail_gap": lambda trimmed, untrimmed: trimmed - untrimmed,
-    "gamma_closure_ratio": _closure_ratio,
+    "gamma_closure_ratio": lambda k, scale: scale * mp.sqrt((_moment(k, 2) - _moment(k, 1) ** 2) / (1 - 2 / mp.pi)),
     "gamma_closure_ratio_root_mean_square": lambda k, scale: scale * mp.sqrt(_moment(k, 2)),
     "noise_optimal_probability": lambda: 1 + mp.lambertw(-2 * mp.exp(-2)).real / 2,
     "noise_optimal_variance": lambda p: 1 / (4 * p * (1 - p)),

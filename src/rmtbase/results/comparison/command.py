@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -54,7 +53,14 @@ def compare(
     from rmtbase.results.outputs import Outputs
     from rmtbase.shown import shown
 
-    members = _groups(group or ())
+    members: dict[str, list[Path]] = {}
+    for text in group or ():
+        name, _, listed = text.partition("=")
+        if not name or not listed:
+            raise ParameterError("--group", text, "NAME=FILE,FILE")
+        if name in members:
+            raise ParameterError("--group", name, "a name for each")
+        members[name] = [Path(file) for file in words(listed)]
     paths = list(dict.fromkeys([*(files or ()), *(path for group in members.values() for path in group)]))
     if not paths:
         raise ParameterError("FILE", "none", "scores files, or groups of them")
@@ -72,21 +78,6 @@ def compare(
         paired=paired,
     )
     outputs.finish(tree, as_json, report)
-
-
-def _groups(texts: Sequence[str]) -> dict[str, list[Path]]:
-    """Parse options NAME=FILE,FILE, in which each name occurs once."""
-    from rmtbase.errors import ParameterError
-
-    groups: dict[str, list[Path]] = {}
-    for text in texts:
-        name, _, files = text.partition("=")
-        if not name or not files:
-            raise ParameterError("--group", text, "NAME=FILE,FILE")
-        if name in groups:
-            raise ParameterError("--group", name, "a name for each")
-        groups[name] = [Path(file) for file in words(files)]
-    return groups
 
 
 COMMAND = compare

@@ -1,8 +1,7 @@
 """``rmtbase score``: the heads and matrices of a checkpoint against the null."""
 
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -24,11 +23,6 @@ from rmtbase.terminal.options import (
     Output,
     Seed,
 )
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from rmtbase.models import WeightMatrices
 
 
 def score(
@@ -97,6 +91,7 @@ def score(
     files.gate("score", fail_if, places_of(opened))
     opened.hash_ahead()  # during the imports below, which take about as long
 
+    from rmtbase.results.scores import render
     from rmtbase.results.scores.measure import score
     from rmtbase.results.scores.report import as_json, report
 
@@ -110,13 +105,7 @@ def score(
         elements=elements,
         why=words(why or ""),
     )
-    files.finish(tree, as_json, report, partial(_page, model=opened))
-
-
-def _page(tree: "xr.DataTree", model: "WeightMatrices") -> str:
-    from rmtbase.results.scores import render
-
-    return render(tree, model=model)
+    files.finish(tree, as_json, report, lambda table: render(table, model=opened))
 
 
 COMMAND = score
