@@ -81,6 +81,12 @@ def test_version_of_the_module_run_as_a_program(flag, run_process):
     assert (ran.status, ran.out, ran.err) == (0, f"{rmtbase.__version__}\n", "")
 
 
+def test_no_arguments_at_all_print_the_help_and_fail(run):
+    ran = run()
+    assert ran.status == 2
+    assert "baseline" in ran.out + ran.err and "error" not in ran.err
+
+
 def test_the_module_and_the_script_are_one_program(run_process):
     script = subprocess.run(
         [Path(sys.executable).with_name("rmtbase"), "score"], capture_output=True, text=True, check=False

@@ -29,18 +29,6 @@ from rmtbase.statistics import SPECTRAL_STATISTICS
 SHAPES = ((768, 64), (64, 64))
 
 
-def test_no_arguments_at_all_print_the_help_and_fail(run):
-    ran = run()
-    assert ran.status == 2
-    assert "baseline" in ran.out + ran.err
-    assert "error" not in ran.err
-
-
-def test_version(run):
-    ran = run("--version")
-    assert (ran.status, ran.out) == (0, f"{rmtbase.__version__}\n")
-
-
 def test_baseline_writes_the_table_of_the_python_call(run, tmp_path):
     path = tmp_path / "table.nc"
     options = ["--d-model", 32, "--d-head", 8, "--sigma", 0.5, "--sigma", 2, "--draws", 40, "--seed", 9]

@@ -129,17 +129,6 @@ def test_output_that_its_encoding_cannot_hold_is_escaped(run_process):
     assert json.loads(ran.out)["d_head"] == 4
 
 
-def test_a_working_directory_that_is_gone_is_one_line(run, shape, tmp_path, monkeypatch):
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    monkeypatch.chdir(gone)
-    gone.rmdir()
-    for command in (["baseline", *shape, "--draws", 5], ["score", "./model"], ["demo"], ["plot", "table.nc"]):
-        ran = run(*command)
-        assert ran.status == 2, ran.err
-        assert is_one_line(ran.err)
-
-
 # Faults of our own, and of the machine
 
 
