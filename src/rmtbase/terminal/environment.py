@@ -7,8 +7,8 @@ import os
 import re
 import subprocess
 import sys
+import traceback
 from pathlib import Path
-from types import TracebackType
 
 from rmtbase.errors import ParameterError
 from rmtbase.shown import quoted, shown
@@ -100,9 +100,11 @@ def _require_devices(name: str, text: str, count: str) -> None:
 
 def settings_to_blame(error: BaseException) -> str:
     """Explain that a library did not start with the settings in the environment; "" for any other error."""
-    for package, path, function in reversed(_frames(error.__traceback__)):
-        file = Path(path).name
-        if package not in _SETTINGS or not (function == "<module>" or file in _STARTS):
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    for frame in reversed(frames):  # the innermost first
+        package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        file = Path(frame.f_code.co_filename).name
+        if package not in _SETTINGS or not (frame.f_code.co_name == "<module>" or file in _STARTS):
             continue
         devices = file == "xla_bridge.py"
         prefixes = _PLATFORMS if devices else _SETTINGS[package]
@@ -114,14 +116,3 @@ def settings_to_blame(error: BaseException) -> str:
             advice = "correct or unset what is wrong"
             return f"{package} does not start ({reason}) with {variables} in the environment: {advice}"
     return ""
-
-
-def _frames(traceback: TracebackType | None) -> list[tuple[str, str, str]]:
-    """List the package, the file and the function of each call, the innermost last."""
-    frames = []
-    while traceback is not None:
-        frame = traceback.tb_frame
-        package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-        frames.append((package, frame.f_code.co_filename, frame.f_code.co_name))
-        traceback = traceback.tb_next
-    return frames
