@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any
 
-import rmtbase
 from rmtbase.constants._constant import DEFAULT_DIGITS, IDENTIFIER, Constant, ConstantFunction
 from rmtbase.constants._digits import significant
 from rmtbase.constants._registry import find
 from rmtbase.constants._software import KEY
 from rmtbase.constants._typeset import Phrase, latex_of, shown_number
 from rmtbase.errors import ParameterError
+from rmtbase.systems import software_version
 
 _Entry = Constant | ConstantFunction
 
@@ -32,7 +32,7 @@ def as_sentence(constant: Constant, digits: int = _SENTENCE_DIGITS) -> str:
     """
     last = len(constant.references)
     literature = {1: "[1]", 2: "[1, 2]"}.get(last, f"[1–{last}]")
-    cited = f"{literature}, computed with {KEY} {rmtbase.__version__} [{last + 1}]"
+    cited = f"{literature}, computed with {KEY} {software_version()} [{last + 1}]"
     spread = of_one_draw(constant)
     value = f"{constant.symbol_text} = {_number(constant, digits)}"
     return _sentence(constant, value, f"; at this size {spread}" if spread else "", f" {cited}.", str)
@@ -44,7 +44,7 @@ def as_latex_sentence(constant: Constant, digits: int = _SENTENCE_DIGITS) -> str
     if one_draw and (number := _one_draw(constant)):
         spread = f"; at this size {one_draw.quantity.latex} is ${one_draw.symbol.latex} = {number.latex}$ "
         spread += _SPREAD.latex
-    cited = rf"~\cite{{{','.join(constant.references)}}}, computed with {KEY}~{rmtbase.__version__}~\cite{{{KEY}}}."
+    cited = rf"~\cite{{{','.join(constant.references)}}}, computed with {KEY}~{software_version()}~\cite{{{KEY}}}."
     return _sentence(constant, value, spread, cited, latex_of)
 
 

@@ -6,9 +6,9 @@ import re
 from functools import cache
 from importlib.resources import files
 
-import rmtbase
 from rmtbase.constants._bibliography import Reference, bibtex_entry
 from rmtbase.constants._record import NEWEST, read_record
+from rmtbase.systems import software_version
 
 KEY = "rmtbase"
 _SPECIAL = re.compile(r"[&%$#_]")
@@ -21,7 +21,7 @@ def citation_file() -> str:
     if not shipped.is_file():  # an editable installation: the file is in the repository
         shipped = folder / ".." / ".." / "CITATION.cff"
     text = shipped.read_text(encoding="utf-8")
-    return re.sub(r"^version: .*$", f"version: {rmtbase.__version__}", text, flags=re.MULTILINE)
+    return re.sub(r"^version: .*$", f"version: {software_version()}", text, flags=re.MULTILINE)
 
 
 @cache

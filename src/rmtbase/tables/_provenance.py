@@ -9,15 +9,9 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-import rmtbase
 from rmtbase.linalg import arithmetic
 
 _PACKAGES = ("rmtbase", "jax", "jaxlib", "numpy", "scipy", "xarray", "netCDF4")
-
-
-def software_version() -> str:
-    """Return the installed version of rmtbase; ``"0+unknown"`` for a source tree that is not installed."""
-    return rmtbase.__version__
 
 
 def software_versions(*packages: str) -> dict[str, str | None]:
