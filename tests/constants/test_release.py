@@ -51,6 +51,16 @@ def test_every_released_set_is_what_it_was():
     assert digest(RELEASED) == SHA256["v1"]
 
 
+def test_each_phrase_with_mathematics_has_its_latex_and_each_symbol_its_text():
+    phrases = {text for one in EVERY for text in (one.description, *one.conditions.stated().values())}
+    phrases |= {one.one_draw.quantity for one in EVERY if one.one_draw}
+    assert set(v1.record["latex"]) <= phrases
+    assert all(text.latex.isascii() for text in phrases)
+    symbols = {one.symbol for one in EVERY} | {one.one_draw.symbol.latex for one in EVERY if one.one_draw}
+    assert set(v1.record["symbols"]) <= symbols
+    assert not any("\\" in one.symbol_text for one in EVERY)
+
+
 def test_a_change_names_its_constant():
     record = copy.deepcopy(RELEASED)
     record["constants"]["body_tail_gap"]["digits"] = record["constants"]["body_tail_gap"]["digits"][:-1] + "5"
