@@ -22,7 +22,7 @@ from rmtbase.errors import MissingFileError, TableError
 from rmtbase.montecarlo import Inline, LocalProcesses, Plan, make_plan, read_plan, run_plan
 from rmtbase.nulls import atlas_path
 from rmtbase.progress import SILENT
-from rmtbase.tables import open_atlas_file, write_bytes, write_table
+from rmtbase.tables import open_table, write_bytes, write_table
 
 BUDGET = 3_000_000
 """Bytes that the atlas may add to the package."""
@@ -53,7 +53,7 @@ def single_shapes(plan: Plan) -> Iterator[Plan]:
 def finished(piece: Path, plan: Plan) -> xr.Dataset | None:
     """Read the compact null of a shape if it was made from this plan; None otherwise."""
     try:
-        atlas = open_atlas_file(piece)
+        atlas = open_table(piece, "atlas")
     except (MissingFileError, TableError):
         return None
     made = json.loads(atlas.attrs["provenance"])["simulations"]

@@ -155,13 +155,9 @@ class Weights:
         folder.mkdir(parents=True, exist_ok=True)
         n_layers, n_heads, d_head, d_model = self.queries.shape
         settings = {
-            "model_type": "llama",
-            "hidden_size": d_model,
-            "head_dim": d_head,
-            "num_hidden_layers": n_layers,
-            "num_attention_heads": n_heads,
-            "num_key_value_heads": self.keys.shape[1],
-        } | config
+            "model_type": "llama", "hidden_size": d_model, "head_dim": d_head, "num_hidden_layers": n_layers,
+            "num_attention_heads": n_heads, "num_key_value_heads": self.keys.shape[1],
+        } | config  # fmt: skip
         (folder / "config.json").write_text(json.dumps(settings))
         tensors = {
             f"model.layers.{layer}.self_attn.{name}.weight": np.ascontiguousarray(part[layer].reshape(-1, d_model))

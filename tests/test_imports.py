@@ -31,16 +31,8 @@ def test_importing_the_command_line_takes_in_nothing_heavy(tmp_path):
 
 def test_numpy_rooms_import_no_jax_torch_or_matplotlib(tmp_path):
     rooms = (
-        "laws",
-        "tables",
-        "statistics",
-        "nulls",
-        "models",
-        "heads",
-        "results.scores",
-        "results.trajectory",
-        "watch",
-    )
+        "laws", "tables", "statistics", "nulls", "models", "heads", "results.scores", "results.trajectory", "watch",
+    )  # fmt: skip
     code = (
         f"import importlib, sys\nfor room in {rooms}:\n    importlib.import_module('rmtbase.' + room)\n"
         f"    print(room, [m for m in {HEAVY[:4]} if m in sys.modules])"

@@ -49,14 +49,8 @@ HELD_ROWS = {
 """Rows of tables that tests/studies hold to the file they were made of."""
 POWERS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 STUDIES = (
-    "calibration",
-    "demo_model",
-    "element_nulls",
-    "hard_edge",
-    "heavy_tails",
-    "residual_depth",
-    "what_was_learned",
-)
+    "calibration", "demo_model", "element_nulls", "hard_edge", "heavy_tails", "residual_depth", "what_was_learned",
+)  # fmt: skip
 ENTRIES = [(kind, entry) for kind in ("number", "claim", "held", "given") for entry in SAID[kind]]
 
 

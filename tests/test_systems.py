@@ -27,14 +27,8 @@ DATA = Path(__file__).parent / "data"
 SOURCE = Path(systems.__file__).parent
 UNIX_ONLY = ("fcntl", "termios", "tty", "pwd", "grp", "resource", "pty", "crypt", "syslog")
 NO_SUCH_CALLS = (
-    "fork",
-    "register_at_fork",
-    "sched_getaffinity",
-    "sched_setaffinity",
-    "getuid",
-    "geteuid",
-    "O_DIRECTORY",
-)
+    "fork", "register_at_fork", "sched_getaffinity", "sched_setaffinity", "getuid", "geteuid", "O_DIRECTORY",
+)  # fmt: skip
 
 
 def held_here(path) -> bool:

@@ -4,7 +4,6 @@ from rmtbase.tables import EVERY_FILE, Kind, Variable, register
 from rmtbase.tables.domain import JSON_LIST, PROBABILITY, TEXT
 
 _DIMS = ("layer", "component", "head")
-
 ROW_NORMS_SCHEMA = {
     "largest_share": Variable(_DIMS, "largest squared norm of a row over the sum of all", PROBABILITY),
     "p_value": Variable(_DIMS, "bound on the probability of a share as large in normal entries", PROBABILITY),

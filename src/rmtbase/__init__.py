@@ -36,21 +36,9 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
-    "__version__",
-    "baseline",
-    "compare",
-    "composition",
-    "depth",
-    "diff",
-    "export",
-    "open_model",
-    "open_table",
-    "plot",
-    "score",
-    "score_heads",
-    "signal",
-    "trajectory",
-]
+    "__version__", "baseline", "compare", "composition", "depth", "diff", "export", "open_model", "open_table",
+    "plot", "score", "score_heads", "signal", "trajectory",
+]  # fmt: skip
 
 _HOME = {
     "baseline": "rmtbase.montecarlo",
@@ -77,21 +65,14 @@ def __getattr__(name: str) -> Any:
     import importlib
 
     if name == "__version__":
-        return globals().setdefault("__version__", _version())
+        from rmtbase.systems import software_version
+
+        return globals().setdefault("__version__", software_version())
     if name in _HOME:
         return getattr(importlib.import_module(_HOME[name]), name)
     if name in _PACKAGES:
         return importlib.import_module(f"rmtbase.{name}")
     raise AttributeError(f"module 'rmtbase' has no attribute {name!r}")
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("rmtbase")
-    except PackageNotFoundError:  # imported from a source tree that is not installed
-        return "0+unknown"
 
 
 def __dir__() -> list[str]:

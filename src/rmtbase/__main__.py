@@ -49,14 +49,13 @@ def _prepare_streams() -> None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, mode), "w", encoding="utf-8"))
         else:
             stream.reconfigure(errors="backslashreplace")
-    warnings.showwarning = _show_warning
 
+    def show_warning(message: Warning | str, *place: object, **options: object) -> None:
+        from rmtbase.terminal.endings import note
 
-def _show_warning(message: Warning | str, *place: object, **options: object) -> None:
-    """Print a library's warning as one line, without its place in the code."""
-    from rmtbase.terminal.endings import note
+        note(f"warning: {message}")  # in one line, without its place in the code
 
-    note(f"warning: {message}")
+    warnings.showwarning = show_warning
 
 
 def _leave(status: int) -> NoReturn:

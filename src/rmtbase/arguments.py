@@ -239,7 +239,8 @@ def _is_container(declared: Any, value: Any) -> bool:
         return isinstance(value, origin)
     if isinstance(value, str | bytes | bytearray | memoryview) or not isinstance(value, Iterable):
         return False
-    if getattr(value, "ndim", 1) == 0 or (issubclass(origin, Sequence) and not _is_ordered(value)):
+    ordered = hasattr(value, "__len__") and hasattr(value, "__getitem__") and not isinstance(value, Mapping)
+    if getattr(value, "ndim", 1) == 0 or (issubclass(origin, Sequence) and not ordered):
         return False
     return not _is_fixed(declared) or len(value) == len(args)  # type: ignore[arg-type]
 
@@ -247,10 +248,6 @@ def _is_container(declared: Any, value: Any) -> bool:
 def _is_fixed(declared: Any) -> bool:
     """Return True for a tuple of so many items, each of its own type."""
     return get_origin(declared) is tuple and Ellipsis not in get_args(declared)
-
-
-def _is_ordered(value: Any) -> bool:
-    return hasattr(value, "__len__") and hasattr(value, "__getitem__") and not isinstance(value, Mapping)
 
 
 def _items(value: Any, declared: Any) -> Iterator[tuple[str, Any, Any]]:

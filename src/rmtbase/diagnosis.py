@@ -21,6 +21,8 @@ def examine() -> dict[str, dict[str, Any]]:
 
     ``["precision"]["verdict"]`` is ``"good"`` if double precision holds. Loads JAX and starts its devices.
     """
+    import jax
+
     import rmtbase
     from rmtbase.linalg import DTYPE, PRNG_IMPLEMENTATION, available_cores
     from rmtbase.montecarlo import cache_folder
@@ -37,7 +39,7 @@ def examine() -> dict[str, dict[str, Any]]:
         },
         "numerics": {"dtype": DTYPE, "prng": PRNG_IMPLEMENTATION},
         "solvers": _solvers(),
-        "devices": _devices(),
+        "devices": {str(device): device.device_kind for device in jax.devices()},
         "precision": _precision(),
         "files": {"cache": str(cache_folder())},
     }
@@ -73,12 +75,6 @@ def _solvers() -> dict[str, str]:
         for d_model, d_head in _SHAPES
     }
     return {case: f"{choice.name} ({choice.reason})" for case, choice in chosen.items()}
-
-
-def _devices() -> dict[str, str]:
-    import jax
-
-    return {str(device): device.device_kind for device in jax.devices()}
 
 
 def _precision() -> dict[str, str]:

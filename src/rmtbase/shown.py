@@ -81,7 +81,7 @@ def in_one_line(kind: Kind) -> Kind:
     too long; the fields hold everything.
     """
     decorated: Any = kind
-    decorated.__repr__, decorated._repr_html_ = _line, _line_in_html
+    decorated.__repr__, decorated._repr_html_ = _line, lambda instance: f"<code>{html.escape(repr(instance))}</code>"
     return kind
 
 
@@ -98,10 +98,6 @@ def _line(instance: Any) -> str:
             break
         text += shown_field
     return f"{kind}({text})"
-
-
-def _line_in_html(instance: Any) -> str:
-    return f"<code>{html.escape(repr(instance))}</code>"
 
 
 def _brief(value: Any) -> str:

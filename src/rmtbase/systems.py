@@ -98,6 +98,16 @@ def cache_folder() -> Path:
     return Path(os.environ.get("RMTBASE_CACHE") or user_cache_dir("rmtbase", appauthor=False))
 
 
+def software_version() -> str:
+    """Return the installed version of rmtbase; ``"0+unknown"`` for a source tree that is not installed."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("rmtbase")
+    except PackageNotFoundError:
+        return "0+unknown"
+
+
 def process_namespace() -> str:
     """Identify the namespace that distinguishes processes with the same number; empty except on Linux."""
     with suppress(OSError):

@@ -9,17 +9,12 @@ Then it must end with status 130 (143, 129), with one last line ``rmtbase: inter
 on stderr, without a traceback, a temporary file or a process left behind; every table that is there is whole, and the
 interrupted ``baseline`` run again gives the table of an uninterrupted run, to the bit.
 
-The time from the first signal to the end is recorded (``--record FILE``, one JSON object a line). Of a command that is
-there ``SLOW`` seconds after the signal the stacks are printed, by py-spy where it is installed and by faulthandler.
-With ``--warm`` commands are forked from a process that has imported all that they import, so that more interrupts come
-to the work itself. With ``--look P``, py-spy tells in a fraction P of the runs what the main thread was doing just
-before the signal.
+The time from the first signal to the end is recorded (``--record FILE``, one JSON object a line).
 """
 
 from __future__ import annotations
 
 import argparse
-import faulthandler
 import json
 import math
 import os
@@ -33,7 +28,6 @@ import sys
 import tempfile
 import threading
 import time
-import traceback
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -42,7 +36,6 @@ from pathlib import Path
 
 import xarray as xr
 
-from rmtbase.__main__ import main as main_of_rmtbase
 from rmtbase.results import open_table
 
 COMMAND = (sys.executable, "-m", "rmtbase")
@@ -74,7 +67,6 @@ COMMANDS = {
     "compare": ("compare", "first.nc", "last.nc", "-o", "compare.nc"),
     "export": ("export", "given.nc", "-o", "given.csv"),
 }
-WEIGHTS = {"demo": 8, "score": 8, "baseline": 3, "signal": 3, "trajectory": 3, "depth": 2, "baseline --workers 2": 2}
 """How often a command is drawn; 1 for those that are not named."""
 ENDING = {
     signal.SIGINT: (130, "rmtbase: interrupted"),
@@ -83,9 +75,7 @@ ENDING = {
 }
 TOO_LATE = 0.2  # seconds: a command that ends of itself so soon after the signal was ending when it came
 EARLY = 6.0  # seconds: most interrupts come before, where there is most to import, to compile and to start
-SLOW = 10.0  # seconds after the signal: of what is still there the stacks are printed
 LONGEST = 300.0
-WARM: list[bool] = []  # not empty where commands are forked
 
 
 @dataclass(frozen=True)
@@ -132,70 +122,6 @@ class Moment:
         )
 
 
-class Forked:
-    """A command in a fork of this process, which has imported its libraries and used none; with the ways of Popen."""
-
-    def __init__(self, arguments: tuple[str, ...], out: int, err: int, folder: Path, environment: dict[str, str]):
-        self.returncode: int | None = None
-        self.pid = os.fork()
-        if self.pid:
-            return
-        try:
-            os.setsid()
-            for descriptor, place in ((os.open(os.devnull, os.O_RDONLY), 0), (out, 1), (err, 2)):
-                os.dup2(descriptor, place)
-            sys.stdout, sys.stderr = (os.fdopen(descriptor, "w", encoding="utf-8") for descriptor in (1, 2))
-            os.chdir(folder)
-            os.environ.update(environment)
-            tempfile.tempdir = None  # it is looked up again
-            faulthandler.enable()
-            sys.argv = ["rmtbase", *arguments]
-            main_of_rmtbase()
-        finally:
-            traceback.print_exc()
-            os._exit(99)
-
-    def poll(self) -> int | None:
-        with suppress(subprocess.TimeoutExpired):
-            self.wait(0.0)
-        return self.returncode
-
-    def wait(self, timeout: float = math.inf) -> int:
-        end = time.monotonic() + timeout
-        while self.returncode is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                self.returncode = os.waitstatus_to_exitcode(status)
-            elif time.monotonic() > end:
-                raise subprocess.TimeoutExpired("rmtbase", timeout)
-            else:
-                time.sleep(0.005)
-        return self.returncode
-
-    def send_signal(self, number: int) -> None:
-        os.kill(self.pid, number)
-
-
-def warm_up() -> None:
-    """Import what commands import, and use none of it: threads do not survive a fork."""
-    import importlib
-
-    for name in (
-        "montecarlo",
-        "diagnosis",
-        "models",
-        "nulls",
-        "results.figures",
-        "results.scores.measure",
-        "results.scores.page",
-        "results.trajectory.measure",
-        "results.comparison.measure",
-    ):
-        importlib.import_module(f"rmtbase.{name}")
-    for name in ("cli._app", "montecarlo._run", "tables", "laws", "constants"):
-        importlib.import_module(f"rmtbase.{name}")
-
-
 @dataclass
 class Run:
     """One command in a folder, as it goes and as it ended."""
@@ -207,7 +133,6 @@ class Run:
     status: int = 0
     ended: float = 0.0
     took: float = 0.0  # seconds from the first signal to the end
-    doing: str = ""  # what the main thread did just before it, where somebody looked
     wrong: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -222,14 +147,11 @@ class Run:
         environment |= {"PYTHONFAULTHANDLER": "1"}  # which prints the stacks of all threads at SIGABRT
         self._ours, theirs = pty.openpty() if self.terminal else os.pipe()
         with (self.folder / "stdout").open("wb") as out:
-            if WARM and "--workers" not in self.arguments:  # which start by this file's name
-                self.process = Forked(self.arguments, out.fileno(), theirs, self.folder, environment)
-            else:
-                self.process = subprocess.Popen(
-                    [*COMMAND, *self.arguments],
-                    stdin=subprocess.DEVNULL, stdout=out, stderr=theirs,
-                    cwd=self.folder, env=environment, start_new_session=True,
-                )  # fmt: skip
+            self.process = subprocess.Popen(
+                [*COMMAND, *self.arguments],
+                stdin=subprocess.DEVNULL, stdout=out, stderr=theirs,
+                cwd=self.folder, env=environment, start_new_session=True,
+            )  # fmt: skip
         os.close(theirs)
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
@@ -290,31 +212,14 @@ class Run:
         return math.inf
 
     def stop(self, moment: Moment) -> None:
-        """Send the signals of a moment, wait for the end, and look at the stacks where that takes long."""
+        """Send the signals of a moment, and wait for the end."""
         sent = time.monotonic()
         self.send(moment.signal, moment.group)
         if moment.again is not None:
             time.sleep(moment.again)
             self.send(moment.signal, moment.group)
-        with suppress(subprocess.TimeoutExpired):
-            self.process.wait(SLOW)
-        if self.process.poll() is None:
-            print(f"still there after {SLOW:.0f} s:\n{self.stacks()}", flush=True)
         self.finish()
         self.took = self.ended - sent
-
-    def stacks(self) -> str:
-        """The stacks of all threads, with those of native code, as py-spy sees them; "" without it."""
-        if (spy := shutil.which("py-spy")) is None or self.process.poll() is not None:
-            return ""
-        command = [spy, "dump", "--native", "--pid", str(self.process.pid)]
-        return subprocess.run(command, capture_output=True, text=True, check=False).stdout
-
-    def look(self) -> None:
-        """Note the innermost frames of the main thread: those of native code above the first of Python."""
-        lines = self.stacks().partition('"MainThread"')[2].splitlines()[1:]
-        until = next((index for index, line in enumerate(lines) if ".py:" in line), len(lines))
-        self.doing = " < ".join(line.strip() for line in lines[: until + 1][:6])
 
     def _left_behind(self, patience: float) -> list[str]:
         """Command lines of the processes of its session that are there after so many seconds."""
@@ -365,14 +270,10 @@ def uninterrupted(folder: Path, arguments: tuple[str, ...]) -> Whole:
     return Whole(end - begin, run.files(), run.table())
 
 
-def interrupted(
-    folder: Path, arguments: tuple[str, ...], moment: Moment, whole: Whole, look: bool = False
-) -> Run | None:
+def interrupted(folder: Path, arguments: tuple[str, ...], moment: Moment, whole: Whole) -> Run | None:
     """A command after an interrupt, with all that is wrong with its end; None if it had ended before."""
     run = Run(folder, arguments, moment.terminal)
     run.wait_for(moment.after)
-    if look:
-        run.look()
     run.stop(moment)
     if run.status == 0 and run.took < TOO_LATE + (moment.again or 0.0):
         return None
@@ -454,16 +355,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", choices=COMMANDS, action="append", help="these commands; default all")
     parser.add_argument("--minutes", type=float, default=math.inf, help="end after so long, whatever is left")
-    parser.add_argument("--seconds", type=float, help="of every command but baseline, in place of running it once")
-    parser.add_argument("--look", type=float, default=0.0, help="fraction of runs in which py-spy looks before")
     parser.add_argument("--record", type=Path, help="file to add a line of JSON to for each interrupt")
-    parser.add_argument("--warm", action="store_true", help="fork commands from a process that has imported libraries")
+    parser.add_argument("--seconds", type=float, help="of every command but baseline, in place of running it once")
     options = parser.parse_args()
-    if options.warm:
-        warm_up()
-        WARM.append(True)
     chance, names = random.Random(options.seed), options.only or list(COMMANDS)
-    weights = [WEIGHTS.get(name, 1) for name in names]
     ends: Counter[str] = Counter()
     took: dict[str, list[float]] = {}
     wrong = done = 0
@@ -471,7 +366,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="rmtbase-interrupts-") as root:
         whole: dict[str, Whole] = {}
         while done < options.runs and time.monotonic() < until:
-            name = chance.choices(names, weights)[0]
+            name = chance.choice(names)
             if name not in whole and options.seconds and COMMANDS[name][0] != "baseline":
                 whole[name] = Whole(options.seconds, frozenset(), None)
             if name not in whole:
@@ -481,7 +376,7 @@ def main() -> int:
             moment = Moment.drawn(whole[name].seconds, chance)
             folder = Path(root, f"{done}-{chance.random()}")
             prepare(folder, name)
-            run = interrupted(folder, COMMANDS[name], moment, whole[name], chance.random() < options.look)
+            run = interrupted(folder, COMMANDS[name], moment, whole[name])
             if run is None:
                 ends["too late, drawn again"] += 1
                 whole[name] = replace(whole[name], seconds=0.9 * min(whole[name].seconds, moment.after))
@@ -493,19 +388,14 @@ def main() -> int:
             ends[f"status {run.status}"] += 1
             took.setdefault(name, []).append(run.took)
             said = "; ".join(run.wrong) or "as it should"
-            print(f"{done} {name} {moment}: {run.took:.2f} s, {said} {run.lines[-1:]} {run.doing}", flush=True)
+            print(f"{done} {name} {moment}: {run.took:.2f} s, {said} {run.lines[-1:]}", flush=True)
             if run.wrong:
                 print(run.err.decode(errors="replace")[-6000:], flush=True)
             if options.record:
-                one = {"command": name, "after": round(moment.after, 3), "signal": moment.signal.name}
-                one |= {
-                    "warm": bool(WARM),
-                    "twice": moment.again is not None,
-                    "took": round(run.took, 3),
-                    "status": run.status,
-                }
+                line = {"command": name, "after": round(moment.after, 3), "signal": moment.signal.name}
+                line |= {"twice": moment.again is not None, "took": round(run.took, 3), "status": run.status}
                 with options.record.open("a") as file:
-                    file.write(json.dumps(one | {"doing": run.doing, "wrong": run.wrong}) + "\n")
+                    file.write(json.dumps(line | {"wrong": run.wrong}) + "\n")
             shutil.rmtree(folder, ignore_errors=True)
     for name, seconds in took.items():
         print(f"{name}: {spread(seconds)}")

@@ -11,9 +11,9 @@ import xarray as xr
 
 import rmtbase
 from exhaustive import mostly_exhaustive
-from rmtbase.models import demo_revisions, supported_architectures
+from rmtbase.models import supported_architectures
 from rmtbase.nulls import Table
-from rmtbase.tables import open_baseline, write_table
+from rmtbase.tables import open_table, write_table
 
 QUERY = "model.layers.{}.self_attn.q_proj.weight"
 
@@ -43,45 +43,7 @@ def refused(run, tmp_path, watch, monkeypatch):
 # Parameters of the null
 
 
-@pytest.mark.parametrize(
-    ("options", "fragments"),
-    [
-        (["--d-model", 32, "--d-head", 33], ["d_head = 33", "at most d_model = 32"]),
-        (["--d-model", 32, "--d-model", 64, "--d-head", 8, "--d-head", 4, "--d-head", 2], ["d_head = [8, 4, 2]"]),
-        (["--d-model", 32, "--d-head", 8, "--draws", 1], ["draws = 1", "at least 2"]),
-        (["--d-model", 32, "--d-head", 8, "--sigma", "nan"], ["sigma = nan", "a finite positive number"]),
-        (["--d-model", 32, "--d-head", 8, "--sigma", 1, "--sigma", -1], ["sigma = -1.0"]),
-        (["--d-model", 32, "--d-head", 8, "--seed", 2**63], [f"seed = {2**63}", "from 0 to 2^63 - 1"]),
-        (["--d-model", 32, "--d-head", 8, "--normalization", "unit"], ["normalization = 'unit'", "'none'"]),
-    ],
-)
-def test_baseline_of_parameters_outside_their_domain(options, fragments, refused, tmp_path):
-    (tmp_path / "kept.nc").write_bytes(b"what was there")
-    refused(*fragments, command=["baseline", *options, "-o", tmp_path / "kept.nc"])
-
-
 # Command lines
-
-
-@pytest.mark.parametrize(
-    ("command", "fragments"),
-    [
-        (["baseline"], ["--d-model"]),
-        (["baseline", "--d-model", 32], ["--d-head"]),
-        (["baseline", "--d-model", "wide", "--d-head", 8], ["--d-model", "integer"]),
-        (["baseline", "--d-model", 32, "--d-head", 8, "--draws", "1e-3"], ["--draws", "integer"]),
-        (["baseline", "--d-model", 32, "--d-head", 8, "--draws", 2.5], ["--draws", "integer"]),
-        (["baseline", "--d-model", 32, "--d-head", 8, "--sigma", "wide"], ["--sigma"]),
-        (["baseline", "--d-model", 32, "--d-head", 8, "--colour", "red"], ["--colour"]),
-        (["baseline", "--d-model", 32, "--d-head", 8, "extra"], ["extra"]),
-        (["score"], ["Missing argument"]),
-        (["plot"], ["Missing argument"]),
-        (["scores", "demo"], ["scores"]),
-        (["--wat"], ["--wat"]),
-    ],
-)
-def test_wrong_command_line_points_to_the_help(command, fragments, refused):
-    refused(*fragments, "(try 'rmtbase", "--help')", command=command)
 
 
 # Outputs
@@ -155,12 +117,7 @@ def test_disk_that_fills_up_while_writing_keeps_the_old_file_and_what_was_drawn(
     ran = run("baseline", *shape, "--draws", 5, "-o", path)
     assert "nothing is left to draw" in ran.err
     assert set(before.contents()) == {"kept.nc"}
-    assert open_baseline(path).sizes["draw"] == 5
-
-
-def test_two_outputs_with_one_name(refused, model_folder, null_file, tmp_path):
-    path = tmp_path / "scores"
-    refused("scores", command=["score", model_folder, "--null", null_file, "-o", path, "-o", path])
+    assert open_table(path, "baseline").sizes["draw"] == 5
 
 
 def test_analytic_null_of_heads_too_thin_for_it(refused, weights, make_weights, tmp_path):
@@ -287,38 +244,6 @@ def test_hub_id_while_offline(unscorable):
     unscorable("some-people/some-model", "some-people/some-model", "cannot be fetched from the hub", "connection")
 
 
-def test_unknown_revision_of_the_bundled_model(refused, null_file):
-    command = ["score", "demo@step-x", "--null", null_file]
-    refused("revision = 'step-x'", "one of the bundled", *demo_revisions(), command=command)
-
-
-def test_revision_of_a_folder(model_folder, refused):
-    refused("revision = 'main'", "none for a folder", command=["score", f"{model_folder}@main"])
-
-
-@pytest.mark.parametrize(
-    ("options", "fragments"),
-    [
-        (
-            ["--null", "orthogonal"],
-            ["null = 'orthogonal'", "'gaussian', 'analytic', 'kurtosis', 'signs', 'axes', a baseline"],
-        ),
-        (["--null", "axes", "--draws", 1], ["draws = 1"]),
-        (["--null", "signs", "--seed", -1], ["seed = -1"]),
-        (["--matrices", "all"], ["matrices = 'all'", "none, elements, spectra"]),
-        (["--draws", 0], ["draws = 0"]),
-        (["--draws", 1], ["draws = 1"]),
-        (["--draws", -1], ["draws = -1"]),
-        (["--draws", 100, "--seed", -1], ["seed = -1"]),
-    ],
-)
-@pytest.mark.parametrize("given", [False, True], ids=["simulated", "given"])
-def test_scoring_options_outside_their_domain(given, options, fragments, model_folder, refused, null_file):
-    if given and options[0] == "--draws":
-        options = [*options, "--null", null_file]
-    refused(*fragments, command=["score", model_folder, *options])
-
-
 # Baselines
 
 
@@ -331,7 +256,7 @@ def notes(path, null_file, model_folder):
 
 
 def old_schema(path, null_file, model_folder):
-    write_table(open_baseline(null_file).assign_attrs(schema_version="0.3"), path)
+    write_table(open_table(null_file, "baseline").assign_attrs(schema_version="0.3"), path)
 
 
 def half(path, null_file, model_folder):
@@ -379,20 +304,3 @@ def run_without(run, model_folder):
 
 
 # Plots and the demo
-
-
-def test_plot_of_what_is_no_table(refused, tmp_path):
-    (tmp_path / "notes.txt").write_text("nothing to see")
-    refused("notes.txt", "netCDF", command=["plot", "notes.txt"])
-    refused("none.nc: no such file", command=["plot", "none.nc"])
-
-
-def test_plot_into_a_file(refused, null_file, tmp_path):
-    (tmp_path / "file").write_text("kept")
-    refused("cannot write", "file", command=["plot", null_file, "-o", tmp_path / "file"])
-
-
-def test_demo_into_a_file(refused, tmp_path):
-    (tmp_path / "file").write_text("kept")
-    refused("cannot write", "file", command=["demo", "-o", tmp_path / "file"])
-    refused("cannot write", "file", command=["demo", "-o", tmp_path / "file" / "below"])

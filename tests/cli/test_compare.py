@@ -36,12 +36,6 @@ def strict_json(text):
     return json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
 
 
-def test_help_has_an_example(run):
-    ran = run("compare", "--help")
-    assert ran.status == 0
-    assert "Example: rmtbase compare" in " ".join(ran.out.split())
-
-
 def test_compare_writes_the_comparison_of_the_python_call(files, run, tmp_path):
     nc = tmp_path / "both.nc"
     ran = run("compare", *files[:2], *TENTHS, "-o", nc)
@@ -113,21 +107,3 @@ def test_groups_of_runs_are_read_at_eighty_columns(run, tmp_path, monkeypatch):
     printed = strict_json(run("compare", *groups, "--permutations", 9, "--json").out)
     assert printed["between"][0]["groups"][0]["group"] == "a"
     assert printed["along"]["between"][0]["step"] == tree["along/between"]["step"].values[0]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ([], "FILE = 'none': expected scores files"),
-        (["FILES", "--group", "first"], "--group = 'first': expected NAME=FILE,FILE"),
-        (["FILES", "--group", "x=a.nc,b.nc"], "no such file"),
-        (["FILES", "--group", "x=a.nc", "--group", "x=b.nc"], "a name for each"),
-        (["FILES", "-o", "FIRST"], "it is a file that is read"),
-    ],
-)
-def test_what_cannot_be_is_refused_in_one_line(arguments, said, files, run):
-    put = {"FILES": files[:2]}
-    given = [one for word in arguments for one in put.get(word, [word.replace("FIRST", str(files[0]))])]
-    ran = run("compare", *given, *TENTHS)
-    assert ran.status == 2
-    assert said in ran.err.splitlines()[-1]

@@ -11,32 +11,6 @@ from rmtbase.results.composition import composition
 from rmtbase.results.composition.summary import summarize_composition
 
 
-@pytest.mark.parametrize(
-    ("options", "fragments"),
-    [
-        (["--kinds", "q,x"], ["kinds = ", "distinct ones of q, k, v"]),
-        (["--level", 0], ["level = 0.0", "between 0 and 1"]),
-        (["-o", "missing/pairs.nc"], ["cannot write missing/pairs.nc", "does not exist"]),
-        (["-o", "-"], ["cannot be written to stdout"]),
-    ],
-)
-def test_bad_input_is_one_line_and_status_two(options, fragments, run):
-    ran = run("composition", "demo", *options)
-    assert (ran.status, ran.out) == (2, "")
-    line = ran.err.splitlines()[-1]
-    assert line.startswith("rmtbase: error: ")
-    for fragment in fragments:
-        assert fragment in line
-
-
-def test_a_model_of_which_no_outputs_are_known_is_refused(run, model_folder, watch):
-    before = watch(model_folder)
-    ran = run("composition", model_folder)
-    assert ran.status == 2
-    assert "its values or outputs are not known" in ran.err and "two layers" in ran.err
-    before.assert_untouched()
-
-
 def test_the_strongest_pairs_are_printed_and_all_are_written(run, tmp_path):
     nc = tmp_path / "pairs.nc"
     ran = run("-v", "composition", "demo", "-o", nc)
@@ -87,14 +61,6 @@ def test_a_layer_or_a_head_is_asked_for_and_every_pair_is_tested_and_written(run
     assert 0 < len(expected) < len(everything)
     assert f"{len(expected)} of 72 pairs with a head of layer 2 head 5" in printed["sentences"][0]
     assert "pairs with a" in page.read_text() and "L2H4" not in page.read_text().partition("<script")[0]
-
-
-@pytest.mark.parametrize("chosen", [["--layer", 4], ["--head", 8], ["--layer", -1]])
-def test_a_layer_or_head_that_is_not_there_is_refused_before_the_work(chosen, run, monkeypatch):
-    monkeypatch.setattr("rmtbase.results.composition.measure.composition", lambda *_, **__: pytest.fail("long work"))
-    ran = run("composition", "demo", *chosen)
-    assert ran.status == 2
-    assert f"{chosen[0][2:]} = {chosen[1]}: expected from 0 to {7 if 'head' in chosen[0] else 3}" in ran.err
 
 
 def test_the_words_of_the_table_are_explained(run):

@@ -292,55 +292,6 @@ def test_cite_prints_rmtbase_and_the_literature_of_what_is_named(names, run):
     assert lines[-1].startswith("The rmtbase developers. (2026). rmtbase: exact random-matrix baselines")
 
 
-@pytest.mark.parametrize("command", ["constants", "cite"])
-def test_help_has_an_example(command, run):
-    assert f"Example: rmtbase {command}" in " ".join(run(command, "--help").out.split())
-
-
-def test_cite_refuses_in_one_line(run):
-    ran = run("cite", "no_such_constant")
-    assert (ran.status, ran.out) == (2, "")
-    (line,) = ran.err.splitlines()
-    assert "name = 'no_such_constant'" in line
-
-
-@pytest.mark.parametrize(
-    ("command", "fragments"),
-    [
-        (["tracy_widom_1_maen"], ["name = 'tracy_widom_1_maen'", "perhaps tracy_widom_1_mean"]),
-        (["rmtbase:constants.v1/trace_maen"], ["perhaps rmtbase:constants.v1/trace_mean"]),
-        (["zzzzzz"], ["`rmtbase constants` lists them"]),
-        (["body_tail_gap", "--format", "yaml"], ["format = 'yaml'", "text, latex, latex-rows"]),
-        (["body_tail_gap", "--digits", 0], ["digits = 0", "a positive integer"]),
-        (["--digits", -3], ["digits = -3", "a positive integer"]),
-        (["body_tail_gap", "--digits", 101], ["digits = 101", "at most 100"]),
-        (["noise_optimal_probability", "--digits", 1001], ["digits = 1001", "at most 1000"]),
-        (["body_tail_gap", "--d-model", 768], ["d_model = 768", "body_tail_gap does not depend on it"]),
-        (["product_upper_edge", "--d-model", 768], ["d_head = None", "a function of d_model and d_head"]),
-        (["product_upper_edge", "--d-model", 64, "--d-head", 768], ["d_head = 768", "at most d_model = 64"]),
-        (["--d-model", 64, "--d-head", 768], ["d_head = 768", "at most d_model = 64"]),
-        (["body_tail_gap", "--sigma", 2], ["sigma = 2.0", "body_tail_gap does not depend on it"]),
-        (["--sigma", 2], ["sigma = 2.0", "--d-model and --d-head"]),
-        (["product_upper_edge", "--sigma", 2], ["d_model = None", "a function of d_model and d_head"]),
-        ([*EDGE, "--sigma", "2,1,3"], ["'2,1,3' is no pair of numbers"]),
-        ([*EDGE, "--json", "--format", "latex"], ["format = 'latex'", "none with --json"]),
-        ([*EDGE, "--sigma", 0], ["sigma = 0.0", "a finite positive number"]),
-        ([*EDGE, "--normalization", "sqrt"], ["normalization = 'sqrt'", "'none' or 'sqrt_d'"]),
-        (["spectral_radius", "--d-head", 4, "--normalization", "none"], ["d_model = None", "d_model and d_head"]),
-        (["product_lower_edge_scale", "--d-model", 64, "--d-head", 64], ["d_head = 64", "hard"]),
-        (["--digits", "many"], ["--digits", "integer"]),
-    ],
-)
-def test_bad_input_is_one_line_and_status_two(command, fragments, run):
-    ran = run("constants", *command)
-    assert ran.status == 2
-    assert bool(ran.out) == ("--json" in command)  # then it is the error as an object
-    (line,) = ran.err.splitlines()
-    assert line.startswith("rmtbase: error: ")
-    for fragment in fragments:
-        assert fragment in line
-
-
 def test_dimensions_of_a_chain_give_the_constants_of_its_edges(run):
     ran = run("--json", "constants", "chain_upper_edge", "--dims", "512,64,512,64", "--sigma", 0.02)
     page = json.loads(ran.out)
@@ -350,19 +301,6 @@ def test_dimensions_of_a_chain_give_the_constants_of_its_edges(run):
     assert edge["conditions"]["shape"] == "dimensions 512 × 64 × 512 × 64"
     assert set(edge["references"]) <= set(page["references"])
     assert "chain_lower_singular_edge" in run("constants", "--dims", "3072,768").out
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--dims", "8,4", "--d-model", 8], "dims = (8, 4): expected no --d-model and --d-head"),
-        (["product_upper_edge", "--dims", "8,4"], "constant = 'product_upper_edge': expected one of those of a chain"),
-        (["--dims", "8,x"], "'x' is no integer"),
-    ],
-)
-def test_dimensions_that_fit_nothing_are_refused(options, said, run):
-    ran = run("constants", *options)
-    assert ran.status == 2 and said in ran.err
 
 
 def test_baseline_of_a_chain_has_the_largest_eigenvalue_of_its_law(run, tmp_path):

@@ -11,7 +11,6 @@ from rmtbase.cli import main
 from rmtbase.models import demo_revisions, open_model
 from rmtbase.results import open_table
 from rmtbase.results.scores import score, summarize_scores
-from rmtbase.tables import open_baseline
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -37,7 +36,7 @@ def names_of_files():
 
 
 def test_demo_writes_its_parts_to_its_folder(tmp_path, monkeypatch, run):
-    monkeypatch.setattr("rmtbase.montecarlo.baseline", lambda *_, **__: open_baseline(DATA / "baseline.nc"))
+    monkeypatch.setattr("rmtbase.montecarlo.baseline", lambda *_, **__: open_table(DATA / "baseline.nc", "baseline"))
     monkeypatch.setattr("rmtbase.results.scores.score", lambda *_, **__: open_table(DATA / "scores.nc", "scores"))
     monkeypatch.setattr("rmtbase.results.scores.render", lambda *_, **__: "<!DOCTYPE html>")
     ran = run("demo", "-o", tmp_path / "results")
@@ -109,7 +108,7 @@ def test_untrained_heads_are_not_flagged_and_trained_ones_are(demo):
 def test_demos_null_is_of_the_models_shape(demo):
     _, folder = demo
     table, scores = (
-        open_baseline(folder / "baseline.nc"),
+        open_table(folder / "baseline.nc", "baseline"),
         open_table(folder / f"scores-{demo_revisions()[-1]}.nc", "scores"),
     )
     assert table["d_head"].values[0] == scores.attrs["d_head"]

@@ -12,46 +12,6 @@ from rmtbase.results.depth import depth
 QUICK = ("--max-depth", 6, "--draws", 39, "--component", "attention_query")
 
 
-@pytest.mark.parametrize(
-    ("options", "fragments"),
-    [
-        (["--max-depth", 0], ["max_depth = 0", "a positive integer"]),
-        (["--draws", 5], ["draws = 5", "at least 19"]),
-        (["--sigma", -1], ["sigma = -1.0", "a finite positive number"]),
-        (["--sigma", 0], ["sigma = 0.0", "a finite positive number"]),
-        (["--part", "both"], ["part = 'both'", "'path' or 'update'"]),
-        pytest.param(["--part", "update", "--max-depth", 18], ["at depth 18"], marks=pytest.mark.exhaustive),
-        (["--component", "mlp_in"], ["components = 'mlp_in'", "attention_query"]),
-        (["--level", 2], ["level = 2.0"]),
-        (["--seed", -1], ["seed = -1"]),
-        (["-o", "missing/depth.nc"], ["cannot write missing/depth.nc", "does not exist"]),
-    ],
-)
-def test_bad_input_is_one_line_and_status_two(options, fragments, run, model_folder, watch):
-    before = watch(model_folder)
-    ran = run("depth", model_folder, *options)
-    assert (ran.status, ran.out) == (2, "")
-    line = ran.err.splitlines()[-1]
-    assert line.startswith("rmtbase: error: ")
-    for fragment in fragments:
-        assert fragment in line
-    before.assert_untouched()
-
-
-def test_help_has_an_example(run):
-    ran = run("depth", "--help")
-    assert ran.status == 0
-    assert "Example: rmtbase depth" in " ".join(ran.out.split())
-
-
-def test_a_file_of_the_model_is_not_overwritten(run, model_folder, watch):
-    before = watch(model_folder)
-    ran = run("depth", model_folder, *QUICK, "-o", model_folder / "config.json")
-    assert ran.status == 2
-    assert "a file of the model" in ran.err
-    before.assert_untouched()
-
-
 def test_the_table_is_printed_and_written(run, model_folder, tmp_path):
     path = tmp_path / "depth.nc"
     ran = run("-v", "depth", model_folder, *QUICK, "-o", path)
@@ -104,3 +64,9 @@ def test_plot_draws_the_file(run, model_folder, tmp_path):
     ran = run("plot", path, "-o", tmp_path / "figures")
     assert ran.status == 0
     assert [one.name for one in (tmp_path / "figures").iterdir()] == ["depth-effective-depth.png"]
+
+
+@pytest.mark.exhaustive
+def test_depths_beyond_the_law_of_an_update_are_refused(run, model_folder):
+    ran = run("depth", model_folder, "--part", "update", "--max-depth", 18)
+    assert (ran.status, "at depth 18" in ran.err) == (2, True)

@@ -12,29 +12,6 @@ STEPS = ("demo@step-0", "demo@step-200")
 VALUES = ("--component", "attention_value")
 
 
-@pytest.mark.parametrize(
-    ("options", "fragments"),
-    [
-        (["--component", "mlp"], ["components = ", "distinct ones of attention_query"]),
-        (["--level", 2], ["level = 2.0"]),
-        (["-o", "missing/changes.nc"], ["cannot write missing/changes.nc", "does not exist"]),
-    ],
-)
-def test_bad_input_is_one_line_and_status_two(options, fragments, run):
-    ran = run("diff", *STEPS, *options)
-    assert (ran.status, ran.out) == (2, "")
-    line = ran.err.splitlines()[-1]
-    assert line.startswith("rmtbase: error: ")
-    for fragment in fragments:
-        assert fragment in line
-
-
-def test_models_of_other_shapes_are_refused(run, model_folder):
-    ran = run("diff", model_folder, "demo")
-    assert ran.status == 2
-    assert "before = " in ran.err.splitlines()[-1]
-
-
 def test_the_table_is_printed_written_and_drawn(run, weights, tmp_path):
     before = weights.save(tmp_path / "before")
     weights.keys[...] += 0.1 * np.random.default_rng(1).standard_normal(weights.keys.shape)

@@ -18,7 +18,7 @@ from rmtbase.nulls import Table
 from rmtbase.results import open_table
 from rmtbase.results.scores.figures._eigenvalues import ordered_eigenvalues
 from rmtbase.results.scores.figures._heatmaps import matrix_z_heatmap
-from rmtbase.tables import export, open_baseline
+from rmtbase.tables import export
 
 MARKUP = "[red]x[reverse]y [link=https:a]z :bomb: [bold"
 CONTROLS = "a\x1b[2J\x1b]8;;x\x07\u202eb\rc\nd"
@@ -117,7 +117,7 @@ def test_a_table_in_such_a_folder_is_drawn_chunk_by_chunk_as_any_other(run, shap
     assert (ran.status, json.loads(ran.out)["file"]) == (0, f"{NOT_UTF8}.nc")
     assert is_one_line(ran.err)
     readable = Path(f"{NOT_UTF8}.nc").rename(tmp_path / "table.nc")
-    assert open_baseline(readable).identical(rmtbase.baseline(32, 8, draws=20))
+    assert open_table(readable, "baseline").identical(rmtbase.baseline(32, 8, draws=20))
 
 
 @pytest.mark.exhaustive
@@ -127,17 +127,6 @@ def test_output_that_its_encoding_cannot_hold_is_escaped(run_process):
     assert ran.out.startswith("W_QK = W_Q\\u1d40 W_K")
     ran = run_process("law", "--d-model", 8, "--d-head", 4, "--json", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
     assert json.loads(ran.out)["d_head"] == 4
-
-
-def test_a_working_directory_that_is_gone_is_one_line(run, shape, tmp_path, monkeypatch):
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    monkeypatch.chdir(gone)
-    gone.rmdir()
-    for command in (["baseline", *shape, "--draws", 5], ["score", "./model"], ["demo"], ["plot", "table.nc"]):
-        ran = run(*command)
-        assert ran.status == 2, ran.err
-        assert is_one_line(ran.err)
 
 
 # Faults of our own, and of the machine
@@ -216,7 +205,7 @@ def is_number(cell):
     "name", mostly_exhaustive(["$", "$x$", r"$\frac$", r"\$\alpha$", "{}%s", CONTROLS, NOT_UTF8, "m" * 10**5], always=3)
 )
 def test_no_name_is_read_as_mathematics_by_a_figure(name, null_file, tree, tmp_path):
-    title = ordered_eigenvalues(open_baseline(null_file).assign_attrs(model=name)).get_figure().get_suptitle()
+    title = ordered_eigenvalues(open_table(null_file, "baseline").assign_attrs(model=name)).get_figure().get_suptitle()
     assert title.isprintable()
     assert len(title) < 100
     assert title.count("$") == title.count(r"\$") == name.count("$")

@@ -15,7 +15,7 @@ from rmtbase.heads.read_sites import HeadWork, Takers, read_sites, require_circu
 from rmtbase.models import open_model
 from rmtbase.montecarlo import read_plan, run_in_memory
 from rmtbase.progress import SILENT
-from rmtbase.tables import open_baseline
+from rmtbase.tables import open_table
 
 NOTHING_YET = Whole(seconds=60.0, files=frozenset(), table=None)
 
@@ -57,7 +57,7 @@ def test_interrupted_baseline_says_what_is_kept_and_goes_on_to_the_same_bits(tmp
     again.finish()
     assert again.status == 0
     assert "resuming" in again.lines[0]
-    assert open_baseline(tmp_path / "table.nc").identical(run_in_memory(read_plan(tmp_path / "plan.toml")))
+    assert open_table(tmp_path / "table.nc", "baseline").identical(run_in_memory(read_plan(tmp_path / "plan.toml")))
 
 
 # What happens to an interrupt on its way: code that the command imports gets it, in a process of its own.

@@ -22,54 +22,6 @@ DIMS = (768, 64, 768)
 # Bad input
 
 
-@pytest.mark.parametrize(
-    ("options", "fragments"),
-    [
-        (["--d-model", 64, "--d-head", 65], ["d_head = 65", "at most d_model = 64"]),
-        (["--d-model", 0, "--d-head", 64], ["d_model = 0", "a positive integer"]),
-        (["--d-model", 64, "--d-head", 0], ["d_head = 0", "a positive integer"]),
-        (["--d-model", 64, "--d-head", -8], ["d_head = -8", "a positive integer"]),
-        (["--d-model", 10**13, "--d-head", 64], [f"d_model = {10**13}", "at most"]),
-        (["--d-model", 64.5, "--d-head", 8], ["--d-model", "integer"]),
-        (["--d-model", "wide", "--d-head", 8], ["--d-model", "integer"]),
-        ([], ["matrix = None", "--d-model and --d-head", "--dims", "--depth"]),
-        ([*SHAPE, "--dims", "3,4"], ["--d-model and --d-head and --dims", "either"]),
-        (["--depth", 4, "--dims", "3,4"], ["--dims and --depth", "either"]),
-        (["--depth", 4, "--d-head", 3], ["--d-head and --depth", "either"]),
-        (["--depth", 0], ["depth = 0", "a positive integer"]),
-        (["--depth", 4, "--self-normalized"], ["self_normalized", "none beside depth"]),
-        (["--depth", 4, "--normalization", "none"], ["normalization = 'none'", "none beside depth"]),
-        (["--depth", 4, "--sigma", "1,2"], ["sigma_q = 1.0", "none beside depth"]),
-        (["--dims", 64], ["dims = (64,)", "at least two dimensions"]),
-        (["--dims", "64,x"], ["--dims", "'x' is no integer"]),
-        (["--dims", "64,32", "--normalization", "sqrt_d"], ["normalization = 'sqrt_d'", "none for one 64×32 matrix"]),
-        (["--dims", "64,8,32,8", "--sigma", "1,2"], ["sigmas = (1.0, 2.0)", "3 values, one per factor"]),
-        (["--d-model", 64], ["--d-head"]),
-        (["--d-head", 64], ["--d-model"]),
-        ([*SHAPE, "extra"], ["extra"]),
-        ([*SHAPE, "--sigma", 0], ["sigma = 0.0", "a finite positive number"]),
-        ([*SHAPE, "--sigma", -1], ["sigma = -1.0", "a finite positive number"]),
-        ([*SHAPE, "--sigma", "nan"], ["sigma = nan", "a finite positive number"]),
-        ([*SHAPE, "--sigma", "inf"], ["sigma = inf", "a finite positive number"]),
-        ([*SHAPE, "--sigma", 1e100], ["sigma = 1e+100", "from 1e-09 to 1e+09"]),
-        ([*SHAPE, "--sigma", 1e-100], ["sigma = 1e-100", "from 1e-09 to 1e+09"]),
-        ([*SHAPE, "--sigma", "wide"], ["--sigma"]),
-        ([*SHAPE, "--sigma", 2, "--self-normalized"], ["sigma = 2.0", "none with --self-normalized"]),
-        ([*SHAPE, "--normalization", "unit"], ["normalization = 'unit'", "'none' or 'sqrt_d'"]),
-    ],
-)
-@pytest.mark.parametrize("form", [(), ("--json",)])
-def test_bad_input_is_one_line_and_status_two(options, fragments, form, run):
-    ran = run("law", *options, *form)
-    (line,) = ran.err.splitlines()
-    assert line.startswith("rmtbase: error: ")
-    if form:
-        assert line == f"rmtbase: error: {strict_json(ran.out)['error']['message']}"
-    assert (ran.status, bool(ran.out)) == (2, bool(form))
-    for fragment in fragments:
-        assert fragment in line
-
-
 # The numbers
 
 
@@ -260,16 +212,6 @@ def test_every_command_of_a_shape_takes_the_same_options(command, run, tmp_path,
     shown = run(*command, *SHAPE, *scale)
     assert (shown.status, shown.err.replace("rmtbase: wrote baseline-768x64.nc\n", "")) == (0, "")
     assert "0.5" in shown.out and "0.02" in shown.out
-    for wrong in (("--sigma", "1,2,3"), ("--sigma", "1,-1"), ("--normalization", "d")):
-        ran = run(*command, *SHAPE, *wrong)
-        assert (ran.status, ran.out, len(ran.err.splitlines())) == (2, "", 1)
-        assert wrong[0].removeprefix("--").replace("-", "_") in ran.err
-
-
-def test_a_sigma_of_self_normalized_factors_is_refused(run):
-    ran = run("law", *SHAPE, "--sigma", 2, "--self-normalized")
-    assert (ran.status, ran.out) == (2, "")
-    assert "sigma" in ran.err and "expected none" in ran.err
 
 
 def test_dividing_by_the_own_estimate_narrows_what_scales(values):
@@ -468,9 +410,3 @@ def test_it_is_instant_and_works_where_jax_is_broken_and_does_not_ask_for_it(tmp
     assert used() - before < 4  # a second or so, half of it the import of SciPy
     assert ended.stderr == "[] 0\n"
     assert strict_json(ended.stdout)["spectrum"]["support"][0] == pytest.approx(290.440529, abs=5e-7)
-
-
-def test_help_has_an_example(run):
-    ran = run("law", "--help")
-    assert ran.status == 0
-    assert "Example: rmtbase law --d-model 768 --d-head 64" in " ".join(ran.out.split())

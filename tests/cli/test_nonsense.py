@@ -21,23 +21,6 @@ GEMMA2 = LLAMA | {"model_type": "gemma2", "architectures": ["Gemma2Model"], "hea
 T5 = {"model_type": "t5", "d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2, "vocab_size": 32}
 
 
-@pytest.mark.parametrize("dpi", mostly_exhaustive(["5", "0", "1e-320", "nan", "-3", "1e9"], always={"0", "nan"}))
-def test_dots_per_inch_that_nothing_can_be_drawn_with(dpi, null_file, run):
-    ran = run("plot", null_file, "-o", "figures", "--dpi", dpi)
-    assert ran.status == 2
-    assert "dpi = " in ran.err and "a number from 10" in ran.err
-
-
-@pytest.mark.parametrize("level", ["1e-320", "1e-17", "0", "nan", "0.7"])
-@pytest.mark.parametrize("command", [("diff", "demo", "demo"), ("signal", "demo"), ("depth", "demo")])
-def test_level_that_no_test_has(command, level, run):
-    if command[0] == "depth" and level == "0.7":
-        return  # of one test, not of a confidence limit
-    ran = run(*command, "--level", level)
-    assert ran.status == 2
-    assert "power" not in ran.err and ("level = " in ran.err or "fewer cannot give a p-value of" in ran.err)
-
-
 def test_configuration_with_a_byte_order_mark_is_read(tmp_path):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
@@ -84,7 +67,7 @@ def test_nested_tensors_are_named():
 
 @pytest.mark.parametrize("epoch", ["abc", "-1e9", "99999999999999999999", "½"])
 def test_date_of_a_page_that_is_none(epoch, monkeypatch, run):
-    from rmtbase.report.page import page_date
+    from rmtbase.terminal.environment import page_date
 
     monkeypatch.setenv("SOURCE_DATE_EPOCH", epoch)
     with pytest.raises(ParameterError, match=r"SOURCE_DATE_EPOCH = .*seconds since 1970"):

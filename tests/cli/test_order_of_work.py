@@ -7,28 +7,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from rmtbase.models import Difference, Model, demo_revisions
+from rmtbase.models import demo_revisions
 from rmtbase.models.files._demo import demo_checkpoint
-from rmtbase.montecarlo import _cache, _compute
 
 DATA = Path(__file__).parents[1] / "data"
-SCORES = DATA / "scores.nc"
-
-
-@pytest.fixture
-def no_work(monkeypatch):
-    """Work that fails the test: proving, reading a matrix, drawing."""
-
-    def work(*arguments, **keywords):
-        pytest.fail("work before everything was judged")
-
-    for model in (Model, Difference):
-        for name in ("matrix", "stored_matrix", "blocks"):
-            if name in vars(model):
-                monkeypatch.setattr(model, name, work)
-    monkeypatch.setattr(Model, "prove", work)
-    monkeypatch.setattr(_cache.CachedTable, "make", work)
-    monkeypatch.setattr(_compute, "compute_chunk", work)
 
 
 @pytest.fixture
@@ -48,11 +30,6 @@ def demo_with(tmp_path):
         return model
 
     return write
-
-
-def test_demo_would_be_measured_if_all_is_well(run, no_work):
-    with pytest.raises(pytest.fail.Exception, match="work before"):
-        run("score", "demo")
 
 
 @pytest.mark.parametrize(
@@ -153,43 +130,6 @@ def test_a_missing_tensor_beside_the_others_of_its_layer_needs_no_network(run, d
         assert f"{name}', which a llama model has, is not in this checkpoint (layer " in ran.err
 
 
-BAD = {
-    "score": (
-        ("--matrices", "x"), ("--elements", "x"), ("--components", "x"), ("--components", "experts"),
-        ("--circuits", "x"), ("--why", "x"), ("--null", "x"), ("--null", "missing.nc"), ("--initialization", "x"),
-        ("--initialization", "orthogonal", "--why", "all"), ("--initialization", "orthogonal", "--elements", "heads"),
-        ("--null", "axes", "--circuits", "key"), ("--draws", "0"), ("--seed", "-1"), ("--fold", "x"),
-        ("--adapter", "x"), ("--base", "x"), ("--minus", "x"), ("-o", "missing/scores.nc"), ("-o", "-"),
-    ),
-    "signal": (
-        ("--matrices", "x"), ("--circuits", "x"), ("--level", "2"), ("--null", "axes"), ("--draws", "0"),
-        ("--seed", "-1"), ("--initialization", "orthogonal"), ("--directions", "-1"), ("--format", "x"),
-        ("--format", "peft", "--matrices", "none"), ("-o", "missing/signal.nc"),
-        ("--null", "signs", "--initialization", "uniform"),
-    ),
-    "composition": (("--kinds", "x"), ("--level", "2"), ("--level", "nan"), ("--fold", "x"), ("-o", "missing/c.nc")),
-    "depth": (
-        ("--sigma", "0"), ("--max-depth", "0"), ("--part", "x"), ("--component", "x"), ("--draws", "1"),
-        ("--level", "0"), ("--seed", "-1"), ("-o", "missing/d.nc"),
-    ),
-    "diff": (("demo", "--component", "x"), ("demo", "--level", "0"), ("demo", "-o", "missing/d.nc"), ("x",)),
-    "trajectory": (
-        ("--revisions", "x"), ("--null", "x"), ("--null", "missing.nc"), ("--null", "gaussian,gaussian"),
-        ("--matrices", "x"), ("--components", "x"), ("--circuits", "x"), ("--elements", "x"), ("--workers", "x"),
-        ("--draws", "0"), ("--seed", "-1"), ("--fold", "x"), ("-o", "missing/t.nc"),
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("command", "options"), [(command, options) for command, several in BAD.items() for options in several], ids=str
-)
-def test_every_option_is_judged_before_the_work(command, options, run, no_work):
-    ran = run(command, "demo", *options)
-    assert ran.status == 2
-    assert ran.err.startswith("rmtbase: error: ")
-
-
 def test_a_tokenizer_that_cannot_be_read_is_found_before_the_work(run, demo_with, no_work):
     model = demo_with(lambda tensors: None, tokenizer=json.dumps({"model": {"vocab": 3}}))
     ran = run("signal", model, "--directions", "2")
@@ -202,49 +142,3 @@ def test_a_tokenizer_that_cannot_be_read_is_found_before_the_work(run, demo_with
         "2",
     )
     assert "'model.embed_tokens.weight' holds 1 NaN" in ran.err
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (("--format", "x"), "format = 'x'"),
-        (("--dpi", "1"), "dpi = 1.0"),
-        (("--width", "-1"), "width = -1.0"),
-        (("--theme", "x"), "theme = 'x'"),
-        (("--style", "missing.mplstyle"), "missing.mplstyle"),
-        (("--only", "x"), "--only = 'x'"),
-        (("-o", "figures.txt"), "expected a name that ends in"),
-        (("-o", "missing/figures.pdf"), "the folder missing does not exist"),
-        (("-o", "taken.pdf"), "a file that is no PDF of rmtbase is there"),
-        (("-o", "taken.pdf/figures"), "cannot write taken.pdf/figures"),
-        (("-o", "figures.svg"), "one figure for a file of format svg"),
-        (("-o", "-"), "one figure for a file of format png"),
-        (("-o", "x.pdf", "--format", "png"), "format = 'png'"),
-    ],
-    ids=str,
-)
-def test_where_figures_go_is_judged_before_they_are_drawn(options, words, run, monkeypatch):
-    from rmtbase.results import figures
-
-    Path("taken.pdf").write_text("not a figure")
-    monkeypatch.setattr(figures, "draw_figures", lambda *arguments: pytest.fail("a figure is drawn"))
-    ran = run("plot", DATA / "scores.nc", *options)
-    assert ran.status == 2
-    assert words in ran.err
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        (DATA / "missing.nc",), (DATA / "baseline.nc",), (SCORES, "--permutations", "0"), (SCORES, "--seed", "-1"),
-        (SCORES, "--group", "a"),
-        (SCORES, "-o", "missing/c.nc"), (SCORES, "--paired"), ("--group", f"a={SCORES}"),
-    ],
-    ids=str,
-)  # fmt: skip
-def test_a_comparison_is_judged_before_it_is_made(options, run, monkeypatch):
-    from rmtbase.results.comparison import measure
-
-    for name in ("fitted_matrices", "common_origin", "compare_two", "grouped_tables"):
-        monkeypatch.setattr(measure, name, lambda *arguments, **keywords: pytest.fail("models are compared"))
-    assert run("compare", *options).status == 2

@@ -32,30 +32,6 @@ def test_one_figure_in_the_style_of_a_paper(run, null_file, tmp_path):
     assert width == pytest.approx(3.4 * 72)
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--only", "spectrum"], f"one of {', '.join(NAMES)}"),
-        (["-o", "fig.jpg"], ".pdf, .svg, .png"),
-        (["-o", ".pdf"], "a name before the suffix"),
-        (["-o", "fig.svg"], "--only"),
-        (["-o", "fig.pdf", "--format", "png"], "fig.pdf ends"),
-        (["--format", "gif"], "pdf, svg, png"),
-        (["--theme", "sepia"], "light, dark, print"),
-        (["--style", "none.mplstyle"], "no such file"),
-        (["--style", __file__], "a Matplotlib style file (Missing colon"),
-        (["--dpi", "0"], "a number from 10"),
-        (["--width", "-1"], "inches"),
-    ],
-)
-def test_what_cannot_be_drawn_is_refused_with_what_can(options, words, run, null_file, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    ran = run("plot", null_file, *options)
-    assert ran.status == 2
-    assert words in ran.err
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_folder_of_a_picture_s_name_is_refused(run, null_file, tmp_path):
     (tmp_path / "fig.pdf").mkdir()
     (tmp_path / "v1.2").mkdir()
@@ -95,20 +71,3 @@ def test_a_dash_is_stdout(null_file, capsysbinary):
         said = capsysbinary.readouterr()
         assert (left.value.code, said.err) == (0, b"")
         assert said.out.startswith(start)
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["score", "demo", "-o", "-"],
-        ["baseline", "--d-model", 32, "--d-head", 8, "--draws", 5, "-o", "-"],
-        ["depth", "demo", "-o", "-"],
-        ["demo", "-o", "-"],
-    ],
-)
-def test_what_is_no_stream_is_not_written_to_a_file_called_dash(command, run, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    ran = run(*command)
-    assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
-    assert "cannot be written to stdout; name a" in ran.err
-    assert list(tmp_path.iterdir()) == []

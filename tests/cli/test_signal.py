@@ -16,34 +16,6 @@ from rmtbase.terminal.endings import VERBOSITY, Verbosity
 from rmtbase.terminal.streams import out
 
 
-@pytest.mark.parametrize(
-    ("options", "fragments"),
-    [
-        (["--null", "axes"], ["null = 'axes'", "one of gaussian, kurtosis"]),
-        (["--null", "kurtosis", "--initialization", "uniform"], ["initialization = 'uniform'", "own kurtosis"]),
-        (["--level", 0], ["level = 0.0", "between 0 and 1/2"]),
-        (["--matrices", "elements"], ["matrices = 'elements'", "'none' or 'spectra'"]),
-        (["--circuits", "qk,ov"], ["circuits = 'ov'"]),
-        (["-o", "missing/signal.nc"], ["cannot write missing/signal.nc", "does not exist"]),
-        (["-o", "one.html", "-o", "other.html"], ["one.html is named for the same output"]),
-        (["--format", "toml"], ["format = 'toml'", "one of peft, yaml"]),
-        (["--format", "peft", "--matrices", "none"], ["matrices = 'none'", "whole matrices"]),
-        (["--format", "peft", "--json"], ["both print to stdout"]),
-        (["--directions", -1], ["directions = -1", "0 or more"]),
-    ],
-)
-def test_bad_input_is_one_line_and_status_two(options, fragments, run, model_folder, watch):
-    before = watch(model_folder)
-    ran = run("signal", model_folder, *options)
-    assert ran.status == 2
-    assert bool(ran.out) == ("--json" in options)  # then it is the error as an object
-    line = ran.err.splitlines()[-1]
-    assert line.startswith("rmtbase: error: ")
-    for fragment in fragments:
-        assert fragment in line
-    before.assert_untouched()
-
-
 def test_the_table_is_printed_and_written(run, tmp_path):
     path = tmp_path / "signal.nc"
     ran = run("-v", "signal", "demo@step-200", "--circuits", "ov", "--matrices", "none", "-o", path)

@@ -136,12 +136,6 @@ def test_long_work_away_from_a_terminal_tells_how_far_it_is(run, long, tmp_path)
     assert done == sorted(done)
 
 
-@pytest.mark.exhaustive
-def test_quiet_long_work_tells_nothing(run, long, tmp_path):
-    ran = run(*long, "-q", "-o", tmp_path / "table.nc")
-    assert (ran.status, ran.err) == (0, "")
-
-
 @pytest.mark.parametrize("seconds", ["0", "-1", "often", "nan"])
 def test_interval_that_is_none_is_refused(seconds, run, shape, tmp_path, monkeypatch):
     monkeypatch.setenv("RMTBASE_PROGRESS_SECONDS", seconds)
@@ -152,15 +146,6 @@ def test_interval_that_is_none_is_refused(seconds, run, shape, tmp_path, monkeyp
 
 def test_quiet_on_a_terminal_shows_no_bar(in_terminal, shape, tmp_path):
     assert in_terminal("baseline", *shape, "--draws", 400, "-q", "-o", tmp_path / "table.nc") == (0, "")
-
-
-@pytest.mark.exhaustive
-def test_error_of_a_process_is_one_line_and_status_two(run_process):
-    ran = run_process("baseline", "--d-model", 8, "--d-head", 9)
-    assert ran.status == 2
-    assert ran.out == ""
-    assert ran.err.count("\n") == 1
-    assert ran.err.startswith("rmtbase: error: d_head = 9")
 
 
 @pytest.mark.parametrize("place", [0, 1, 5])

@@ -63,20 +63,11 @@ def test_scaled_edges_are_those_of_the_law(name, scale):
 
 # Powers of the factor g of W_QK.
 DEGREES = {
-    "product_upper_singular_edge": 1,
-    "product_upper_edge_scale": 2,
-    "largest_eigenvalue_mean": 2,
-    "smallest_eigenvalue_std": 2,
-    "trace_std": 2,
-    "trace_of_square_mean": 4,
-    "trace_of_square_std": 4,
-    "spectral_radius": 1,
-    "spike_threshold": 1,
-    "aspect_ratio": 0,
-    "normalized_participation_ratio_std": 0,
-    "log_determinant_std": 0,
-    "element_excess_kurtosis": 0,
-}
+    "product_upper_singular_edge": 1, "product_upper_edge_scale": 2, "largest_eigenvalue_mean": 2,
+    "smallest_eigenvalue_std": 2, "trace_std": 2, "trace_of_square_mean": 4, "trace_of_square_std": 4,
+    "spectral_radius": 1, "spike_threshold": 1, "aspect_ratio": 0, "normalized_participation_ratio_std": 0,
+    "log_determinant_std": 0, "element_excess_kurtosis": 0,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", DEGREES)

@@ -44,15 +44,11 @@ def test_digits_beyond_the_table_continue_it():
 
 # Bornemann (2010).
 BORNEMANN = {
-    "tracy_widom_1_mean": "-1.2065335745820",
-    "tracy_widom_1_variance": "1.607781034581",
-    "tracy_widom_1_skewness": "0.29346452408",
-    "tracy_widom_1_excess_kurtosis": "0.1652429384",
-    "tracy_widom_2_mean": "-1.7710868074116",
-    "tracy_widom_2_variance": "0.8131947928329",
-    "tracy_widom_2_skewness": "0.224084203610",
-    "tracy_widom_2_excess_kurtosis": "0.0934480876",
-}
+    "tracy_widom_1_mean": "-1.2065335745820", "tracy_widom_1_variance": "1.607781034581",
+    "tracy_widom_1_skewness": "0.29346452408", "tracy_widom_1_excess_kurtosis": "0.1652429384",
+    "tracy_widom_2_mean": "-1.7710868074116", "tracy_widom_2_variance": "0.8131947928329",
+    "tracy_widom_2_skewness": "0.224084203610", "tracy_widom_2_excess_kurtosis": "0.0934480876",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", BORNEMANN)

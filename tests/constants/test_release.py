@@ -51,6 +51,16 @@ def test_every_released_set_is_what_it_was():
     assert digest(RELEASED) == SHA256["v1"]
 
 
+def test_each_phrase_with_mathematics_has_its_latex_and_each_symbol_its_text():
+    phrases = {text for one in EVERY for text in (one.description, *one.conditions.stated().values())}
+    phrases |= {one.one_draw.quantity for one in EVERY if one.one_draw}
+    assert set(v1.record["latex"]) <= phrases
+    assert all(text.latex.isascii() for text in phrases)
+    symbols = {one.symbol for one in EVERY} | {one.one_draw.symbol.latex for one in EVERY if one.one_draw}
+    assert set(v1.record["symbols"]) <= symbols
+    assert not any("\\" in one.symbol_text for one in EVERY)
+
+
 def test_a_change_names_its_constant():
     record = copy.deepcopy(RELEASED)
     record["constants"]["body_tail_gap"]["digits"] = record["constants"]["body_tail_gap"]["digits"][:-1] + "5"
@@ -177,13 +187,11 @@ def test_a_set_has_a_computation_for_each_constant_of_its_record_and_no_other():
             constant_set(record, computed)
 
 
-def test_the_namespace_of_a_set_cannot_be_changed():
-    import rmtbase.constants.v1 as again
-
-    assert again is v1 is constants.v1
+def test_a_set_cannot_be_changed():
+    assert v1 is constants.v1 is constants.sets()["v1"]
     assert {one.name for one in EVERY} <= set(dir(v1))
     for change in (lambda: setattr(v1, "body_tail_gap", 1), lambda: delattr(v1, "date")):
-        with pytest.raises(AttributeError, match="v1 is released, and does not change"):
+        with pytest.raises(AttributeError, match=r"cannot (assign to|delete) field"):
             change()
     with pytest.raises(AttributeError, match="perhaps tracy_widom_1_mean"):
         _ = v1.tracy_widom_1_maen

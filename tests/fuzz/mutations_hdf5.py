@@ -213,31 +213,12 @@ def _attribute(rng: Random, file: h5py.File) -> None:
     names = [name for name in place.attrs if name not in _HIDDEN]
     name = rng.choice(names or ["unknown"])
     strange = (
-        np.arange(3),
-        np.arange(5000),
-        "",
-        "text",
-        "\x1b[31m[red]\u202e",
-        "{" * 5000,
-        '{"call": NaN}',
-        -1,
-        0,
-        1.5,
-        2**63 - 1,
-        float("nan"),
-        np.array(["a", "b"], dtype=h5py.string_dtype()),
-        h5py.Empty("f8"),
-        np.bytes_(b"\xff\xfe"),
-        np.zeros((), dtype=[("a", "i4"), ("b", "f8")]),
-        np.void(b"\x00\x01"),
-        np.complex128(1j),
-        np.bool_(True),
-        file.ref,
-        np.array(1, dtype=h5py.enum_dtype({"a": 1})),
-        np.float16(1),
-        "<script>alert(1)</script>",
-        "=1+1",
-    )
+        np.arange(3), np.arange(5000), "", "text", "\x1b[31m[red]\u202e", "{" * 5000, '{"call": NaN}', -1, 0, 1.5,
+        2**63 - 1, float("nan"), np.array(["a", "b"], dtype=h5py.string_dtype()), h5py.Empty("f8"),
+        np.bytes_(b"\xff\xfe"), np.zeros((), dtype=[("a", "i4"), ("b", "f8")]), np.void(b"\x00\x01"),
+        np.complex128(1j), np.bool_(True), file.ref, np.array(1, dtype=h5py.enum_dtype({"a": 1})), np.float16(1),
+        "<script>alert(1)</script>", "=1+1",
+    )  # fmt: skip
     match rng.randrange(3):
         case 0 if names:
             del place.attrs[name]
@@ -253,21 +234,12 @@ def _decoding(rng: Random, file: h5py.File) -> None:
     number = one[...].reshape(-1)[0] if one.dtype.kind in "fiu" and one.size else 0
     name, value = rng.choice(
         [
-            ("scale_factor", 2.0),
-            ("add_offset", 1.0),
-            ("missing_value", number),
-            ("_Unsigned", "true"),
-            ("units", "days since 2000-01-01"),
-            ("dtype", "bool"),
-            ("dtype", "datetime64[ns]"),
-            ("_Encoding", "utf-16"),
-            ("coordinates", "a " * 100_000),
-            ("scale_factor", np.nan),
-            ("scale_factor", "two"),
-            ("missing_value", "text"),
-            ("calendar", "none"),
+            ("scale_factor", 2.0), ("add_offset", 1.0), ("missing_value", number), ("_Unsigned", "true"),
+            ("units", "days since 2000-01-01"), ("dtype", "bool"), ("dtype", "datetime64[ns]"),
+            ("_Encoding", "utf-16"), ("coordinates", "a " * 100_000), ("scale_factor", np.nan),
+            ("scale_factor", "two"), ("missing_value", "text"), ("calendar", "none"),
         ]
-    )
+    )  # fmt: skip
     one.attrs[name] = value
 
 
@@ -284,15 +256,11 @@ def _links(rng: Random, file: h5py.File) -> None:
     del file[name]
     file[name] = rng.choice(
         (
-            h5py.ExternalLink("table.nc", "/mean"),
-            h5py.ExternalLink(SECRET, "/"),
-            h5py.ExternalLink("/etc/hostname", "/"),
-            h5py.SoftLink("/nowhere"),
-            h5py.SoftLink(name),
-            h5py.SoftLink("/"),
-            file["/"],
+            h5py.ExternalLink("table.nc", "/mean"), h5py.ExternalLink(SECRET, "/"),
+            h5py.ExternalLink("/etc/hostname", "/"), h5py.SoftLink("/nowhere"), h5py.SoftLink(name),
+            h5py.SoftLink("/"), file["/"],
         )
-    )
+    )  # fmt: skip
 
 
 def _cycle(rng: Random, file: h5py.File) -> None:

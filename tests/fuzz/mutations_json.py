@@ -166,21 +166,11 @@ def _trailing(rng: Random, value: Any) -> str:
 
 
 CHANGES: dict[str, Change] = {
-    "a strange value": _strange_value,
-    "a raw value": _raw_value,
-    "another number": _other_number,
-    "another text": _other_text,
-    "two values exchanged": _exchange,
-    "a key removed": _remove,
-    "a key added": _add,
-    "a key renamed": _rename,
-    "a key twice": _twice,
-    "another document": _whole,
-    "another encoding": _encoded,
-    "bytes that are no text": _not_text,
-    "padding": _padded,
-    "something after the end": _trailing,
-}
+    "a strange value": _strange_value, "a raw value": _raw_value, "another number": _other_number,
+    "another text": _other_text, "two values exchanged": _exchange, "a key removed": _remove, "a key added": _add,
+    "a key renamed": _rename, "a key twice": _twice, "another document": _whole, "another encoding": _encoded,
+    "bytes that are no text": _not_text, "padding": _padded, "something after the end": _trailing,
+}  # fmt: skip
 """From the value that a document holds to another document."""
 
 

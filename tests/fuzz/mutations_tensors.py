@@ -16,23 +16,8 @@ from mutations_json import CHANGES, changed
 
 _LENGTH = struct.Struct("<Q")
 _TYPES = (
-    "F64",
-    "F16",
-    "BF16",
-    "I8",
-    "U8",
-    "I32",
-    "BOOL",
-    "F8_E4M3",
-    "F8_E5M2",
-    "F4",
-    "C64",
-    "f32",
-    "",
-    "F32 ",
-    None,
-    3,
-)
+    "F64", "F16", "BF16", "I8", "U8", "I32", "BOOL", "F8_E4M3", "F8_E5M2", "F4", "C64", "f32", "", "F32 ", None, 3,
+)  # fmt: skip
 
 
 def header_and_data(content: bytes) -> tuple[bytes, bytes]:

@@ -37,19 +37,11 @@ SECRET = "secret.dat"
 """A file beside each original that no command is asked to read."""
 
 CONFIG = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_size": D_MODEL,
-    "num_attention_heads": HEADS,
-    "num_key_value_heads": KEY_HEADS,
-    "num_hidden_layers": LAYERS,
-    "head_dim": D_HEAD,
-    "intermediate_size": 20,
-    "rms_norm_eps": 1e-06,
-    "rope_theta": 10000.0,
-    "tie_word_embeddings": True,
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": D_MODEL,
+    "num_attention_heads": HEADS, "num_key_value_heads": KEY_HEADS, "num_hidden_layers": LAYERS, "head_dim": D_HEAD,
+    "intermediate_size": 20, "rms_norm_eps": 1e-06, "rope_theta": 10000.0, "tie_word_embeddings": True,
     "torch_dtype": "float32",
-}
+}  # fmt: skip
 
 
 def weights(seed: int) -> dict[str, np.ndarray]:

@@ -34,9 +34,9 @@ def table_content(path: Path) -> dict[str, str]:
 
 def atlas_content(path: Path) -> dict[str, str]:
     """Everything in an atlas."""
-    from rmtbase.tables import open_atlas_file
+    from rmtbase.tables import open_table
 
-    return _of_groups(open_atlas_file(path))
+    return _of_groups(open_table(path, "atlas"))
 
 
 def _of_groups(opened) -> dict[str, str]:

@@ -16,7 +16,7 @@ from exhaustive import mostly_exhaustive
 from rmtbase.ensembles import latent_attention
 from rmtbase.montecarlo import CacheWarning, cache_folder, cached_latent_attention, cached_table
 from rmtbase.progress import SILENT
-from rmtbase.tables import open_baseline, write_table
+from rmtbase.tables import open_table, write_table
 from telling import Told
 
 
@@ -82,7 +82,7 @@ def test_file_that_is_damaged_or_holds_another_null_is_named_and_made_again(name
     with pytest.warns(CacheWarning, match=words) as warned:
         assert cached_baseline(16, 4, 20).equals(good)
     assert kept.name in str(warned[0].message)
-    assert open_baseline(kept).equals(good)
+    assert open_table(kept, "baseline").equals(good)
 
 
 def test_cache_that_cannot_be_written_is_said_and_the_null_is_returned(cache):

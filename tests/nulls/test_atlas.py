@@ -10,7 +10,7 @@ from compact_atlas import compact_baseline, merge_atlases
 
 import rmtbase
 from rmtbase.errors import MissingFileError, ParameterError, TableError
-from rmtbase.tables import ATLAS_SCHEMA, open_atlas_case, open_atlas_file, open_baseline, write_table
+from rmtbase.tables import ATLAS_SCHEMA, open_atlas_case, open_table, write_table
 
 SHAPES = ((24, 6), (12, 4), (40, 6))
 
@@ -40,7 +40,7 @@ def test_every_variable_is_described_and_shapes_are_in_order_of_head_and_width(a
 
 
 def test_a_file_comes_back_as_it_was_written_and_a_case_is_read_alone(atlas, path):
-    xr.testing.assert_identical(open_atlas_file(path), atlas)
+    xr.testing.assert_identical(open_table(path, "atlas"), atlas)
     case = open_atlas_case(path, 24, 6)
     assert case is not None
     xr.testing.assert_identical(case.drop_attrs(), atlas.isel(case=1).drop_attrs())
@@ -129,11 +129,11 @@ def test_a_truncated_atlas_is_refused(share, path, tmp_path):
     damaged = tmp_path / "atlas.nc"
     damaged.write_bytes(whole[: int(share * len(whole))])
     with pytest.raises(TableError):
-        open_atlas_file(damaged)
+        open_table(damaged, "atlas")
     with pytest.raises(TableError):
         open_atlas_case(damaged, 24, 6)
     with pytest.raises(MissingFileError):
-        open_atlas_file(tmp_path / "none.nc")
+        open_table(tmp_path / "none.nc", "atlas")
 
 
 @pytest.mark.exhaustive
@@ -146,7 +146,7 @@ def test_flipped_bytes_are_seen_or_change_nothing(atlas, path, tmp_path):
         damaged = tmp_path / f"{place}.nc"  # a name of its own: HDF5 may hold on to a file that it failed to open
         damaged.write_bytes(content)
         try:
-            found = open_atlas_file(damaged)
+            found = open_table(damaged, "atlas")
         except TableError:
             seen += 1
             continue
@@ -174,14 +174,14 @@ def test_contents_that_are_no_atlas_are_refused(change, said, atlas, tmp_path):
     damaged = tmp_path / "atlas.nc"
     write_table(change(atlas), damaged)
     with pytest.raises(TableError, match=said):
-        open_atlas_file(damaged)
+        open_table(damaged, "atlas")
 
 
 def test_an_atlas_is_no_baseline_table_nor_the_reverse(path, tables, tmp_path):
     with pytest.raises(TableError, match="atlas"):
-        open_baseline(path)
+        open_table(path, "baseline")
     table = write_table(tables[0], tmp_path / "table.nc")
     with pytest.raises(TableError, match="baseline"):
-        open_atlas_file(table)
+        open_table(table, "atlas")
     with pytest.raises(TableError, match="baseline"):
         open_atlas_case(table, 24, 6)

@@ -12,7 +12,7 @@ from make_metadata import ROOT, constants_metadata, every_file, parted
 
 import rmtbase
 from rmtbase import constants, nulls
-from rmtbase.tables import open_atlas_file
+from rmtbase.tables import open_table
 
 FILES = sorted(every_file(), key=str)
 
@@ -62,4 +62,4 @@ def test_the_constants_are_counted_dated_and_digested():
 
 def test_the_atlas_is_described_by_the_file_beside_it():
     record = json.loads(nulls.atlas_path().with_name("datacite.json").read_text(encoding="utf-8"))
-    assert record["version"] == open_atlas_file(nulls.atlas_path()).attrs["version"]
+    assert record["version"] == open_table(nulls.atlas_path(), "atlas").attrs["version"]

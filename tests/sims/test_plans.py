@@ -8,7 +8,7 @@ import pytest
 
 from rmtbase.models import head_shape, known_models
 from rmtbase.montecarlo import Inline, read_plan
-from rmtbase.tables import open_atlas_file
+from rmtbase.tables import open_table
 
 SIMS = Path(__file__).parents[2] / "sims"
 PLANS = sorted(SIMS.glob("*.toml"))
@@ -101,7 +101,7 @@ def test_an_atlas_is_made_shape_by_shape_and_goes_on_where_it_stood(make_atlas, 
     assert not output.exists()
     make_atlas.main()
     assert runs == ["12x2", "10x2", "8x2", "8x2"]
-    atlas = open_atlas_file(output)
+    atlas = open_table(output, "atlas")
     np.testing.assert_array_equal(atlas["d_model"], [8, 10, 12])
     np.testing.assert_array_equal(atlas["draws"], [60, 40, 40])
     assert output.with_name("datacite.json").is_file()

@@ -12,15 +12,7 @@ from rmtbase.laws import PROBABILITIES
 from rmtbase.montecarlo import make_plan, run_in_memory
 from rmtbase.results import open_table
 from rmtbase.statistics import SPECTRAL_STATISTICS
-from rmtbase.tables import (
-    BASELINE_SCHEMA,
-    ELEMENTS_SCHEMA,
-    SCHEMA_VERSION,
-    SPECTRA_SCHEMA,
-    describe,
-    open_baseline,
-    write_table,
-)
+from rmtbase.tables import BASELINE_SCHEMA, ELEMENTS_SCHEMA, SCHEMA_VERSION, SPECTRA_SCHEMA, describe, write_table
 
 TOLD = np.array(PROBABILITIES) == 0.5  # of 30 draws: ten on either side
 QUANTILES = ("quantile", "eigenvalue_quantile", "eigenvalue_quantile_self_normalized")
@@ -28,16 +20,11 @@ NO_ESTIMATES = {
     *("draws", "sample", "sigma_q_estimate", "sigma_k_estimate", "scale_estimate"),  # draws, and their number
     *("d_model", "d_head", "sigma_q", "sigma_k", "name", "rank", "n_rows", "n_columns", "bin_edge", "bin_center"),
     *(
-        "analytic_mean",
-        "analytic_std",
-        "analytic_mean_tolerance",
-        "analytic_std_tolerance",
-        "moment_order",
-        "edge_lower",
-        "edge_upper",
+        "analytic_mean", "analytic_std", "analytic_mean_tolerance", "analytic_std_tolerance", "moment_order",
+        "edge_lower", "edge_upper",
     ),  # by formula
     *("analytic_method", "density_marchenko_pastur", "density_free", "density_law"),
-}
+}  # fmt: skip
 
 
 def test_file_opens_with_plain_xarray_and_has_every_variable_described(table_file):
@@ -53,20 +40,20 @@ def test_every_variable_that_is_not_a_plain_counter_is_in_the_schema(table):
 
 
 def test_what_is_read_is_what_was_written(table, table_file):
-    opened = open_baseline(table_file)
+    opened = open_table(table_file, "baseline")
     xr.testing.assert_identical(opened, table)
     assert isinstance(open_table(table_file), xr.Dataset)
 
 
 def test_names_come_back_as_text(table_file):
-    opened = open_baseline(table_file)
+    opened = open_table(table_file, "baseline")
     assert opened["statistic"].values.tolist() == list(SPECTRAL_STATISTICS)
     assert all(isinstance(method, str) for method in opened["analytic_method"].values.ravel())
     assert opened["convention"].sel(statistic="effective_rank").item() == "singular value"
 
 
 def test_attributes_say_how_the_table_came_to_be(table_file):
-    attributes = open_baseline(table_file).attrs
+    attributes = open_table(table_file, "baseline").attrs
     assert attributes["schema_version"] == SCHEMA_VERSION
     assert (attributes["kind"], attributes["normalization"]) == ("baseline", "sqrt_d")
     assert (attributes["draws"], attributes["seed"]) == (30, 0)
@@ -86,7 +73,7 @@ def test_cases_are_every_shape_at_every_sigma(table):
 def test_statistic_without_a_mean_has_its_quantiles_and_the_reason(tmp_path):
     made = rmtbase.baseline([8, 9, 10, 12], [8, 8, 8, 8], draws=50)  # d_model - d_head = 0, 1, 2, 4
     ratios = ["condition_number", "condition_number_singular"]
-    for table in (made, open_baseline(write_table(made, tmp_path / "table.nc"))):
+    for table in (made, open_table(write_table(made, tmp_path / "table.nc"), "baseline")):
         of = table.sel(statistic=ratios)
         assert of["moment_order"].values.tolist() == [[0.5, 1.0], [1.0, 2.0], [1.5, 3.0], [2.5, 5.0]]
         assert np.isnan(of["mean"]).values.tolist() == [[True, True], [True, False], [False, False], [False, False]]
@@ -127,7 +114,7 @@ def test_density_is_drawn_over_eigenvalues_without_empty_units(shape, tmp_path):
     made = rmtbase.baseline(*shape, draws=20)
     path = write_table(made, tmp_path / "table.nc")
     with xr.open_dataset(path) as plain:
-        for table in (made, open_baseline(path), plain.load()):
+        for table in (made, open_table(path, "baseline"), plain.load()):
             edges, last = table["bin_edge"].values, table.isel(case=-1)
             np.testing.assert_array_equal(table["bin_center"], 0.5 * (edges[:, 1:] + edges[:, :-1]))
             one_case = table.sizes["case"] == 1
@@ -143,7 +130,7 @@ def test_density_is_drawn_over_eigenvalues_without_empty_units(shape, tmp_path):
 
 
 def test_no_line_joins_a_statistic_with_the_next(table, table_file):
-    for one in (table, open_baseline(table_file)):
+    for one in (table, open_table(table_file, "baseline")):
         with pytest.raises(TypeError, match="Plotting requires coordinates to be numeric"):
             one["mean"].isel(case=0).plot()
         (line,) = one["mean"].sel(statistic="trace").plot()

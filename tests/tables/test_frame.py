@@ -33,12 +33,8 @@ ROWS = {
 def test_a_row_is_one_thing_measured(kind, stored_tables):
     table = stored_tables[kind]
     first = {
-        "scores": "heads",
-        "trajectory": "heads",
-        "comparison": "models",
-        "signal": "matrices",
-        "changes": "heads",
-    }.get(kind)
+        "scores": "heads", "trajectory": "heads", "comparison": "models", "signal": "matrices", "changes": "heads",
+    }.get(kind)  # fmt: skip
     dataset = table[first].to_dataset() if first else table
     rows = list(ROWS[kind])
     frame = to_pandas(table)

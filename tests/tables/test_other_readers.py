@@ -12,7 +12,7 @@ import xarray as xr
 import rmtbase
 from exhaustive import mostly_exhaustive
 from rmtbase.results import open_table
-from rmtbase.tables import KINDS, open_baseline, write_table
+from rmtbase.tables import KINDS, write_table
 
 OPENS = 300
 EVERY_KIND = pytest.mark.parametrize("a_table", KINDS, indirect=True)
@@ -67,7 +67,7 @@ def test_any_text_comes_back(text, table, tmp_path):
     names = np.array([text, *map(str, range(table.sizes["case"] - 1))], dtype=object)
     table = table.assign(words=("case", names), word=((), text), none=(("nothing",), np.zeros(0, dtype=object)))
     table.attrs["title"] = table["mean"].attrs["comment"] = text
-    opened = open_baseline(write_table(table, tmp_path / "table.nc"))
+    opened = open_table(write_table(table, tmp_path / "table.nc"), "baseline")
     assert (opened["words"].values.tolist(), opened["word"].item()) == (names.tolist(), text)
     assert opened.attrs["title"] == opened["mean"].attrs["comment"] == text
     with netCDF4.Dataset(tmp_path / "table.nc") as plain:

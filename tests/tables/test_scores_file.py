@@ -33,20 +33,6 @@ def test_every_coordinate_is_described_and_the_density_lies_over_eigenvalues(sco
         np.testing.assert_array_equal(tree["null"]["bin"], 0.5 * (edges[1:] + edges[:-1]))
 
 
-def test_what_is_read_is_what_was_written_text_and_counts_included(scores, tmp_path):
-    opened = open_table(write_table(scores, tmp_path / "scores.nc"), "scores")
-    xr.testing.assert_identical(opened, scores)
-    heads = opened["heads"]
-    assert heads["key_head"].dtype.kind == "i"
-    assert heads["reason"].dtype.kind in "OU"
-    assert set(heads["farthest_statistic"].values.ravel().tolist()) <= set(heads["statistic"].values.tolist())
-    assert opened["matrices"]["component"].values.tolist() == ["attention_query", "attention_key"]
-
-
-def test_open_table_gives_a_tree_for_scores(scores, tmp_path):
-    assert isinstance(open_table(write_table(scores, tmp_path / "scores.nc")), xr.DataTree)
-
-
 def test_infinities_and_nan_come_back(scores, tmp_path):
     scores["heads"]["observed"].values[0, 0, 0] = -np.inf
     scores["heads"]["z_score"].values[0, 0, :2] = np.inf, np.nan

@@ -199,20 +199,6 @@ def test_table_without_its_sample_is_checked_for_the_rest(stored_tables, tmp_pat
         open_table(write_table(table, tmp_path / "table.nc"))
 
 
-@pytest.mark.parametrize("command", ["plot", "score"])
-@pytest.mark.parametrize(
-    ("name", "change"),
-    [("statistic", first("trace")), ("density", first(-1.0)), ("probability", as_text), ("d_head", lambda h: 0 * h)],
-    ids=["names", "density", "levels", "shape"],
-)
-def test_command_ends_in_one_line(name, change, command, stored_tables, tmp_path, run):
-    path = write_table(with_values(name, change)(stored_tables["baseline"]), tmp_path / "table.nc")
-    ended = run("plot", path, "-o", tmp_path) if command == "plot" else run("score", "demo", "--null", path)
-    assert ended.status == 2
-    assert ended.err.startswith(f"rmtbase: error: {path}: found ")
-    assert len(ended.err.splitlines()) == 1
-
-
 @pytest.mark.parametrize("dim", ["layer", "component", "head", "case", "statistic", "bin"])
 def test_table_with_nothing_along_a_dimension_is_refused(dim, stored_tables, tmp_path):
     kind = {"layer": "scores", "component": "effective_depth", "head": "scores"}.get(dim, "elements")

@@ -24,7 +24,7 @@ from rmtbase.cli._plot import plot
 from rmtbase.errors import ParameterError
 from rmtbase.results import FOLDERS
 from rmtbase.shown import shown
-from rmtbase.terminal.command_line import Command, Commands
+from rmtbase.terminal.command_line import Command
 from rmtbase.terminal.endings import VERBOSITY, Verbosity, detail, ended_by
 from rmtbase.terminal.environment import require_settings
 from rmtbase.terminal.output import JSON
@@ -35,7 +35,6 @@ _built = cache(typer.main.get_command)
 
 app = typer.Typer(
     name="rmtbase",
-    cls=Commands,
     help="How would this weight matrix look if it had learned nothing?",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -62,11 +61,6 @@ def _set_verbosity(param: typer.CallbackParam, is_given: bool) -> None:
     VERBOSITY.set(chosen)
 
 
-def _set_json(is_given: bool) -> None:
-    if is_given:
-        JSON.set(True)
-
-
 @app.callback()
 def options(
     version: bool = typer.Option(
@@ -78,7 +72,12 @@ def options(
     verbose: bool = typer.Option(
         False, "--verbose", "-v", help="Print more: versions, where a null comes from, times.", callback=_set_verbosity
     ),
-    as_json: bool = typer.Option(False, "--json", help="Print the result, or the error, as JSON.", callback=_set_json),
+    as_json: bool = typer.Option(
+        False,
+        "--json",
+        help="Print the result, or the error, as JSON.",
+        callback=lambda is_given: JSON.set(is_given or JSON.get()),
+    ),
     debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error; allowed anywhere on the line."),
 ) -> None:
     """How would this weight matrix look if it had learned nothing?
@@ -89,10 +88,7 @@ def options(
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command, and report any error in one line on stderr.
-
-    The exit status.
-    """
+    """Run one command, report any error in one line on stderr, and return the exit status."""
     debug, begin = "--debug" in arguments, time.monotonic()
     before, format_before, printed_before = VERBOSITY.set(Verbosity.NORMAL), JSON.set(False), PRINTED.set(False)
     try:

@@ -62,7 +62,7 @@ def constants(
     Example: rmtbase constants chain_upper_edge --dims 512,64,512,64
     """
     import rmtbase
-    from rmtbase.constants import as_json, as_latex, bibliography, chain_constants, current_set, software
+    from rmtbase.constants import as_json, as_latex, bibliography, chain_constants, current_set, find, software
     from rmtbase.errors import ParameterError
     from rmtbase.parameters import require_head_shape, require_positive_integer
     from rmtbase.report import print_report
@@ -86,9 +86,20 @@ def constants(
     groups, named = chosen.groups(), False
     if dims is not None:
         chain = chain_constants(dims, sigma, normalization)
-        groups, named = {f"Edges of the chain {' × '.join(map(str, dims))}": _chosen(chain, names)}, bool(names)
+        for name in names or ():
+            if name not in chain:
+                raise ParameterError("constant", name, f"one of those of a chain: {', '.join(chain)}")
+        heading, named = f"Edges of the chain {' × '.join(map(str, dims))}", bool(names)
+        groups = {heading: tuple(chain[name] for name in names or chain)}
     elif names:
-        matches = [_matching(name) for name in names]
+        matches = []
+        for name in names:
+            try:
+                matches.append((find(name),))
+            except ParameterError:  # else every entry with this word
+                matches.append(chosen.search(name))
+                if not matches[-1]:
+                    raise
         named = all(len(entries) == 1 for entries in matches)
         groups = {"": tuple({entry.name: entry for entries in matches for entry in entries}.values())}
         _refuse_unused(groups[""], shape, scale)
@@ -118,28 +129,6 @@ def constants(
             print_report(_entry_report(entry, count, digits or _SENTENCE_DIGITS), out())
     else:
         print_report(_list_report(sections, count, shape), out())
-
-
-def _chosen(chain: dict[str, Constant], names: list[str] | None) -> tuple[Constant, ...]:
-    from rmtbase.errors import ParameterError
-
-    for name in names or ():
-        if name not in chain:
-            raise ParameterError("constant", name, f"one of those of a chain: {', '.join(chain)}")
-    return tuple(chain[name] for name in names or chain)
-
-
-def _matching(word: str) -> tuple[Entry, ...]:
-    """Return the entry with this name or identifier, or else every entry with this word."""
-    from rmtbase.constants import current_set, find
-    from rmtbase.errors import ParameterError
-
-    try:
-        return (find(word),)
-    except ParameterError:
-        if entries := current_set().search(word):
-            return entries
-        raise
 
 
 def _at(entry: Entry, shape: dict[str, int], scale: dict[str, Any], named: bool) -> Entry:

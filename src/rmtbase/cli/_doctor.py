@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Any
-
 import typer
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 def doctor() -> None:
@@ -17,18 +11,17 @@ def doctor() -> None:
     Example: rmtbase doctor --json
     """
     from rmtbase.diagnosis import examine
+    from rmtbase.shown import shown
     from rmtbase.terminal.output import show
 
     facts = examine()
-    show(lambda: facts, partial(_print_facts, facts))
+
+    def print_facts(console: object) -> None:
+        for section, entries in facts.items():
+            print(section)
+            for name, value in entries.items():
+                print(f"  {shown(name):<28} {shown(value)}")
+
+    show(lambda: facts, print_facts)
     if facts["precision"]["verdict"] != "good":
         raise typer.Exit(1)
-
-
-def _print_facts(facts: dict[str, Any], console: Console) -> None:
-    from rmtbase.shown import shown
-
-    for section, entries in facts.items():
-        print(section)
-        for name, value in entries.items():
-            print(f"  {shown(name):<28} {shown(value)}")

@@ -66,27 +66,18 @@ def law(
 
     if sigma is not None and self_normalized:
         raise ParameterError("sigma", sigma, "none with --self-normalized, where it cancels")
-    _require_one_matrix(d_model, d_head, dims, depth)
+    matrix = {"--d-model": d_model, "--d-head": d_head, "--dims": dims, "--depth": depth}
+    names = [name for name, value in matrix.items() if value is not None]
+    if names not in (["--d-model", "--d-head"], ["--dims"], ["--depth"], ["--d-model", "--depth"]):
+        ways = "either --d-model and --d-head for W_QK, --dims for any chain, or --depth for a residual path"
+        values = tuple(matrix[name] for name in names)
+        raise ParameterError(" and ".join(names) or "matrix", values[0] if len(values) == 1 else values or None, ways)
     scale = {"sigmas": sigma} if dims and isinstance(sigma, tuple) else sigma_keywords(sigma)
     asked = {"d_model": d_model, "d_head": d_head, "dims": dims, "normalization": normalization}
     options: dict[str, Any] = scale | {name: value for name, value in asked.items() if value is not None}
     values = describe(**options, depth=depth, self_normalized=self_normalized)
-    show(
-        lambda: {"rmtbase_version": rmtbase.__version__, **values},
-        lambda console: print_report(_report(values), console),
-    )
-
-
-def _require_one_matrix(d_model: int | None, d_head: int | None, dims: Any, depth: int | None) -> None:
-    """Refuse options that name no matrix, half of one, or two."""
-    from rmtbase.errors import ParameterError
-
-    options = {"--d-model": d_model, "--d-head": d_head, "--dims": dims, "--depth": depth}
-    names = [name for name, value in options.items() if value is not None]
-    ways = "either --d-model and --d-head for W_QK, --dims for any chain, or --depth for a residual path"
-    if names not in (["--d-model", "--d-head"], ["--dims"], ["--depth"], ["--d-model", "--depth"]):
-        values = tuple(options[name] for name in names)
-        raise ParameterError(" and ".join(names) or "matrix", values[0] if len(values) == 1 else values or None, ways)
+    as_json = {"rmtbase_version": rmtbase.__version__, **values}
+    show(lambda: as_json, lambda console: print_report(_report(values), console))
 
 
 def _report(values: dict[str, Any]) -> Iterator[Item]:
@@ -187,6 +178,14 @@ def _extremes(values: dict[str, Any]) -> Iterator[Item]:
 
 
 def _statistics(values: dict[str, Any]) -> Iterator[Item]:
+    from rmtbase.statistics import (
+        SPECTRAL_STATISTICS,
+        ExtremeMoments,
+        inverse_moment_order,
+        missing_moment,
+        moment_order,
+    )
+
     statistics = values["statistics"]
     laws = {name: law for name, law in statistics.items() if law["reason"] is None}
     accuracies = dict.fromkeys((law["method"], law["accuracy"]) for law in laws.values())
@@ -208,33 +207,22 @@ def _statistics(values: dict[str, Any]) -> Iterator[Item]:
         yield f"No law here of {', '.join(names)}: {reason}."
     if len(laws) < len(statistics) and not ("dims" in values or values["self_normalized"]):
         yield f"To simulate what has no law here: {next_command(name='baseline')}"
-    yield from _missing_moments(values)
-
-
-def _missing_moments(values: dict[str, Any]) -> Iterator[Item]:
-    """Yield for each statistic without mean or variance the reason, and where to find its quantiles."""
-    from rmtbase.statistics import (
-        SPECTRAL_STATISTICS,
-        ExtremeMoments,
-        inverse_moment_order,
-        missing_moment,
-        moment_order,
-    )
-
+    # For each statistic without mean or variance, the reason, and where to find its quantiles.
     dims = values["dims"] if "dims" in values else (values["d_model"], values["d_head"], values["d_model"])
     extremes = ExtremeMoments(smallest=inverse_moment_order(tuple(dims)))
     for name, statistic in SPECTRAL_STATISTICS.items():
         lacks = missing_moment(name, moment_order(statistic, extremes, min(dims)))
         if lacks is not None:
-            has_law = values["statistics"][name]["reason"] is None
-            where = "its quantiles are those of its law" if has_law else "a simulation has its median and quantiles"
+            where = (
+                "its quantiles are those of its law" if name in laws else "a simulation has its median and quantiles"
+            )
             yield f"{lacks}; {where}."
 
 
 def _exact_moments(values: dict[str, Any]) -> Iterator[Item]:
     moments = {name: moments for name, moments in values["exact_moments"].items() if name in _SYMBOLS and moments}
-    fields = {"mean": "mean", "std": "sd", "skewness": "skewness", "excess_kurtosis": "excess kurtosis"}
-    fields = {field: label for field, label in fields.items() if field in moments["trace"]}
+    labels = {"mean": "mean", "std": "sd", "skewness": "skewness", "excess_kurtosis": "excess kurtosis"}
+    fields = {field: label for field, label in labels.items() if field in moments["trace"]}
     rows = [(_SYMBOLS[name], *(moment[field] for field in fields)) for name, moment in moments.items()]
     yield _table(("Moments of one draw, exact", *fields.values()), rows)
     for name, moment in moments.items():

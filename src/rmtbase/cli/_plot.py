@@ -1,5 +1,6 @@
 """``rmtbase plot``: the figures of any table, and an animation of a training run."""
 
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -68,8 +69,9 @@ def plot(
     from rmtbase.drawing.theme import as_theme
     from rmtbase.errors import OutputError, ParameterError
     from rmtbase.results import open_table
-    from rmtbase.results.figures import figures
+    from rmtbase.results.figures import figure_names, figures
     from rmtbase.results.trajectory.figures._animation import animation, save_animation
+    from rmtbase.tables import matching
     from rmtbase.terminal.output import JSON, is_standard_output, write_to_standard_output
     from rmtbase.terminal.streams import print_json, say_written
 
@@ -86,7 +88,13 @@ def plot(
         moving = animation(table, animate, theme=chosen, width=width)
         written = [save_animation(moving, path, format=file_format, dpi=100 if dpi is None else dpi, inputs=[file])]
     else:
-        names, dots = _names(table, only), 150 if dpi is None else dpi
+        dots, standard_by_name = 150 if dpi is None else dpi, figure_names(table)
+        if only is None:
+            names = [name for name, standard in standard_by_name.items() if standard]
+        else:
+            patterns = [pattern for text in only for pattern in words(text)]
+            # An error lists one name for all layers.
+            names = matching("--only", patterns, standard_by_name, lambda name: re.sub(r"-\d+(?=-|$)", "-N", name))
         require_dpi(dots)
         if is_standard_output(output):
             require_one_file(names, file_format or "png")
@@ -101,23 +109,3 @@ def plot(
         say_written(path)
     if JSON.get():
         print_json([str(path) for path in written])
-
-
-def _names(table: Any, only: list[str] | None) -> list[str]:
-    """Name the figures of a table to draw: the standard figures, or the requested ones."""
-    import re
-    from fnmatch import fnmatchcase
-
-    from rmtbase.errors import ParameterError
-    from rmtbase.results.figures import figure_names
-
-    standard_by_name = figure_names(table)
-    if only is None:
-        return [name for name, standard in standard_by_name.items() if standard]
-    patterns = [name for text in only for name in words(text)]
-    for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in standard_by_name):
-            # One name for all layers.
-            kinds = dict.fromkeys(re.sub(r"-\d+(?=-|$)", "-N", name) for name in standard_by_name)
-            raise ParameterError("--only", pattern, f"one of {', '.join(kinds)}")
-    return [name for name in standard_by_name if any(fnmatchcase(name, pattern) for pattern in patterns)]

@@ -10,7 +10,7 @@
     >>> constants.product_upper_edge(d_model=2048, d_head=128, sigma=0.02, normalization="sqrt_d") * 1000
     0.6131453...
 
-Constants come in dated sets. This module is the newest set, and each set also has its own module, such as
+Constants come in dated sets. This module is the newest set, and each set is also an attribute, such as
 ``rmtbase.constants.v1``. Each constant has a permanent identifier, such as ``product_upper_edge.id``, by which
 :func:`find` finds it in its set.
 
@@ -19,7 +19,6 @@ a :class:`ConstantFunction`. All are attributes of this module; :func:`constants
 :func:`find` looks one up. This package does not import jax.
 """
 
-from importlib import import_module
 from typing import Any
 
 from rmtbase.arguments import check_public
@@ -44,32 +43,17 @@ from rmtbase.constants._software import citation_file, software
 from rmtbase.errors import ParameterError
 
 __all__ = [
-    "Conditions",
-    "Constant",
-    "ConstantFunction",
-    "ConstantSet",
-    "PrecisionError",
-    "Reference",
-    "as_json",
-    "as_sentence",
-    "bibliography",
-    "bibtex",
-    "chain_constants",
-    "constant_set",
-    "constants",
-    "find",
-    "functions",
-    "groups",
-    "sets",
-    "software",
-]
+    "Conditions", "Constant", "ConstantFunction", "ConstantSet", "PrecisionError", "Reference", "as_json",
+    "as_sentence", "bibliography", "bibtex", "chain_constants", "constant_set", "constants", "find", "functions",
+    "groups", "sets", "software",
+]  # fmt: skip
 
 check_public(globals())
 
 
 def __getattr__(name: str) -> Any:
     if name in sets():
-        return import_module(f"rmtbase.constants.{name}")
+        return sets()[name]
     try:
         return find(name)
     except ParameterError as error:

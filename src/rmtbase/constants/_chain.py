@@ -13,14 +13,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
+from typing import Any
 
 from mpmath import mp
 
 from rmtbase.constants._conditions import Conditions
 from rmtbase.constants._constant import Constant
-from rmtbase.constants._digits import Number
-from rmtbase.constants._typeset import shown_number
+from rmtbase.constants._digits import Computation, Number
+from rmtbase.constants._typeset import Phrase, shown_sigma
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import DEFAULT_NORMALIZATION, require_dims, require_normalization, require_sigmas
 
@@ -127,48 +127,60 @@ def chain_constants(
 
 
 def _constants_of_side(chain: Chain, side: int) -> list[Constant]:
-    name, extreme, sign, index = ("upper", "largest", "+", r"\max") if side > 0 else ("lower", "smallest", "-", r"\min")
-    eigenvalue = rf"\lambda_{sign}"
+    name, extreme, sign, index = ("upper", "largest", "+", "max") if side > 0 else ("lower", "smallest", "-", "min")
+    eigenvalue, subscript = rf"\lambda_{sign}", "₊" if side > 0 else "₋"
     arguments = {
         "dims": chain.dims,
         "sigmas": tuple(map(float, chain.sigmas)),
         "normalization": None if len(chain.sigmas) == 1 else chain.normalization,
     }
-    limit = partial(
-        Constant,
-        arguments=arguments,
-        conditions=_conditions(chain, "limit of large matrices at these ratios"),
-        method="root of F' at the working precision",
-    )
+
+    def constant(
+        part: str, symbol: Phrase, quantity: str, compute: Computation, definition: str, **words: Any
+    ) -> Constant:
+        return Constant(
+            name=f"chain_{part}",
+            symbol=symbol.latex,
+            symbol_text=symbol,
+            description=Phrase(f"{quantity} of W", f"{quantity} of $W$"),
+            compute=compute,
+            definition=definition,
+            arguments=arguments,
+            **words,
+        )
+
+    limit: dict[str, Any] = {
+        "conditions": _conditions(chain, "limit of large matrices at these ratios"),
+        "method": "root of F' at the working precision",
+        "uncertainty": _OF_ONE_DRAW,
+        "references": _LAW,
+    }
     constants = [
-        limit(
-            name=f"chain_{name}_edge",
-            symbol=eigenvalue,
-            description=f"{name} edge of the squared singular values of W",
-            compute=lambda: chain.edge(side),
-            definition=rf"F(\psi_{sign}), \quad {_DEFINITION}",
-            uncertainty=_OF_ONE_DRAW,
-            references=_LAW,
+        constant(
+            f"{name}_edge",
+            Phrase(f"λ{subscript}", eigenvalue),
+            f"{name} edge of the squared singular values",
+            lambda: chain.edge(side),
+            rf"F(\psi_{sign}), \quad {_DEFINITION}",
+            **limit,
         ),
-        limit(
-            name=f"chain_{name}_singular_edge",
-            symbol=f"s_{sign}",
-            description=f"{name} edge of the singular values of W",
-            compute=lambda: mp.sqrt(chain.edge(side)),
-            definition=rf"\sqrt{{{eigenvalue}}}",
-            uncertainty=_OF_ONE_DRAW,
-            references=_LAW,
+        constant(
+            f"{name}_singular_edge",
+            Phrase(f"s{subscript}", f"s_{sign}"),
+            f"{name} edge of the singular values",
+            lambda: mp.sqrt(chain.edge(side)),
+            rf"\sqrt{{{eigenvalue}}}",
+            **limit,
         ),
     ]
     if side > 0 or not chain.has_hard_edge:
-        scale = limit(
-            name=f"chain_{name}_edge_scale",
-            symbol=rf"\delta_{sign}",
-            description=f"scale of the Tracy-Widom fluctuations at the {name} edge of W",
-            compute=lambda: chain.edge_scale(side),
-            definition=rf"\Bigl(\frac{{{eigenvalue}}}{{r}} \sqrt{{|F''(\psi_{sign})|/2}}\Bigr)^{{2/3}}",
-            uncertainty=_LIMIT,
-            references=("el_karoui_2007", *_LAW),
+        scale = constant(
+            f"{name}_edge_scale",
+            Phrase(f"δ{subscript}", rf"\delta_{sign}"),
+            f"scale of the Tracy-Widom fluctuations at the {name} edge",
+            lambda: chain.edge_scale(side),
+            rf"\Bigl(\frac{{{eigenvalue}}}{{r}} \sqrt{{|F''(\psi_{sign})|/2}}\Bigr)^{{2/3}}",
+            **limit | {"uncertainty": _LIMIT, "references": ("el_karoui_2007", *_LAW)},
         )
         constants.append(scale)
     try:
@@ -176,44 +188,52 @@ def _constants_of_side(chain: Chain, side: int) -> list[Constant]:
     except ParameterError:  # too few eigenvalues for a law of the largest or the smallest
         return constants
     neglected, mean, std = chain.neglected(side), law.mean(), law.std()
-    drawn = partial(
-        Constant,
-        arguments=arguments,
-        conditions=_conditions(chain, "this size, to second order at the edge"),
-        uncertainty=f"asymptotic: neglects {neglected:.2g} of the standard deviation",
-        error_kind="asymptotic",
-        method=f"rmtbase.laws.{extreme}_eigenvalue, to second order at the edge",
-        most_digits=_EDGE_DIGITS,
-        references=_FLUCTUATIONS,
-    )
+    drawn = {
+        "conditions": _conditions(chain, "this size, to second order at the edge"),
+        "uncertainty": f"asymptotic: neglects {neglected:.2g} of the standard deviation",
+        "error_kind": "asymptotic",
+        "method": f"rmtbase.laws.{extreme}_eigenvalue, to second order at the edge",
+        "most_digits": _EDGE_DIGITS,
+        "references": _FLUCTUATIONS,
+    }
     return [
         *constants,
-        drawn(
-            name=f"chain_{extreme}_eigenvalue_mean",
-            symbol=rf"\mathrm{{E}}\,\lambda_{{{index}}}",
-            description=f"mean of the {extreme} squared singular value of W",
-            compute=lambda: mp.mpf(mean),
-            definition=rf"{eigenvalue} {sign} \delta_{sign}\, \mu_{{\mathrm{{TW}}_1}} + \ldots",
+        constant(
+            f"{extreme}_eigenvalue_mean",
+            Phrase(f"E λ_{index}", rf"\mathrm{{E}}\,\lambda_{{\{index}}}"),
+            f"mean of the {extreme} squared singular value",
+            lambda: mp.mpf(mean),
+            rf"{eigenvalue} {sign} \delta_{sign}\, \mu_{{\mathrm{{TW}}_1}} + \ldots",
             relative_error=neglected * std / mean,
+            **drawn,
         ),
-        drawn(
-            name=f"chain_{extreme}_eigenvalue_std",
-            symbol=rf"\sigma_{{\lambda_{{{index}}}}}",
-            description=f"standard deviation of the {extreme} squared singular value of W",
-            compute=lambda: mp.mpf(std),
-            definition=rf"\delta_{sign}\, \sigma_{{\mathrm{{TW}}_1}} + \ldots",
+        constant(
+            f"{extreme}_eigenvalue_std",
+            Phrase(f"σ_{{λ_{index}}}", rf"\sigma_{{\lambda_{{\{index}}}}}"),
+            f"standard deviation of the {extreme} squared singular value",
+            lambda: mp.mpf(std),
+            rf"\delta_{sign}\, \sigma_{{\mathrm{{TW}}_1}} + \ldots",
             relative_error=neglected,
+            **drawn,
         ),
     ]
 
 
 def _conditions(chain: Chain, holds: str) -> Conditions:
-    sigmas = [shown_number(repr(float(sigma)).removesuffix(".0")) for sigma in chain.sigmas]
+    sigmas, dims = [shown_sigma(float(sigma)) for sigma in chain.sigmas], list(map(str, chain.dims))
+    count, rank, sizes = len(sigmas), chain.rank, r" \times ".join(dims)
+    sigmas = sigmas[:1] if len(set(sigmas)) == 1 else sigmas
+    eigenvalues = r"$\lambda$: eigenvalues of $W^{\top}W$"
+    divided = Phrase(f"divided by √{dims[0]}", rf"divided by $\sqrt{{{dims[0]}}}$")
     return Conditions(
-        matrix="W, a Gaussian matrix" if len(sigmas) == 1 else f"W, the product of {len(sigmas)} Gaussian matrices",
-        normalization=f"divided by √{chain.dims[0]}" if chain.normalization == "sqrt_d" else "not normalized",
-        sigma=f"σ = {sigmas[0] if len(set(sigmas)) == 1 else ', '.join(sigmas)}",
-        shape=f"dimensions {' × '.join(map(str, chain.dims))}",
-        convention=f"λ: eigenvalues of WᵀW, the {chain.rank} that are not zero",
+        matrix=Phrase("W, a Gaussian matrix", "$W$, a Gaussian matrix")
+        if count == 1
+        else Phrase(f"W, the product of {count} Gaussian matrices", f"$W$, the product of ${count}$ Gaussian matrices"),
+        normalization=divided if chain.normalization == "sqrt_d" else "not normalized",
+        sigma=Phrase(f"σ = {', '.join(sigmas)}", rf"$\sigma = {'$, $'.join(sigma.latex for sigma in sigmas)}$"),
+        shape=Phrase(f"dimensions {' × '.join(dims)}", f"dimensions ${sizes}$"),
+        convention=Phrase(
+            f"λ: eigenvalues of WᵀW, the {rank} that are not zero", f"{eigenvalues}, the ${rank}$ that are not zero"
+        ),
         holds=holds,
     )

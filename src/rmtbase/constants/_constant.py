@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from decimal import Context, Decimal
 from difflib import get_close_matches
+from fractions import Fraction
 from html import escape
 from typing import Any, NamedTuple
 
@@ -13,12 +14,19 @@ from mpmath import mp
 
 from rmtbase.arguments import checked
 from rmtbase.constants._bibliography import bibtex
-from rmtbase.constants._conditions import Conditions, Scale
+from rmtbase.constants._conditions import Conditions
 from rmtbase.constants._digits import Computation, Number, agreed_digits, significant
 from rmtbase.constants._real import NamedReal
 from rmtbase.constants._software import software
+from rmtbase.constants._typeset import Phrase, shown_sigma
 from rmtbase.errors import ParameterError
-from rmtbase.parameters import require_head_shape, require_positive_integer
+from rmtbase.parameters import (
+    DEFAULT_NORMALIZATION,
+    require_head_shape,
+    require_normalization,
+    require_positive_integer,
+    require_positive_number,
+)
 
 IDENTIFIER = "rmtbase:constants."
 """Prefix of every identifier."""
@@ -27,8 +35,13 @@ DEFAULT_DIGITS = 30
 PUBLISHED_DIGITS = 100
 _DOUBLE = 17  # significant digits that identify a double
 _IN_REPR = 15
-_SHAPE = ("d_model", "d_head")
+_DIMENSIONS = {"d_model": r"d_{\mathrm{model}}", "d_head": r"d_{\mathrm{head}}"}  # in LaTeX
+_SHAPE = tuple(_DIMENSIONS)
 _KEYWORDS = (*_SHAPE, "sigma", "sigma_q", "sigma_k", "normalization")
+_DIVIDED = {
+    "sqrt_d": Phrase("divided by √d_model", r"divided by $\sqrt{d_{\mathrm{model}}}$"),
+    "none": Phrase("not normalized"),
+}
 _NEVER_WITHOUT = ("name", "symbol", "description", "definition", "conditions", "method", "uncertainty", "references")
 
 KINDS_OF_ERROR = {
@@ -61,8 +74,8 @@ class Release:
 class OneDraw(NamedTuple):
     """Quantity of one draw, of which a constant is the limit, and the functions that are its mean and deviation."""
 
-    quantity: str
-    symbol: str
+    quantity: Phrase
+    symbol: Phrase
     mean: str
     std: str
 
@@ -73,6 +86,7 @@ class _Entry:
 
     name: str
     symbol: str
+    symbol_text: str = ""
     description: str
     definition: str
     conditions: Conditions
@@ -110,7 +124,7 @@ class _Entry:
         return self.references[0]
 
     def require_digits(self, digits: object) -> int:
-        """Return ``digits`` as an int; raise :class:`ParameterError` unless it is from 1 to :attr:`most_digits`."""
+        """Return an integer from 1 to :attr:`most_digits`."""
         number = require_positive_integer("digits", digits)
         if number > self.most_digits:
             raise ParameterError("digits", number, f"at most {self.most_digits}: {self.name} is not known to more")
@@ -133,6 +147,7 @@ class Constant(NamedReal, _Entry):
     Attributes:
         name: name of the attribute of :mod:`rmtbase.constants`.
         symbol: LaTeX, to be set in mathematics.
+        symbol_text: the symbol as plain text.
         description: one line of plain text.
         definition: LaTeX, to be set in mathematics.
         conditions: conditions under which it holds.
@@ -245,8 +260,7 @@ class Constant(NamedReal, _Entry):
 
 
 def unscaled(value: Number, square: Number, d_head: int) -> Number:
-    """Return the value unchanged, for a number that does not depend on the scale of W_QK."""
-    return value
+    return value  # of a number that does not depend on the scale of W_QK
 
 
 def power(degree: int) -> Callable[[Number, Number, int], Number]:
@@ -265,8 +279,8 @@ class ConstantFunction(_Entry):
     It is computed at σ_Q = σ_K = 1 for W_QK divided by √d_model, and then rescaled as requested.
 
     Attributes:
-        name, symbol, description, definition, conditions, method, references, error_kind, parents, most_digits,
-            one_draw, function, apposition: as for :class:`Constant`, at σ = 1 and divided by √d_model.
+        name, symbol, symbol_text, description, definition, conditions, method, references, error_kind, parents,
+            most_digits, one_draw, function, apposition: as for :class:`Constant`, at σ = 1 and divided by √d_model.
         compute: the parameters ↦ the value at mpmath's working precision.
         uncertainty: ``"exact"``, or a description of what is neglected, or a function of the parameters that gives it.
         relative_error: a number, or a function of the parameters that returns it.
@@ -285,7 +299,7 @@ class ConstantFunction(_Entry):
         sigma: float | None = None,
         sigma_q: float | None = None,
         sigma_k: float | None = None,
-        normalization: str = "sqrt_d",
+        normalization: str = DEFAULT_NORMALIZATION,
         **named: int,
     ) -> Constant:
         """Return the constant of one shape, given in the order of :attr:`parameters` or by name.
@@ -303,29 +317,49 @@ class ConstantFunction(_Entry):
                 d_model; a σ is not positive; or the law does not exist (a soft lower edge at d_head = d_model).
             TypeError: a dimension is given both by position and by name.
         """
-        scale = Scale.checked(sigma, sigma_q, sigma_k, normalization)
-        scaled = self.rescaled is not unscaled
+        if sigma is not None and not (sigma_q is None and sigma_k is None):
+            raise ParameterError("sigma", sigma, "either sigma, for both W_Q and W_K, or sigma_q and sigma_k")
+        sigmas = {"sigma": sigma, "sigma_q": sigma_q, "sigma_k": sigma_k}
+        factors = ("sigma_q", "sigma_k") if sigma is None else ("sigma", "sigma")
+        q, k = (require_positive_number(name, 1 if sigmas[name] is None else sigmas[name]) for name in factors)
+        raw, scaled = require_normalization(normalization) == "none", self.rescaled is not unscaled
         dims = self._checked(self.takes(normalization), shape, named)
         parameters = tuple(dims[name] for name in self.parameters)
         self.compute(*parameters)  # refuses parameters outside its domain now, not when digits are computed
 
         def compute() -> Number:
             value = self.compute(*parameters)
-            return self.rescaled(value, scale.square(dims.get("d_model")), dims["d_head"]) if scaled else value
+            square = (Fraction(repr(q)) * Fraction(repr(k))) ** 2 * (dims.get("d_model", 1) if raw else 1)
+            scale = mp.mpf(square.numerator) / square.denominator
+            return self.rescaled(value, scale, dims["d_head"]) if scaled else value
 
         stated: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(_Entry)}
         for name in ("uncertainty", "relative_error"):
             if callable(stated[name]):
                 stated[name] = stated[name](*parameters)
-        shape_phrase = ", ".join(f"{name} = {value}" for name, value in dims.items())
-        stated["conditions"] = replace(self.conditions, shape=shape_phrase, **scale.phrases() if scaled else {})
-        if normalization == "none" and self.defines_gain:
+        conditions = {
+            "shape": Phrase(
+                ", ".join(f"{name} = {value}" for name, value in dims.items()),
+                ", ".join(f"${_DIMENSIONS[name]} = {value}$" for name, value in dims.items()),
+            )
+        }
+        if scaled:
+            q_text, k_text = shown_sigma(q), shown_sigma(k)
+            conditions["normalization"] = _DIVIDED[normalization]
+            conditions["sigma"] = (
+                Phrase(f"σ_Q = σ_K = {q_text}", rf"$\sigma_Q = \sigma_K = {q_text.latex}$")
+                if q == k
+                else Phrase(
+                    f"σ_Q = {q_text}, σ_K = {k_text}", rf"$\sigma_Q = {q_text.latex}$, $\sigma_K = {k_text.latex}$"
+                )
+            )
+        stated["conditions"] = replace(self.conditions, **conditions)
+        if raw and self.defines_gain:
             stated["definition"] += r" \sqrt{d}"
-        sigmas = {"sigma": sigma, "sigma_q": sigma_q, "sigma_k": sigma_k}
         stated["compute"] = compute
         return Constant(**stated, arguments=dims | sigmas | {"normalization": normalization})
 
-    def takes(self, normalization: str = "sqrt_d") -> tuple[str, ...]:
+    def takes(self, normalization: str = DEFAULT_NORMALIZATION) -> tuple[str, ...]:
         """Return the required dimensions: :attr:`parameters`, and d_model for the scale of the raw product."""
         raw = normalization == "none" and self.rescaled is not unscaled
         return _SHAPE if raw else self.parameters

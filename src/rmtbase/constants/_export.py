@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any
 
 from rmtbase.constants._constant import DEFAULT_DIGITS, IDENTIFIER, Constant, ConstantFunction
 from rmtbase.constants._digits import significant
 from rmtbase.constants._registry import find
-from rmtbase.constants._software import KEY, software_version
-from rmtbase.constants._typeset import mathematics_as_latex, mathematics_as_text, prose_as_latex, shown_number
+from rmtbase.constants._software import KEY
+from rmtbase.constants._typeset import Phrase, latex_of, shown_number
 from rmtbase.errors import ParameterError
+from rmtbase.systems import software_version
 
 _Entry = Constant | ConstantFunction
 
 _TEXTS = ("name", "symbol", "description", "definition", "method")
 _SENTENCE_DIGITS = 6
-_SPREAD = "(mean ± standard deviation)"
+_SPREAD = Phrase("(mean ± standard deviation)", r"(mean $\pm$ standard deviation)")
 
 
 def as_sentence(constant: Constant, digits: int = _SENTENCE_DIGITS) -> str:
@@ -29,26 +30,33 @@ def as_sentence(constant: Constant, digits: int = _SENTENCE_DIGITS) -> str:
     Raises:
         ParameterError: it is a function without a shape, or ``digits`` is not a positive integer.
     """
-    _require_shape(constant)
     last = len(constant.references)
     literature = {1: "[1]", 2: "[1, 2]"}.get(last, f"[1–{last}]")
-    symbol, number = mathematics_as_text(constant.symbol), _number(constant, digits)
+    cited = f"{literature}, computed with {KEY} {software_version()} [{last + 1}]"
     spread = of_one_draw(constant)
-    at_this_size = f"; at this size {spread}" if spread else ""
-    cited = f"{literature}, computed with {KEY} {software_version()} [{last + 1}]."
-    return f"{_subject(constant)} {symbol} = {number}{_under(constant)}{at_this_size} {cited}"
+    value = f"{constant.symbol_text} = {_number(constant, digits)}"
+    return _sentence(constant, value, f"; at this size {spread}" if spread else "", f" {cited}.", str)
 
 
 def as_latex_sentence(constant: Constant, digits: int = _SENTENCE_DIGITS) -> str:
     r"""Return the sentence of :func:`as_sentence` as LaTeX that needs no package, with the keys of ``bibtex()``."""
-    _require_shape(constant)
-    value = f"${constant.symbol} = {mathematics_as_latex(_number(constant, digits))}$"
-    at_this_size = ""
-    if constant.one_draw and (number := _one_draw(constant)):
-        spread = f"${constant.one_draw.symbol} = {mathematics_as_latex(number)}$ {prose_as_latex(_SPREAD)}"
-        at_this_size = f"; at this size {prose_as_latex(constant.one_draw.quantity)} is {spread}"
+    value, spread, one_draw = f"${constant.symbol} = {_number(constant, digits).latex}$", "", constant.one_draw
+    if one_draw and (number := _one_draw(constant)):
+        spread = f"; at this size {one_draw.quantity.latex} is ${one_draw.symbol.latex} = {number.latex}$ "
+        spread += _SPREAD.latex
     cited = rf"~\cite{{{','.join(constant.references)}}}, computed with {KEY}~{software_version()}~\cite{{{KEY}}}."
-    return f"{prose_as_latex(_subject(constant))} {value}{prose_as_latex(_under(constant))}{at_this_size}{cited}"
+    return _sentence(constant, value, spread, cited, latex_of)
+
+
+def _sentence(constant: Constant, value: str, spread: str, cited: str, form: Callable[[str], str]) -> str:
+    """Join the parts of a sentence; ``form`` gives those that are phrases."""
+    first, stated = constant.description[0], constant.conditions
+    article = "The " if first.islower() or first.isdigit() else ""
+    under = ""
+    if stated.matrix:
+        where = ", ".join(map(form, (stated.matrix, stated.normalization, stated.sigma, stated.shape)))
+        under = f" for {where} ({form(stated.convention)}; {form(stated.holds)})"
+    return f"{article}{form(constant.description)}{',' * constant.apposition} is {value}{under}{spread}{cited}"
 
 
 def of_one_draw(constant: Constant) -> str:
@@ -56,45 +64,26 @@ def of_one_draw(constant: Constant) -> str:
     number = _one_draw(constant)
     if constant.one_draw is None or not number:
         return ""
-    return f"{constant.one_draw.quantity} is {mathematics_as_text(constant.one_draw.symbol)} = {number} {_SPREAD}"
+    return f"{constant.one_draw.quantity} is {constant.one_draw.symbol} = {number} {_SPREAD}"
 
 
-def _one_draw(constant: Constant) -> str:
+def _one_draw(constant: Constant) -> Phrase:
     """Mean ± standard deviation of the quantity of one draw; "" where no law is known."""
     if constant.one_draw is None:
-        return ""
+        return Phrase("")
     names = (constant.one_draw.mean, constant.one_draw.std)
     try:
         mean, std = (find(name)(**(constant.arguments or {})) for name in names)  # type: ignore[operator]
     except ParameterError:  # too few dimensions
-        return ""
+        return Phrase("")
     spread = Decimal(significant(Decimal(std.digits()), 2))
     return shown_number(str(Decimal(mean.digits()).quantize(spread)), str(spread))
 
 
-def _require_shape(constant: Constant | ConstantFunction) -> None:
+def _number(constant: Constant, digits: int) -> Phrase:
     if not isinstance(constant, Constant):
-        raise ParameterError(
-            "constant", constant, "a constant of one shape, such as product_upper_edge(d_model=768, d_head=64)"
-        )
-
-
-def _subject(constant: Constant) -> str:
-    first = constant.description[0]
-    article = "The " if first.islower() or first.isdigit() else ""
-    return f"{article}{constant.description}{',' * constant.apposition} is"
-
-
-def _under(constant: Constant) -> str:
-    """Return the conditions, which follow the value."""
-    stated = constant.conditions
-    if not stated.matrix:
-        return ""
-    where = ", ".join((stated.matrix, stated.normalization, stated.sigma, stated.shape))
-    return f" for {where} ({stated.convention}; {stated.holds})"
-
-
-def _number(constant: Constant, digits: int) -> str:
+        expected = "a constant of one shape, such as product_upper_edge(d_model=768, d_head=64)"
+        raise ParameterError("constant", constant, expected)
     value, error = constant.rounded(digits)
     if not constant.error:
         short = Decimal(constant.digits()).normalize()
@@ -109,11 +98,8 @@ def as_json(entries: _Entry | Iterable[_Entry], digits: int = DEFAULT_DIGITS) ->
     "error" and "relative_error" are numbers, of the kind "error_kind" (:data:`KINDS_OF_ERROR`); "enclosure" is a proved
     lower and upper bound in decimal, or None.
     """
-    return [_plain(entry, digits) for entry in _each(entries)]
-
-
-def _each(entries: _Entry | Iterable[_Entry]) -> Iterable[_Entry]:
-    return (entries,) if isinstance(entries, _Entry) else entries
+    listed = (entries,) if isinstance(entries, _Entry) else entries
+    return [_plain(entry, digits) for entry in listed]
 
 
 def _plain(entry: _Entry, digits: int) -> dict[str, Any]:
@@ -147,7 +133,7 @@ def as_latex(entries: _Entry | Iterable[_Entry], digits: int = DEFAULT_DIGITS) -
 
     A value has ``digits`` digits, but none beyond its error; if the error ends the digits, it is shown with them.
     """
-    listed = tuple(_each(entries))
+    listed = (entries,) if isinstance(entries, _Entry) else tuple(entries)
     rows = [
         " & ".join(
             (
@@ -155,7 +141,7 @@ def as_latex(entries: _Entry | Iterable[_Entry], digits: int = DEFAULT_DIGITS) -
                 f"${entry.symbol}$",
                 f"${_in_row(*entry.rounded(digits))}$" if isinstance(entry, Constant) else "--",
                 rf"$\displaystyle {entry.definition}$",
-                prose_as_latex(str(entry.conditions)),
+                "; ".join(map(latex_of, entry.conditions.stated().values())),
                 rf"\cite{{{','.join(entry.references)}}} \\",
             )
         )
@@ -186,6 +172,6 @@ def shown_enclosure(constant: Constant, digits: int = DEFAULT_DIGITS) -> str:
 
 def _in_row(value: str, error: str) -> str:
     if error:
-        return mathematics_as_latex(shown_number(value, error))
+        return shown_number(value, error).latex
     mantissa, _, exponent = value.partition("e")
     return rf"{mantissa} \times 10^{{{int(exponent)}}}" if exponent else mantissa

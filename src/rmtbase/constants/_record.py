@@ -26,22 +26,16 @@ def read_record(name: str, sha256: str = "") -> dict[str, Any]:
         record = json.loads(file.read_text(encoding="utf-8"))
         if not isinstance(record, dict):
             raise RecordError(str(file), "no record", expected)
-        damage = _damage(record, sha256)
+        damage = f"a record with the digest {digest(record)[:12]}…" if sha256 and digest(record) != sha256 else ""
+        for entry_name, entry in () if damage else record.get("constants", {}).items():
+            # Bounds can only be checked to enclose the digits.
+            if "enclosure" in entry and not encloses(entry["enclosure"], entry["digits"]):
+                damage = damage or f"bounds of {entry_name} that do not enclose its digits"
     except (ValueError, TypeError, AttributeError, KeyError, InvalidOperation) as error:
         raise RecordError(str(file), f"no record ({type(error).__name__})", expected) from error
     if damage:
         raise RecordError(str(file), damage, expected)
     return record
-
-
-def _damage(record: Mapping[str, Any], sha256: str) -> str:
-    """Say how a record differs from its release; bounds can only be checked to enclose the digits."""
-    if sha256 and digest(record) != sha256:
-        return f"a record with the digest {digest(record)[:12]}…"
-    for name, entry in record.get("constants", {}).items():
-        if "enclosure" in entry and not encloses(entry["enclosure"], entry["digits"]):
-            return f"bounds of {name} that do not enclose its digits"
-    return ""
 
 
 def encloses(bounds: Sequence[str], digits: str) -> bool:

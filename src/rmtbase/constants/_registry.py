@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import copyreg
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from rmtbase.constants import _element, _product, _residual_path, _square, _tracy_widom, _weibull
+from rmtbase.constants import _element, _product, _square, _tracy_widom, _weibull
 from rmtbase.constants._chain import chain_constants
 from rmtbase.constants._constant import IDENTIFIER, Constant, ConstantFunction
 from rmtbase.constants._record import NEWEST, read_record
@@ -15,13 +15,7 @@ from rmtbase.errors import ParameterError
 
 V1 = constant_set(
     read_record("v1", "8cc966b1527d41ca38c778e111912297731c03a83481a83759b3b9081247ba95"),
-    constants={
-        **_tracy_widom.CONSTANTS,
-        **_square.CONSTANTS,
-        **_element.CONSTANTS,
-        **_weibull.CONSTANTS,
-        **_residual_path.CONSTANTS,
-    },
+    constants={**_tracy_widom.CONSTANTS, **_square.CONSTANTS, **_element.CONSTANTS, **_weibull.CONSTANTS},
     functions=_product.FUNCTIONS | _element.FUNCTIONS,
 )
 _SETS = {V1.name: V1}
@@ -72,11 +66,6 @@ def find(name: str) -> Constant | ConstantFunction:
     return _CURRENT.find(name)
 
 
-def _reduce_constant(constant: Constant) -> tuple[Callable[..., Constant], tuple[dict[str, Any]]]:
-    """Return the fields of a constant, for pickle and copy, without the function that computes it."""
-    return _restored, ({name: value for name, value in vars(constant).items() if name != "compute"},)
-
-
 def _restored(fields: Mapping[str, Any]) -> Constant:
     """Restore a constant from its fields; its computation is that of its name."""
     constant = object.__new__(Constant)
@@ -91,10 +80,9 @@ def _restored(fields: Mapping[str, Any]) -> Constant:
     return constant
 
 
-def _reduce_function(function: ConstantFunction) -> tuple[Callable[[str], Any], tuple[str]]:
-    return find, (function.id or function.name,)
-
-
 # Registered here, because the classes would have to import the registry that imports them.
-copyreg.pickle(Constant, _reduce_constant)  # type: ignore[arg-type]
-copyreg.pickle(ConstantFunction, _reduce_function)  # type: ignore[arg-type]
+copyreg.pickle(
+    Constant,  # type: ignore[arg-type]
+    lambda constant: (_restored, ({name: value for name, value in vars(constant).items() if name != "compute"},)),
+)
+copyreg.pickle(ConstantFunction, lambda function: (find, (function.id or function.name,)))  # type: ignore[arg-type]

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from types import MappingProxyType, ModuleType
+from functools import cached_property, partial
+from types import MappingProxyType
 from typing import Any
 
 from rmtbase.arguments import checked
@@ -21,6 +21,7 @@ from rmtbase.constants._conditions import Conditions
 from rmtbase.constants._constant import PUBLISHED_DIGITS, Constant, ConstantFunction, OneDraw, Release
 from rmtbase.constants._digits import Number
 from rmtbase.constants._record import digest
+from rmtbase.constants._typeset import Phrase
 from rmtbase.errors import ParameterError
 
 Entry = Constant | ConstantFunction
@@ -155,17 +156,36 @@ def constant_set(
     if differing := {*constants, *functions} ^ set(stored):
         expected = f"those of the record of {release.name}: once it is released, new ones come with a new set"
         raise ParameterError("constants, functions", ", ".join(sorted(differing)), expected)
-    entries: dict[str, Entry] = {} if before is None else {entry.name: entry for entry in _listed(before.groups())}
-    inherited = dict(entries)
+    inherited_groups = {} if before is None else before.groups()
+    inherited = {entry.name: entry for group in inherited_groups.values() for entry in group}
+    entries: dict[str, Entry] = dict(inherited)
     for name, compute in constants.items():
-        entries[name] = _constant(stored[name], name, compute, release, entries)
+        words, uncertainty = _words(name, record, release), stored[name]["uncertainty"]
+        if uncertainty["kind"] != "exact":  # nothing but numerical constants, so far
+            relative = uncertainty["relative"]
+            words |= {"relative_error": relative, "most_digits": PUBLISHED_DIGITS, "error_kind": uncertainty["kind"]}
+            words["uncertainty"] = f"{uncertainty['kind']}: relative error below {relative:.0e}"
+        entries[name] = Constant(
+            **words,
+            compute=partial(_from_parents, compute, words["parents"], entries),
+            published=stored[name].get("digits", ""),
+            enclosure=tuple(stored[name]["enclosure"]) if "enclosure" in stored[name] else None,
+        )
     for name, computed in functions.items():
-        entries[name] = _function(stored[name], name, computed, release)
+        words, error = _words(name, record, release), stored[name].get("error", {"kind": "exact"})
+        if "words" in error:
+            words["uncertainty"] = error["words"]
+        entries[name] = ConstantFunction(
+            **words,
+            **computed,
+            error_kind=error["kind"],
+            parameters=tuple(stored[name]["parameters"]),
+            defines_gain=stored[name].get("defines_gain", False),
+        )
     withdrawn = record.get("withdrawn", ())
     if unknown := sorted(set(withdrawn) - set(inherited)):
         raise ParameterError("withdrawn", ", ".join(unknown), f"constants of {before.name if before else 'no set'}")
     gone = {*withdrawn, *stored}
-    inherited_groups = {} if before is None else before.groups()
     groups = {
         heading: (
             *(entry for entry in inherited_groups.get(heading, ()) if entry.name not in gone),
@@ -176,70 +196,32 @@ def constant_set(
     return ConstantSet(release, MappingProxyType(dict(record)), MappingProxyType(groups))
 
 
-def _listed(groups: Mapping[str, tuple[Entry, ...]]) -> Iterable[Entry]:
-    return (entry for entries in groups.values() for entry in entries)
+def _from_parents(compute: Callable[..., Number], parents: Sequence[str], entries: Mapping[str, Entry]) -> Number:
+    return compute(*(entries[parent].compute() for parent in parents))
 
 
-def _words(stored: Mapping[str, Any], name: str, release: Release) -> dict[str, Any]:
-    """Fields that constants and functions share."""
-    return {
+def _words(name: str, record: Mapping[str, Any], release: Release) -> dict[str, Any]:
+    """Return the fields of one entry of a record that constants and functions share."""
+    stored = {**record.get("constants", {}), **record.get("functions", {})}[name]
+    latex, symbols = record.get("latex", {}), record.get("symbols", {})
+
+    def phrase(text: str) -> Phrase:
+        return Phrase(text, latex.get(text, ""))
+
+    words: dict[str, Any] = {
         "name": name,
-        "conditions": Conditions(**stored["conditions"]),
+        "symbol_text": symbols.get(stored["symbol"], stored["symbol"]),
+        "description": phrase(stored["description"]),
+        "conditions": Conditions(**{part: phrase(text) for part, text in stored["conditions"].items()}),
         "references": tuple(stored["references"]),
         "parents": tuple(stored.get("parents", ())),
-        "one_draw": OneDraw(**stored["one_draw"]) if "one_draw" in stored else None,
         "released": release,
-        **{field: stored[field] for field in ("symbol", "description", "definition", "method")},
+        **{field: stored[field] for field in ("symbol", "definition", "method")},
         **{field: stored[field] for field in ("function", "apposition", "most_digits") if field in stored},
     }
-
-
-def _constant(
-    stored: Mapping[str, Any], name: str, compute: Callable[..., Number], release: Release, entries: Mapping[str, Entry]
-) -> Constant:
-    words, uncertainty = _words(stored, name, release), stored["uncertainty"]
-    if uncertainty["kind"] != "exact":  # nothing but numerical constants, so far
-        relative = uncertainty["relative"]
-        words |= {"relative_error": relative, "most_digits": PUBLISHED_DIGITS, "error_kind": uncertainty["kind"]}
-        words["uncertainty"] = f"{uncertainty['kind']}: relative error below {relative:.0e}"
-    return Constant(
-        **words,
-        compute=lambda: compute(*(entries[parent].compute() for parent in words["parents"])),
-        published=stored.get("digits", ""),
-        enclosure=tuple(stored["enclosure"]) if "enclosure" in stored else None,
-    )
-
-
-def _function(stored: Mapping[str, Any], name: str, computed: Mapping[str, Any], release: Release) -> ConstantFunction:
-    words, error = _words(stored, name, release), stored.get("error", {"kind": "exact"})
-    if "words" in error:
-        words["uncertainty"] = error["words"]
-    return ConstantFunction(
-        **words,
-        **computed,
-        error_kind=error["kind"],
-        parameters=tuple(stored["parameters"]),
-        defines_gain=stored.get("defines_gain", False),
-    )
-
-
-class SetModule(ModuleType):
-    """Module that stands for a set: it has all attributes of the set, and none can be changed."""
-
-    _SET: ConstantSet
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        return getattr(self._SET, name)
-
-    def __dir__(self) -> list[str]:
-        return [name for name in dir(self._SET) if not name.startswith("_")]
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if not name.startswith("__"):
-            raise AttributeError(f"{name}: {self.__name__} is released, and does not change")
-        super().__setattr__(name, value)
-
-    def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"{name}: {self.__name__} is released, and does not change")
+    if "one_draw" in stored:
+        one_draw = dict(stored["one_draw"])
+        one_draw["quantity"] = phrase(one_draw["quantity"])
+        one_draw["symbol"] = Phrase(symbols.get(one_draw["symbol"], one_draw["symbol"]), one_draw["symbol"])
+        words["one_draw"] = OneDraw(**one_draw)
+    return words

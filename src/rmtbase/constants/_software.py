@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 
 from rmtbase.constants._bibliography import Reference, bibtex_entry
 from rmtbase.constants._record import NEWEST, read_record
+from rmtbase.systems import software_version
 
 KEY = "rmtbase"
 _SPECIAL = re.compile(r"[&%$#_]")
-
-
-def software_version() -> str:
-    """Return the installed version; ``"0+unknown"`` for a source tree that is not installed."""
-    try:
-        return version(KEY)
-    except PackageNotFoundError:
-        return "0+unknown"
 
 
 def citation_file() -> str:

@@ -1,4 +1,4 @@
-"""Square Gaussian matrices, d → ∞: one factor, the product of two, and the smallest singular value of one.
+"""Square Gaussian matrices, d → ∞: one factor, a product of two, the smallest singular value, residual paths.
 
 In units of d σ² (one factor X, eigenvalues of XᵀX) and of d σ_Q²σ_K² (W_QK at d_head = d, divided by √d) the spectrum
 has the moments
@@ -10,6 +10,8 @@ follow from m.
 
 At the hard edge, for an n×n matrix with standard normal entries, t = √n s_min has the limiting law
 P(t > x) = exp(-x - x²/2), and κ = s_max/s_min is 2n/t since s_max ~ 2√n (Edelman 1988).
+
+A residual path is P_L = Π_{l≤L} (I + (σ/√d) G_l), with the eigenvalues of PPᵀ.
 """
 
 from __future__ import annotations
@@ -60,6 +62,12 @@ def _mean_log() -> Number:
     return mp.quad(lambda x: mp.log(x) * (1 + x) * mp.exp(-x - x * x / 2), [0, 1, 3, end])
 
 
+def _continuum_edge(side: int) -> Number:
+    """(1 + t ± √(t² + 2t)) exp(± √(t² + 2t)) at t = 1, for σ² = t/L and L → ∞ (free Brownian motion)."""
+    root = side * mp.sqrt(3)
+    return (2 + root) * mp.exp(root)
+
+
 CONSTANTS: dict[str, Callable[..., Number]] = {
     **{f"square_factor_{name}": compute for name, compute in _bulk(1).items()},
     **{f"square_product_{name}": compute for name, compute in _bulk(2).items()},
@@ -68,4 +76,8 @@ CONSTANTS: dict[str, Callable[..., Number]] = {
     "square_smallest_eigenvalue_mean": lambda singular_value_mean: 2 * (1 - singular_value_mean),
     "square_log_condition_number": lambda: mp.log(2) - _mean_log(),
     "square_log_condition_number_complex": lambda: mp.log(2) + mp.euler / 2,
+    "residual_path_upper_edge": lambda: mp.mpf(27) / 4,
+    "residual_path_continuum_upper_edge": partial(_continuum_edge, +1),
+    "residual_path_continuum_lower_edge": partial(_continuum_edge, -1),
+    "residual_path_continuum_participation_ratio": lambda: mp.mpf(1) / 3,  # m_1²/m_2 = 1/(1 + 2t)
 }

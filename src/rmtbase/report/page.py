@@ -10,7 +10,6 @@ import base64
 import datetime
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterable, Mapping
 from importlib.resources import files
 from typing import Any
@@ -22,10 +21,10 @@ from markupsafe import Markup
 from rmtbase.drawing.layout import FigureRecipe
 from rmtbase.drawing.svg import css_values, inline_figures
 from rmtbase.drawing.theme import DARK, LIGHT
-from rmtbase.errors import ParameterError
 from rmtbase.report._glossary import Glossary
 from rmtbase.report._rows import DETAILS, Heading, Item, Rows, Verbatim
 from rmtbase.shown import shown
+from rmtbase.terminal.environment import page_date
 
 _LONGEST = 100_000  # largest number of characters in one text
 
@@ -74,18 +73,6 @@ def frame(date: datetime.date | None = None, script: str = "") -> dict[str, Any]
         "script": Markup(script),
         "script_digest": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     }
-
-
-def page_date() -> datetime.date:
-    """Return today's date in UTC, or the date of a reproducible build, SOURCE_DATE_EPOCH of the environment."""
-    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
-    if not epoch:
-        return datetime.datetime.now(datetime.UTC).date()
-    try:
-        return datetime.datetime.fromtimestamp(int(epoch), datetime.UTC).date()
-    except (ValueError, OverflowError, OSError):
-        expected = "seconds since 1970 as an integer, or none in the environment"
-        raise ParameterError("SOURCE_DATE_EPOCH", epoch, expected) from None
 
 
 def environment(package: str | None = None) -> Environment:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, cast
 
 import pandas as pd
@@ -17,13 +18,15 @@ import xarray as xr
 
 from rmtbase.errors import OutputError, ParameterError
 from rmtbase.heads.read_sites import require_circuits, sites_of
-from rmtbase.models import WeightMatrices, opened_from, require_other_files
+from rmtbase.models import WeightMatrices, open_model, opened_from, require_other_files
 from rmtbase.report import Item, print_report
 from rmtbase.results import KINDS
-from rmtbase.tables import require_replaceable, require_writable, write_bytes, write_table
+from rmtbase.results.attributes import result_json
+from rmtbase.tables import KINDS as TABLE_KINDS
+from rmtbase.tables import require_replaceable, require_writable, rows_of, write_bytes, write_table
 from rmtbase.terminal.endings import say
 from rmtbase.terminal.output import show
-from rmtbase.terminal.streams import say_written
+from rmtbase.terminal.streams import bars, say_written
 from rmtbase.words import listing
 
 _PAGES = (".html", ".htm")
@@ -71,6 +74,31 @@ class Outputs:
         for form, path in paths.items():
             require_replaceable(path, form, inputs=inputs, variants=self._kinds)
 
+    def run(self, *models: str, shown: Mapping[str, Any] = MappingProxyType({}), **options: Any) -> None:
+        """Open the models, measure them as the folder of this kind does, write the files, and print the report.
+
+        ``shown`` are options of the report and of its JSON, and the other ones those of the measurement. A kind without
+        ``as_json`` has the sentences of its report and the rows of its file as JSON.
+        """
+        folder = KINDS[self._kinds[0]]
+        module, words = (import_module(f"rmtbase.results.{folder}.{name}") for name in ("measure", "report"))
+        table = self.measure(getattr(module, folder), *map(self.open, models), **options)
+        report = partial(words.report, **shown)
+        as_json = getattr(words, "as_json", None)
+        self.finish(table, partial(_plain_json, report) if as_json is None else partial(as_json, **shown), report)
+
+    def open(self, model: str, **options: Any) -> Any:
+        """Open a model that is read, and check as :meth:`require_replaceable`."""
+        opened = open_model(model, **options)
+        self.require_replaceable(opened)
+        return opened
+
+    @staticmethod
+    def measure(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        """Return what a function measures, with its progress on the terminal."""
+        with bars() as progress:
+            return function(*args, **options, progress=progress)
+
     def gate(self, command: str, condition: str | None, heads: Sequence[Mapping[str, Any]]) -> None:
         """Judge the condition of ``--fail-if`` before long work, and have :meth:`finish` apply it."""
         self._gate = command, condition
@@ -80,17 +108,17 @@ class Outputs:
     def finish(
         self,
         table: xr.Dataset | xr.DataTree,
-        as_json: Callable[[], object],
-        report: Callable[[], Iterable[Item]],
-        page: Callable[[], str] | None = None,
+        as_json: Callable[[Any], object],
+        report: Callable[[Any], Iterable[Item]],
+        page: Callable[[Any], str] | None = None,
         *,
         drawn: xr.Dataset | xr.DataTree | None = None,
         written: bool = False,
         gated: bool = True,
     ) -> None:
-        """Write the files, name each on stderr, and print the result."""
-        data = cache(as_json)
-        items = cache(lambda: list(report()))  # the page and the terminal show the same
+        """Write the files, name each on stderr, and print the result; the functions take the table."""
+        data = cache(lambda: as_json(table))
+        items = cache(lambda: list(report(table)))  # the page and the terminal show the same
         files = [] if self.table is None else [self.table]
         if written:
             files = [path for path in files if _version(path) != self._before]
@@ -104,7 +132,7 @@ class Outputs:
                 figures = import_module(f"rmtbase.results.{KINDS[str(shown.attrs['kind'])]}.figures")
                 content = render_page(shown, items(), figures.figure_recipes)
             else:
-                content = page()
+                content = page(table)
             files.append(write_bytes(content.encode(), self.page))
         say_written(*files)
         command, condition = self._gate
@@ -113,6 +141,14 @@ class Outputs:
         show(data, lambda console: print_report(items(), console))
         if met is not None:
             _end_if(met, heads, condition)
+
+
+def _plain_json(report: Callable[[Any], Iterable[Item]], table: xr.Dataset) -> dict[str, Any]:
+    """Return the sentences of a report, and the variables of a table by their place."""
+    schema = TABLE_KINDS[table.attrs["kind"]].groups[""]
+    rows = rows_of(table, schema, *next(iter(schema.values())).dims)
+    sentences = [item for item in report(table) if type(item) is str]
+    return result_json(table.attrs, ("model", "revision"), [], sentences, rows=rows)
 
 
 def _version(path: Path | None) -> tuple[int, int] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -55,8 +55,11 @@ def export(
             Parquet.
     """
     frame = to_pandas(table, group)
+    if statistics is not None and "statistic" not in frame:
+        raise ParameterError("statistics", ", ".join(statistics), "none: the table has no statistics")
     if statistics is not None:
-        frame = _of_statistics(frame, statistics)
+        chosen = matching("statistics", statistics, dict.fromkeys(frame["statistic"]))
+        frame = frame.loc[frame["statistic"].isin(chosen)].reset_index(drop=True)
     if columns is not None:
         unknown = [name for name in columns if name not in frame.columns]
         if unknown:
@@ -75,15 +78,15 @@ def export(
     return csv_text(titles, rows).encode()
 
 
-def _of_statistics(frame: pd.DataFrame, patterns: Collection[str]) -> pd.DataFrame:
-    if "statistic" not in frame:
-        raise ParameterError("statistics", ", ".join(patterns), "none: the table has no statistics")
-    names = list(dict.fromkeys(frame["statistic"]))
+def matching(
+    option: str, patterns: Collection[str], names: Iterable[str], listed: Callable[[str], str] = str
+) -> list[str]:
+    """Select names by patterns, each of which must match one; an error lists the names, each as ``listed`` gives it."""
+    every = list(names)
     for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in names):
-            raise ParameterError("statistics", pattern, f"one of {', '.join(names)}")
-    chosen = [name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns)]
-    return frame.loc[frame["statistic"].isin(chosen)].reset_index(drop=True)
+        if not any(fnmatchcase(name, pattern) for name in every):
+            raise ParameterError(option, pattern, f"one of {', '.join(dict.fromkeys(map(listed, every)))}")
+    return [name for name in every if any(fnmatchcase(name, pattern) for pattern in patterns)]
 
 
 def _parquet(frame: pd.DataFrame, facts: dict) -> bytes:

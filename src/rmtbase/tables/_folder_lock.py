@@ -46,7 +46,7 @@ def locked_folder(folder: Path, what: str, is_done: Callable[[], bool]) -> Itera
         if os.path.lexists(lock) and not stat.S_ISREG(lock.lstat().st_mode):
             raise OSError(errno.EINVAL, f"{LOCK} is no regular file")
         has_locks = has_file_locks(folder)
-        release = _locked(lock) if has_locks else _marked(lock)
+        release = FileLock(lock, timeout=0).acquire().lock.release if has_locks else _marked(lock)
     except Timeout as error:
         by_hand = "" if has_locks else f"; if there is none, on any machine, remove its file {LOCK}"
         expected = f"one at a time; wait for it, or stop it{by_hand}"
@@ -86,13 +86,6 @@ def has_file_locks(folder: Path) -> bool:
             probe.unlink()
         return error.errno not in _NO_LOCKS
     return True
-
-
-def _locked(lock: Path) -> Callable[[], None]:
-    """Take a lock of the operating system, and return what releases it; raises Timeout if another run holds it."""
-    guard = FileLock(lock, timeout=0)
-    guard.acquire()
-    return guard.release
 
 
 def _marked(lock: Path) -> Callable[[], None]:

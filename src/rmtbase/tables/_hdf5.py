@@ -19,7 +19,6 @@ import h5py
 import numpy as np
 import xarray as xr
 from h5py import h5ds, h5l, h5o  # type: ignore[attr-defined]  # not in the stubs
-from jaxtyping import Shaped
 
 from rmtbase.errors import TableError
 from rmtbase.shown import quoted
@@ -84,20 +83,13 @@ class TableFile:
         variables = {}
         for name, stored in inspected.variables.items():
             if only is None or name in only:
-                place = tuple(rows.get(dim, slice(None)) for dim in stored.dims)
-                variables[name] = stored.dims, self._values(stored, place), stored.attrs
+                values = stored.values[tuple(rows.get(dim, slice(None)) for dim in stored.dims)]
+                if stored.dtype.kind == "O":  # characters, which are joined along the last axis
+                    values = np.ascontiguousarray(values).view(f"S{values.shape[-1]}")[..., 0]
+                    variables[name] = stored.dims, np.char.decode(values, "utf-8"), stored.attrs
+                else:
+                    variables[name] = stored.dims, np.asarray(values, dtype=stored.dtype), stored.attrs
         return xr.Dataset(variables, attrs=inspected.attrs).set_coords(sorted(inspected.coords & set(variables)))
-
-    def _values(self, stored: Stored, place: tuple[slice, ...]) -> Shaped[np.ndarray, "..."]:
-        if stored.dtype.kind == "O":
-            return self._texts(stored.values[place])
-        return np.asarray(stored.values[place], dtype=stored.dtype)
-
-    @staticmethod
-    def _texts(characters: Shaped[np.ndarray, "... character"]) -> Shaped[np.ndarray, "..."]:
-        """Join the characters along the last axis, and decode them."""
-        width = characters.shape[-1]
-        return np.char.decode(np.ascontiguousarray(characters).view(f"S{width}")[..., 0], "utf-8")
 
     def _look(self, file: h5py.File) -> dict[str, Group]:
         require_version(self._attributes(file), self.path)

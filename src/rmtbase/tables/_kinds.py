@@ -41,12 +41,8 @@ NORMALIZATION = {"normalization": Domain("'sqrt_d' or 'none'", kinds="OUT", choi
 
 _SIMULATED = {"draws": DRAWS, "seed": INTEGER}
 _LEAST = {
-    "draw": 2,
-    "index": 0,
-    "depth": 0,
-    "super_weight": 0,
-    "direction": 0,
-}  # least number of entries of a dimension; 1 for all others
+    "draw": 2, "index": 0, "depth": 0, "super_weight": 0, "direction": 0,
+}  # least number of entries of a dimension; 1 for all others  # fmt: skip
 
 
 @in_one_line
@@ -154,7 +150,15 @@ def tree_of(groups: Mapping[str, xr.Dataset], attributes: Mapping[Any, Any]) -> 
 
 def require_outline(groups: Mapping[str, Outline], path: Path | str, kinds: tuple[str, ...]) -> Kind:
     """Check the outline of a table, without the values of its variables, and return its kind."""
-    kind = _kind(groups[""].attrs, path, kinds)
+    attributes = groups[""].attrs
+    alternatives = f" (or {', '.join(kinds[1:])})" if kinds[1:] else ""
+    expected = f"a {kinds[0]} file{alternatives} written by rmtbase (schema {SCHEMA_VERSION})"
+    require_version(attributes, path)
+    if not isinstance(attributes.get("kind"), str) or attributes["kind"] not in kinds:
+        raise TableError(path, f"a file of kind {quoted(str(attributes.get('kind')))}", expected)
+    kind = KINDS[attributes["kind"]]
+    if missing := [name for name in kind.attributes if name not in attributes]:
+        raise TableError(path, f"attributes {', '.join(missing)} missing", expected)
     for group in ("", *(name for name in groups if name in kind.described)):
         for name, domain in {**kind.attributes, **kind.may_have}.items():
             if name in groups[group].attrs and (fault := domain.fault(groups[group].attrs[name])) is not None:
@@ -179,19 +183,6 @@ def require_values(groups: Mapping[str, xr.Dataset], kind: Kind, path: Path | st
     for fault in kind.relations:
         if (broken := fault(groups)) is not None:
             raise TableError(path, *broken)
-
-
-def _kind(attributes: Mapping[Any, Any], path: Path | str, kinds: tuple[str, ...]) -> Kind:
-    alternatives = f" (or {', '.join(kinds[1:])})" if kinds[1:] else ""
-    want = f"a {kinds[0]} file{alternatives} written by rmtbase (schema {SCHEMA_VERSION})"
-    require_version(attributes, path)
-    if not isinstance(attributes.get("kind"), str) or attributes["kind"] not in kinds:
-        raise TableError(path, f"a file of kind {quoted(str(attributes.get('kind')))}", want)
-    kind = KINDS[attributes["kind"]]
-    missing = [name for name in kind.attributes if name not in attributes]
-    if missing:
-        raise TableError(path, f"attributes {', '.join(missing)} missing", want)
-    return kind
 
 
 def _schema(kind: Kind, group: str, groups: Mapping[str, Outline]) -> Schema:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rmtbase.errors import ParameterError
@@ -58,6 +59,7 @@ def latex_table(
     frame: pd.DataFrame, columns: Sequence[str] | None, attributes: Mapping[str, Any], group: str | None
 ) -> str:
     r"""Format a frame as a ``tabular``, or a ``longtable`` from 40 rows on, with booktabs rules and escaped names."""
+    comment = partial(as_latex, longest=2000)  # it stays within its line
     cells_of: dict[str, list[Any]] = {str(name): frame[name].tolist() for name in frame.columns}
     facts = {name: attributes[name] for name in ("model", "revision") if attributes.get(name)}
     if columns is None:
@@ -70,10 +72,10 @@ def latex_table(
     head = " & ".join(_HEADINGS.get(name, as_latex(name.replace("_", " "))) for name in columns) + r" \\"
     rows = [" & ".join(row) + r" \\" for row in zip(*cells, strict=True)]
     contents = ", ".join(part for part in (str(attributes.get("kind", "table")), group) if part)
-    lines = [f"% rmtbase {_comment(attributes.get('rmtbase_version', ''))}: {_comment(contents)}"]
-    lines += [f"% {_comment(', '.join(f'{name} {value}' for name, value in facts.items()))}"] if facts else []
+    lines = [f"% rmtbase {comment(attributes.get('rmtbase_version', ''))}: {comment(contents)}"]
+    lines += [f"% {comment(', '.join(f'{name} {value}' for name, value in facts.items()))}"] if facts else []
     reasons = Counter(Reason.read(text).words for text in cells_of.get("reason", ()) if text)
-    lines += [f"% {count} of {len(rows)} rows lack numbers: {_comment(why)}" for why, count in reasons.items()]
+    lines += [f"% {count} of {len(rows)} rows lack numbers: {comment(why)}" for why, count in reasons.items()]
     if len(rows) >= _LONG:
         lines += [r"% \usepackage{booktabs,longtable}", rf"\begin{{longtable}}{{{sides}}}", r"\toprule", head]
         lines += [r"\midrule", r"\endhead", r"\bottomrule", r"\endlastfoot", *rows, r"\end{longtable}"]
@@ -96,11 +98,6 @@ def _printed(columns: Mapping[str, list[Any]]) -> tuple[list[str], dict[str, Any
     if len(columns[names[0]] if names else ()) > 1:
         shared = {name: columns[name][0] for name in names if name in _TOLD and len(set(columns[name])) == 1}
     return [name for name in names if name not in shared], shared
-
-
-def _comment(text: object) -> str:
-    """Escape text so that it stays within its comment."""
-    return as_latex(text, 2000)
 
 
 def _column(name: str, columns: Mapping[str, list[Any]]) -> list[str]:

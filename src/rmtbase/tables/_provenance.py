@@ -14,11 +14,6 @@ from rmtbase.linalg import arithmetic
 _PACKAGES = ("rmtbase", "jax", "jaxlib", "numpy", "scipy", "xarray", "netCDF4")
 
 
-def software_version() -> str:
-    """Return the installed version of rmtbase; ``"0+unknown"`` for a source tree that is not installed."""
-    return _version("rmtbase") or "0+unknown"
-
-
 def software_versions(*packages: str) -> dict[str, str | None]:
     """Return the installed version of each package; None if it is not installed."""
     return {name: _version(name) for name in packages}

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 import xarray as xr
@@ -49,21 +48,6 @@ def open_table(path: Path | str, *kinds: str) -> xr.Dataset | xr.DataTree:
     return tree
 
 
-def open_baseline(path: Path | str) -> xr.Dataset:
-    """Open a baseline table; see :func:`open_table`, also for errors.
-
-    For a data frame use :func:`rmtbase.tables.to_pandas`, which has a row for each case and statistic, or choose
-    variables that share their dimensions: ``table[["eigenvalue_mean", "eigenvalue_std"]].to_dataframe()``. Without a
-    choice, ``to_dataframe()`` crosses all dimensions, which gives billions of rows.
-    """
-    return cast(xr.Dataset, open_table(path, "baseline"))
-
-
-def open_atlas_file(path: Path | str) -> xr.Dataset:
-    """Open an atlas; see :func:`open_table`, also for errors."""
-    return cast(xr.Dataset, open_table(path, "atlas"))
-
-
 def open_atlas_case(path: Path | str, d_model: int, d_head: int) -> xr.Dataset | None:
     """Read, verify and validate one shape of an atlas without reading the others; None if the atlas lacks it."""
     from rmtbase.tables._hdf5 import looked_into
@@ -71,11 +55,8 @@ def open_atlas_case(path: Path | str, d_model: int, d_head: int) -> xr.Dataset |
     with _reading(path), looked_into(path) as file:
         kind = require_outline(file.groups, path, ("atlas",))
         variables = file.groups[""].variables
-        shared = {name for name, variable in variables.items() if "case" not in variable.dims} | {
-            "d_model",
-            "d_head",
-            "checksum",
-        }
+        shared = {name for name, variable in variables.items() if "case" not in variable.dims}
+        shared |= {"d_model", "d_head", "checksum"}
         index = file.read(only=shared)
         verify(file.groups, {"": index}, path)
         cases = np.flatnonzero((index["d_model"].values == d_model) & (index["d_head"].values == d_head))

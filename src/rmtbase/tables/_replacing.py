@@ -35,7 +35,8 @@ def require_replaceable(
         return
     if present in {identity(Path(source)) for source in inputs}:
         raise OutputError(path, "it is a file that is read; expected another name")
-    within = any(_is_within(path, Path(source)) for source in inputs)
+    folders = (Path(source).resolve() for source in inputs if Path(source).is_dir())
+    within = any(path.resolve().is_relative_to(folder) for folder in folders)
     if overwrite and not within:
         return
     try:
@@ -49,10 +50,6 @@ def require_replaceable(
         raise OutputError(path, "it is in a folder that is read, and no earlier output; expected another name")
     noun = _NOUNS[form].format(" or ".join(variants))
     raise OutputError(path, f"a file that is no {noun} is there; remove it, or name another")
-
-
-def _is_within(path: Path, folder: Path) -> bool:
-    return folder.is_dir() and path.resolve().is_relative_to(folder.resolve())
 
 
 def _is_table(path: Path, start: bytes, kinds: Sequence[str]) -> bool:
@@ -69,10 +66,6 @@ def _is_table(path: Path, start: bytes, kinds: Sequence[str]) -> bool:
         value.decode(errors="replace") if isinstance(value, bytes) else value for value in list(attributes.values())[:2]
     )
     return kind in kinds and isinstance(digest, str) and re.fullmatch("[0-9a-f]{64}", digest) is not None
-
-
-def _has_line(path: Path, start: bytes, lines: Sequence[str]) -> bool:
-    return any(start.startswith(line.encode() + b"\n") for line in lines)
 
 
 def _is_parquet(path: Path, start: bytes, kinds: Sequence[str]) -> bool:
@@ -94,7 +87,7 @@ def _with_end(path: Path, start: bytes) -> bytes:
 
 _FORMS: dict[str, Callable[[Path, bytes, Sequence[str]], bool]] = {
     "table": _is_table,
-    "csv": _has_line,
+    "csv": lambda path, start, lines: any(start.startswith(f"{line}\n".encode()) for line in lines),
     "parquet": _is_parquet,
     "latex": lambda path, start, _: start.startswith(b"% rmtbase "),
     "html": lambda path, start, _: (

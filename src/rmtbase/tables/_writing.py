@@ -199,7 +199,11 @@ def _replace(path: Path | str, write: Callable[[Path], object], swept: bool = Fa
             write(writable)
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
-        _keep_mode(target, temporary)
+        with suppress(FileNotFoundError):  # else the new file gets the mode of the one that it replaces
+            mode = stat.S_IMODE(target.stat().st_mode)
+            if mode != stat.S_IMODE(temporary.stat().st_mode):
+                with where_there_is_such_a_thing():
+                    temporary.chmod(mode)
         replace_file(temporary, target)
         sync_folder(target.parent)
     except OSError as error:
@@ -236,17 +240,6 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
     finally:  # an interrupt may have prevented the removal
         path.unlink(missing_ok=True)
-
-
-def _keep_mode(old: Path, new: Path) -> None:
-    """Give a new file the mode of the file that it replaces, if there is one and the system has modes."""
-    try:
-        mode = stat.S_IMODE(old.stat().st_mode)
-    except FileNotFoundError:
-        return
-    if mode != stat.S_IMODE(new.stat().st_mode):
-        with where_there_is_such_a_thing():
-            new.chmod(mode)
 
 
 def is_temporary(name: str) -> bool:

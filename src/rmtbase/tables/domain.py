@@ -80,10 +80,14 @@ class Domain:
                 return quoted(text)
             if self.unique and not text:
                 return "an empty name"
-            if self.reason and not _is_reason(text):
-                return quoted(text, 80)
-            if self.record is not None and (fault := _fault_of_json(text, self.record)) is not None:
-                return fault
+            try:
+                if self.reason:
+                    Reason.read(text)
+                value = None if self.record is None else json.loads(text)
+            except (ValueError, RecursionError):
+                return quoted(text, 80) if self.reason else f"{quoted(text, 60)}, which is not JSON"
+            if self.record is not None and not isinstance(value, self.record):
+                return f"a JSON {type(value).__name__}"
         return None
 
     def _fault_of_numbers(self, array: Real[np.ndarray, "..."]) -> str | None:
@@ -103,9 +107,8 @@ class Domain:
                 return f"the value {end:g}"
         if self.whole and array.dtype.kind == "f" and (fraction := array[np.mod(array, 1.0) > 0]).size:
             return f"the value {fraction[0]:g}"
-        return None if self.order == "any" or not array.ndim else self._fault_of_order(array)
-
-    def _fault_of_order(self, array: Real[np.ndarray, "... place"]) -> str | None:
+        if self.order == "any" or not array.ndim:
+            return None
         with np.errstate(invalid="ignore"):  # the difference of two infinities is NaN, and breaks no order
             step = np.diff(array, axis=-1)
         if self.order == "ascending":
@@ -116,22 +119,6 @@ class Domain:
             slack = _ROUNDING * finite.max(axis=-1, keepdims=True, initial=0.0)
             wrong = step < -slack if self.order == "rising" else step > slack
         return "values out of order" if wrong.any() else None
-
-
-def _is_reason(text: str) -> bool:
-    try:
-        Reason.read(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _fault_of_json(text: str, record: type) -> str | None:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return f"{quoted(text, 60)}, which is not JSON"
-    return None if isinstance(value, record) else f"a JSON {type(value).__name__}"
 
 
 ANY = Domain("numbers", missing=True, infinite=True)

@@ -1,40 +1,17 @@
-"""Parsing of the command line beyond typer: shared options, repeated options, counts, and suggestions of names."""
+"""Parsing of the command line beyond typer: shared options, repeated options and counts."""
 
 from __future__ import annotations
 
-import copy
 import shlex
-from collections.abc import Sequence
 from contextvars import ContextVar
 from decimal import Decimal, InvalidOperation
-from difflib import get_close_matches
 from typing import Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand
 
 SHARED = ("quiet", "verbose", "as_json")
 """Options of ``rmtbase`` that each command also takes."""
-
-_MEANT = {
-    "baseline": ("run", "simulate", "simulation", "table", "draw-null", "null", "sample", "random", "plan"),
-    "score": ("eval", "evaluate", "analyze", "analyse", "test", "scores", "heads", "model", "report"),
-    "trajectory": ("follow", "train", "training", "steps", "checkpoints", "revisions", "track"),
-    "plot": ("figure", "figures", "fig", "draw", "picture", "pictures", "show", "view", "graph"),
-    "export": ("csv", "parquet", "latex", "tex", "convert", "dump", "save", "to_pandas"),
-    "doctor": ("info", "version", "versions", "check", "diagnose", "env", "status", "debug"),
-    "law": ("laws", "theory", "analytic", "exact", "distribution", "spectrum", "density"),
-    "constants": ("constant", "number", "numbers", "value", "edge"),
-    "compare": ("comparison", "versus", "vs", "side-by-side", "duplicates", "models"),
-    "cite": ("reference", "references", "citation", "bibtex", "bib"),
-    "inspect": ("describe", "summary", "structure", "architecture", "sites", "layers", "ls", "list"),
-    "signal": ("noise", "spikes", "spike", "directions", "learned", "denoise", "shrink", "rank"),
-    "depth": ("depths", "residual", "path"),
-    "composition": ("compose", "composed", "circuits", "circuit", "overlap", "induction"),
-    "diff": ("difference", "delta", "changes", "change", "changed", "finetuning"),
-    "demo": ("example", "examples", "tutorial", "quickstart", "try", "start"),
-}
-"""Other names for each command, which users may type."""
 
 _RUNNING: ContextVar[Any] = ContextVar("running", default=None)  # context of the running command
 _OF_MODEL = ("adapter", "base", "minus", "fold")  # options that say which weights of a model are read
@@ -53,7 +30,12 @@ class Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Refuse a repeated option, which would silently overwrite its first value."""
         if not ctx.resilient_parsing:
-            self._refuse_repeated(ctx, args)
+            _, _, order = self.make_parser(ctx).parse_args(list(args))
+            params: list[Any] = self.params
+            for param in params:
+                is_single = param.param_type_name == "option" and not (param.multiple or param.count or param.is_flag)
+                if is_single and (times := order.count(param)) > 1:
+                    ctx.fail(f"{param.opts[0]} is given {times} times: expected one value")
         ctx.meta["given"] = [word for word in args if word not in ("-q", "--quiet")]
         left = super().parse_args(ctx, args)
         for name in SHARED:  # their callbacks have already been called
@@ -70,44 +52,6 @@ class Command(TyperCommand):
             raise
         finally:
             _RUNNING.reset(before)
-
-    def _refuse_repeated(self, ctx: Any, args: Sequence[str]) -> None:
-        listing = copy.copy(self)
-        listing.params = [_listed(param) for param in self.params]
-        values_by_name, _, _ = listing.make_parser(ctx).parse_args(list(args))
-        single: list[Any] = [param for param in self.params if _is_single(param)]
-        for param in single:
-            values = values_by_name.get(param.name)
-            if not isinstance(values, list) or len(values) < 2:
-                continue
-            if param.is_flag:
-                if len(set(values)) > 1:
-                    ctx.fail(f"{' and '.join((*param.opts, *param.secondary_opts))} exclude each other")
-            else:
-                ctx.fail(f"{param.opts[0]} is given {len(values)} times ({', '.join(values)}): expected one value")
-
-
-class Commands(TyperGroup):
-    """Group of all commands; an unknown name is answered with suggestions."""
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the named command, or fail with suggestions."""
-        if args and not ctx.resilient_parsing and not args[0].startswith("-"):
-            name = args[0]
-            if self.get_command(ctx, name) is None:
-                meant = commands_meant(name, self.list_commands(ctx))
-                question = f"; did you mean {' or '.join(map(repr, meant))}?" if meant else ""
-                ctx.fail(f"No such command {name!r}{question}")
-        return super().resolve_command(ctx, args)
-
-
-def commands_meant(name: str, commands: Sequence[str]) -> list[str]:
-    """Find the commands that a name may mean, by similar spelling or by other names for them."""
-    words = {word: command for command, others in _MEANT.items() for word in (*others, command) if command in commands}
-    name = name.lower()
-    if name in words:
-        return [words[name]]
-    return list(dict.fromkeys(words[word] for word in get_close_matches(name, words, cutoff=0.7)))
 
 
 def next_command(*options: str, name: str = "", model: str = "") -> str:
@@ -177,16 +121,3 @@ def _whole(text: str, thousands: int = 0) -> int | None:
         return None
     value = value.scaleb(thousands)
     return int(value) if value == value.to_integral_value() else None
-
-
-def _listed(param: Any) -> Any:
-    """Copy an option so that it keeps every given value."""
-    if not _is_single(param):
-        return param
-    copied = copy.copy(param)
-    copied.multiple = True
-    return copied
-
-
-def _is_single(param: Any) -> bool:
-    return param.param_type_name == "option" and not param.multiple and not param.count

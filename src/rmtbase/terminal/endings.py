@@ -59,7 +59,10 @@ def ended_by(error: BaseException, debug: bool = False, as_json: bool = False) -
     if received() is not None or isinstance(error, KeyboardInterrupt):
         ending = _stopped("".join(f"; {note}" for note in _notes(error)))
     elif is_broken_pipe(error):
-        return _unread()
+        # Nobody reads the output any more, as in ``rmtbase law ... | head -1``: that is no error.
+        with suppress(OSError, ValueError):  # a stream without a descriptor
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return UNREAD
     elif isinstance(error, Exception):
         ending = _explained(error)
         if ending.message:
@@ -69,17 +72,13 @@ def ended_by(error: BaseException, debug: bool = False, as_json: bool = False) -
     if as_json and ending.message:
         from rmtbase.terminal.streams import print_json_once
 
+        facts = {
+            name: value if value is None or isinstance(value, bool | int | float) else shown(value, _LONGEST)
+            for name, value in ending.facts.items()
+        }
         with suppress(OSError, ValueError):  # stdout is closed or full, which stderr tells
-            print_json_once({"error": {**ending._asdict(), "facts": _plain(ending.facts)}})
+            print_json_once({"error": {**ending._asdict(), "facts": facts}})
     return ending.status
-
-
-def _plain(facts: Mapping[str, object]) -> dict[str, object]:
-    """Convert facts to numbers and harmless texts."""
-    return {
-        name: value if value is None or isinstance(value, bool | int | float) else shown(value, _LONGEST)
-        for name, value in facts.items()
-    }
 
 
 def finished_all_the_same() -> int:
@@ -119,13 +118,6 @@ def _notes(error: BaseException | None) -> list[str]:
             return error.__notes__
         error = error.__cause__ or error.__context__
     return []
-
-
-def _unread() -> int:
-    """End silently when nobody reads the output any more, as in ``rmtbase law ... | head -1``: that is no error."""
-    with suppress(OSError, ValueError):  # a stream without a descriptor
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return UNREAD
 
 
 def _explained(error: Exception) -> Ending:

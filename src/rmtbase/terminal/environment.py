@@ -7,8 +7,8 @@ import os
 import re
 import subprocess
 import sys
+import traceback
 from pathlib import Path
-from types import TracebackType
 
 from rmtbase.errors import ParameterError
 from rmtbase.shown import quoted, shown
@@ -49,25 +49,12 @@ def require_settings() -> None:
     if sys.flags.optimize > 1:
         expected = "0 or 1 (-O): without docstrings commands have no help and transformers does not start"
         raise ParameterError("PYTHONOPTIMIZE", sys.flags.optimize, expected)
-    epoch = os.environ.get("SOURCE_DATE_EPOCH")
-    if epoch:
-        try:
-            datetime.datetime.fromtimestamp(int(epoch), datetime.UTC)
-        except (ValueError, OverflowError, OSError):
-            expected = "seconds since 1970 as an integer, or none in the environment"
-            raise ParameterError("SOURCE_DATE_EPOCH", epoch, expected) from None
+    page_date()
     devices = os.environ.get("JAX_NUM_CPU_DEVICES", "")
     if devices.isdecimal():
         _require_devices("JAX_NUM_CPU_DEVICES", devices, devices)
-    _require_settings_of_xla()
-
-
-def _require_settings_of_xla() -> None:
-    """Raise a ParameterError if XLA does not know its options: it would end the process with pages of text.
-
-    If XLA_FLAGS holds more than a number of devices, JAX is started on trial in a separate process, once for this
-    process and its child processes.
-    """
+    # XLA would end the process with pages of text if it did not know its options. So if XLA_FLAGS holds more than a
+    # number of devices, JAX is started on trial in a separate process, once for this process and its child processes.
     flags = os.environ.get("XLA_FLAGS", "")
     if not flags.strip() or os.environ.get(TRIED) == flags:
         return
@@ -82,6 +69,18 @@ def _require_settings_of_xla() -> None:
         reason = shown((messages or ["it ends the process without a reason"])[0], _LONGEST)
         raise ParameterError("XLA_FLAGS", flags, f"options that this XLA knows and can follow ({reason}), or none")
     os.environ[TRIED] = flags
+
+
+def page_date() -> datetime.date:
+    """Return today's date in UTC, or the date of a reproducible build, SOURCE_DATE_EPOCH of the environment."""
+    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
+    if not epoch:
+        return datetime.datetime.now(datetime.UTC).date()
+    try:
+        return datetime.datetime.fromtimestamp(int(epoch), datetime.UTC).date()
+    except (ValueError, OverflowError, OSError):
+        expected = "seconds since 1970 as an integer, or none in the environment"
+        raise ParameterError("SOURCE_DATE_EPOCH", epoch, expected) from None
 
 
 def _compile_with(flags: str) -> tuple[int, list[str]]:
@@ -101,9 +100,11 @@ def _require_devices(name: str, text: str, count: str) -> None:
 
 def settings_to_blame(error: BaseException) -> str:
     """Explain that a library did not start with the settings in the environment; "" for any other error."""
-    for package, path, function in reversed(_frames(error.__traceback__)):
-        file = Path(path).name
-        if package not in _SETTINGS or not (function == "<module>" or file in _STARTS):
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    for frame in reversed(frames):  # the innermost first
+        package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        file = Path(frame.f_code.co_filename).name
+        if package not in _SETTINGS or not (frame.f_code.co_name == "<module>" or file in _STARTS):
             continue
         devices = file == "xla_bridge.py"
         prefixes = _PLATFORMS if devices else _SETTINGS[package]
@@ -115,14 +116,3 @@ def settings_to_blame(error: BaseException) -> str:
             advice = "correct or unset what is wrong"
             return f"{package} does not start ({reason}) with {variables} in the environment: {advice}"
     return ""
-
-
-def _frames(traceback: TracebackType | None) -> list[tuple[str, str, str]]:
-    """List the package, the file and the function of each call, the innermost last."""
-    frames = []
-    while traceback is not None:
-        frame = traceback.tb_frame
-        package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-        frames.append((package, frame.f_code.co_filename, frame.f_code.co_name))
-        traceback = traceback.tb_next
-    return frames

@@ -103,16 +103,11 @@ def _end_in_time(receiver: socket) -> None:
 
 
 def _on_alarm(number: int, frame: FrameType | None) -> None:
-    if not _ended and not _on_its_way():
-        raise KeyboardInterrupt
-
-
-def _on_its_way() -> bool:
-    """Return True while the main thread handles the interrupt, or an error that was raised from it."""
-    error = sys.exc_info()[1]
+    error = sys.exc_info()[1]  # the interrupt, or an error that was raised from it, while the main thread handles it
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__context__
-    return error is not None
+    if not _ended and error is None:
+        raise KeyboardInterrupt
 
 
 def _on_unraisable(unraisable: sys.UnraisableHookArgs) -> None:

@@ -226,13 +226,20 @@ def bars() -> Iterator[Progress]:
 @contextmanager
 def _told_from_time_to_time(progress: Bars) -> Iterator[None]:
     """Print a line about the progress from time to time; none in a short run."""
-    first, every = _intervals()
+    text, seconds = os.environ.get(_EVERY), _NEXT_LINES
+    if text:
+        try:
+            seconds = float(text)
+        except ValueError:
+            seconds = math.nan
+        if not 0 < seconds <= threading.TIMEOUT_MAX:
+            raise ParameterError(_EVERY, text, "a positive number of seconds")
     begin, ended = time.monotonic(), threading.Event()
 
     def tell() -> None:
-        wait = first
+        wait = min(seconds, _FIRST_LINE)
         while not ended.wait(wait):
-            wait = every
+            wait = seconds
             say("; ".join(progress.unfinished()) or f"at work for {_duration(time.monotonic() - begin)}")
 
     teller = threading.Thread(target=tell, name="rmtbase-progress", daemon=True)
@@ -242,17 +249,3 @@ def _told_from_time_to_time(progress: Bars) -> Iterator[None]:
     finally:
         ended.set()
         teller.join()  # finishes a line that it has begun before later lines are printed
-
-
-def _intervals() -> tuple[float, float]:
-    """Return the seconds until the first line, and between lines."""
-    text = os.environ.get(_EVERY)
-    if not text:
-        return _FIRST_LINE, _NEXT_LINES
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 < seconds <= threading.TIMEOUT_MAX:
-        raise ParameterError(_EVERY, text, "a positive number of seconds")
-    return min(seconds, _FIRST_LINE), seconds

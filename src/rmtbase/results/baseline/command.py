@@ -78,7 +78,6 @@ def baseline(
     from rmtbase.montecarlo import run_plan
     from rmtbase.results.baseline.report import as_json, report
     from rmtbase.results.outputs import Outputs
-    from rmtbase.terminal.streams import bars
 
     options = {
         "d_model": d_model,
@@ -93,9 +92,8 @@ def baseline(
     files = Outputs(output, ("baseline", "spectra"), Path(f"{plan.name}.nc"))
     path = cast("Path", files.table)
     files.require_replaceable(*([] if source is None else [Path(source)]))
-    with bars() as progress:
-        table = run_plan(plan, path, executor=executor_of(workers), progress=progress)
-    files.finish(table, partial(as_json, table, path), partial(report, table), written=True)
+    table = files.measure(run_plan, plan, path, executor=executor_of(workers))
+    files.finish(table, partial(as_json, path=path), report, written=True)
 
 
 def _plan(source: str | None, options: dict[str, Any]) -> Plan:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -53,16 +52,15 @@ def compare(
     from rmtbase.results.comparison.report import as_json, report
     from rmtbase.results.outputs import Outputs
     from rmtbase.shown import shown
-    from rmtbase.terminal.streams import bars
 
     members: dict[str, list[Path]] = {}
     for text in group or ():
-        name, _, in_group = text.partition("=")
-        if not name or not in_group:
+        name, _, listed = text.partition("=")
+        if not name or not listed:
             raise ParameterError("--group", text, "NAME=FILE,FILE")
         if name in members:
             raise ParameterError("--group", name, "a name for each")
-        members[name] = [Path(file) for file in words(in_group)]
+        members[name] = [Path(file) for file in words(listed)]
     paths = list(dict.fromkeys([*(files or ()), *(path for group in members.values() for path in group)]))
     if not paths:
         raise ParameterError("FILE", "none", "scores files, or groups of them")
@@ -70,17 +68,16 @@ def compare(
     names = {path: shown(path.stem if stems.count(path.stem) == 1 else path) for path in paths}
     outputs = Outputs(output, "comparison")
     outputs.require_replaceable(*paths)
-    with bars() as progress:
-        tree = compare(
-            {names[path]: cast("xr.DataTree", open_table(path, "scores", "trajectory")) for path in paths},
-            {name: [names[path] for path in group] for name, group in members.items()},
-            published=published,
-            permutations=permutations,
-            seed=seed,
-            progress=progress,
-            paired=paired,
-        )
-    outputs.finish(tree, partial(as_json, tree), partial(report, tree))
+    tree = outputs.measure(
+        compare,
+        {names[path]: cast("xr.DataTree", open_table(path, "scores", "trajectory")) for path in paths},
+        {name: [names[path] for path in group] for name, group in members.items()},
+        published=published,
+        permutations=permutations,
+        seed=seed,
+        paired=paired,
+    )
+    outputs.finish(tree, as_json, report)
 
 
 COMMAND = compare

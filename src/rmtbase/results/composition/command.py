@@ -44,28 +44,23 @@ def composition(
     What one head reads and what reads it: rmtbase composition demo --layer 2 --head 5
     """
     from rmtbase.errors import ParameterError
-    from rmtbase.models import open_model
     from rmtbase.parameters import require_probability
     from rmtbase.results.composition.measure import composition
     from rmtbase.results.composition.report import as_json, report
     from rmtbase.results.composition.summary import pairs_with
     from rmtbase.results.outputs import Outputs
-    from rmtbase.terminal.streams import bars
 
     level = require_probability("level", level)
     files = Outputs(output, "composition")
-    opened = open_model(model, fold=fold or ())
-    files.require_replaceable(opened)
-    for name, number, held in (
-        ("layer", layer, sorted({site.place.layer for site in opened.sites})),
-        ("head", head, range(max(site.n_heads for site in opened.sites))),
-    ):
-        if number is not None and number not in held:
-            raise ParameterError(name, number, f"from {held[0]} to {held[-1]}")
-    with bars() as progress:
-        table = composition(opened, words(kinds), progress=progress)
-    chosen = (table, level, layer, head)
-    files.finish(table, partial(as_json, *chosen), partial(report, *chosen), drawn=pairs_with(table, layer, head))
+    opened = files.open(model, fold=fold or ())
+    layers, heads = {site.place.layer for site in opened.sites}, range(max(site.n_heads for site in opened.sites))
+    for name, number, numbers in (("layer", layer, sorted(layers)), ("head", head, heads)):
+        if number is not None and number not in numbers:
+            raise ParameterError(name, number, f"from {numbers[0]} to {numbers[-1]}")
+    table = files.measure(composition, opened, words(kinds))
+    chosen = {"level": level, "layer": layer, "head": head}
+    drawn = pairs_with(table, layer, head)
+    files.finish(table, partial(as_json, **chosen), partial(report, **chosen), drawn=drawn)
 
 
 COMMAND = composition

@@ -44,30 +44,26 @@ def depth(
 
     Example: rmtbase depth demo -o depth.nc
     """
-    from rmtbase.models import open_model
     from rmtbase.parameters import require_positive_integer
     from rmtbase.results.depth.measure import depth
     from rmtbase.results.depth.report import as_json, report
     from rmtbase.results.outputs import Outputs
-    from rmtbase.terminal.streams import bars
 
     depths = None if max_depth is None else range(1, require_positive_integer("max_depth", max_depth) + 1)
     files = Outputs(output, "effective_depth")
-    opened = open_model(model)
-    files.require_replaceable(opened)
-    with bars() as progress:
-        table = depth(
-            opened,
-            sigma=sigma or 1.0,
-            depths=depths,
-            part=part,
-            draws=draws,
-            level=level,
-            seed=seed,
-            components=component or None,
-            progress=progress,
-        )
-    files.finish(table, partial(as_json, table), partial(report, table, opened.components))
+    opened = files.open(model)
+    table = files.measure(
+        depth,
+        opened,
+        sigma=sigma or 1.0,
+        depths=depths,
+        part=part,
+        draws=draws,
+        level=level,
+        seed=seed,
+        components=component or None,
+    )
+    files.finish(table, as_json, partial(report, components=opened.components))
 
 
 COMMAND = depth

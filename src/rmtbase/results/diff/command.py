@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated
 
 import typer
@@ -48,18 +47,10 @@ def diff(
 
     Which heads did a LoRA adapter change? rmtbase diff BASE ADAPTER
     """
-    from rmtbase.models import open_model
-    from rmtbase.results.diff.measure import diff
-    from rmtbase.results.diff.report import as_json, report
     from rmtbase.results.outputs import Outputs
-    from rmtbase.terminal.streams import bars
 
     files = Outputs(output, "changes")
-    models = open_model(before), open_model(after)
-    files.require_replaceable(*models)
-    with bars() as progress:
-        tree = diff(*models, components=component or None, level=level, progress=progress)
-    files.finish(tree, partial(as_json, tree, level), partial(report, tree, level))
+    files.run(before, after, shown={"level": level}, components=component or None, level=level)
 
 
 COMMAND = diff

@@ -1,6 +1,5 @@
 """``rmtbase score``: the heads and matrices of a checkpoint against the null."""
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -84,7 +83,6 @@ def score(
     from rmtbase.models import open_model
     from rmtbase.nulls import Table, find_null
     from rmtbase.results.outputs import Outputs, places_of
-    from rmtbase.terminal.streams import bars
 
     files = Outputs(output, "scores")
     against = find_null(null, initialization=initialization, draws=draws, seed=seed)
@@ -97,18 +95,17 @@ def score(
     from rmtbase.results.scores.measure import score
     from rmtbase.results.scores.report import as_json, report
 
-    with bars() as progress:
-        tree = score(
-            opened,
-            against,
-            matrices=matrices,  # type: ignore[arg-type]  # checked where it is used
-            circuits=words(circuits),
-            components=words(components),
-            elements=elements,  # type: ignore[arg-type]  # as well
-            why=words(why or ""),
-            progress=progress,
-        )
-    files.finish(tree, partial(as_json, tree), partial(report, tree), lambda: render(tree, model=opened))
+    tree = files.measure(
+        score,
+        opened,
+        against,
+        matrices=matrices,
+        circuits=words(circuits),
+        components=words(components),
+        elements=elements,
+        why=words(why or ""),
+    )
+    files.finish(tree, as_json, report, lambda table: render(table, model=opened))
 
 
 COMMAND = score

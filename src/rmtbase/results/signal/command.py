@@ -96,19 +96,17 @@ def signal(
     What an adapter learned: rmtbase signal ADAPTER; what fine-tuning changed: rmtbase signal TUNED --minus BASE
     """
     from rmtbase.errors import OutputError, ParameterError
-    from rmtbase.models import open_model, opened_from, token_names
+    from rmtbase.models import opened_from, token_names
     from rmtbase.nulls import find_null
     from rmtbase.results.outputs import Outputs, places_of
     from rmtbase.terminal.output import JSON
-    from rmtbase.terminal.streams import bars
 
     files = Outputs(output, "signal")
     if form is not None and JSON.get():
         raise OutputError("-", "--json and --format both print to stdout; expected one of them")
-    opened = open_model(model, adapter=adapter, base=base, fold=fold or (), minus=minus)
-    name = null or ("gaussian" if minus is None else "signs")
-    noise = find_null(name, initialization=initialization, draws=draws, seed=seed)
-    files.require_replaceable(opened)
+    noise_name = null or ("gaussian" if minus is None else "signs")
+    noise = find_null(noise_name, initialization=initialization, draws=draws, seed=seed)
+    opened = files.open(model, adapter=adapter, base=base, fold=fold or (), minus=minus)
     if directions < 0:
         raise ParameterError("directions", directions, "0 or more")
 
@@ -128,19 +126,18 @@ def signal(
         embedding_of(source)
         source.require_finite((), ("embeddings",))
         token_names(source.path)
-    with bars() as progress:
-        tree = signal(
-            opened,
-            circuits=None if circuits is None else words(circuits),
-            matrices=matrices,  # type: ignore[arg-type]  # checked where it is used
-            level=level,
-            null=noise,
-            progress=progress,
-            heavy_tails=heavy_tails,
-        )
+    tree = files.measure(
+        signal,
+        opened,
+        circuits=None if circuits is None else words(circuits),
+        matrices=matrices,
+        level=level,
+        null=noise,
+        heavy_tails=heavy_tails,
+    )
     readings = strongest_readings(opened, tree, directions, noise) if directions and form is None else None
-    text = partial(report, tree, readings) if form is None else partial(decisions, tree, opened, form)
-    files.finish(tree, partial(as_json, tree, readings), text)
+    text = partial(report, readings=readings) if form is None else partial(decisions, model=opened, form=form)
+    files.finish(tree, partial(as_json, readings=readings), text)
 
 
 COMMAND = signal

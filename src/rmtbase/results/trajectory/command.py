@@ -90,7 +90,6 @@ def trajectory(
     from rmtbase.results.trajectory._along_steps import failures
     from rmtbase.results.trajectory.measure import trajectory
     from rmtbase.results.trajectory.report import as_json, report
-    from rmtbase.terminal.streams import bars
 
     files = Outputs(output, "trajectory", Path(f"{Path(model).name}-trajectory.nc"))
     path = cast("Path", files.table)
@@ -99,20 +98,19 @@ def trajectory(
     series = find_series(model, words(revisions), fold=words(fold or ""))
     if fail_if is not None:
         files.gate("trajectory", fail_if, _heads_of(series, path))
-    with bars() as progress:
-        tree = trajectory(
-            series,
-            output=path,
-            nulls=against,
-            matrices=matrices,  # type: ignore[arg-type]  # checked where it is used
-            circuits=words(circuits),
-            components=words(components),
-            elements=elements,  # type: ignore[arg-type]  # as well
-            progress=progress,
-            executor=executor_of(workers),
-        )
+    tree = files.measure(
+        trajectory,
+        series,
+        output=path,
+        nulls=against,
+        matrices=matrices,
+        circuits=words(circuits),
+        components=words(components),
+        elements=elements,
+        executor=executor_of(workers),
+    )
     failed = failures(tree)
-    files.finish(tree, partial(as_json, tree, path), partial(report, tree), written=True, gated=not failed)
+    files.finish(tree, partial(as_json, path=path), report, written=True, gated=not failed)
     if failed:
         raise typer.Exit(_LEFT_OUT)
 
