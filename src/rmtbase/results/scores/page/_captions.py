@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from functools import cache
 from importlib.resources import files
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import xarray as xr
 
@@ -22,7 +22,7 @@ _SINGLE = {"query": "queries", "key": "keys", "value": "values", "output": "outp
 
 
 @cache
-def _texts() -> dict[str, dict[str, dict[str, str]]]:
+def _texts() -> dict[str, Any]:
     return tomllib.loads(files("rmtbase.results.scores.page").joinpath("captions.toml").read_text(encoding="utf-8"))
 
 
