@@ -18,7 +18,7 @@ from functools import cache, wraps
 from itertools import chain, islice, repeat
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, ForwardRef, Literal, SupportsFloat, Union, get_args, get_origin
+from typing import Annotated, Any, ForwardRef, Literal, SupportsFloat, Union, get_args, get_origin
 
 import lazy_loader
 
@@ -118,7 +118,8 @@ def _types(function: Callable[..., Any], owner: type | None) -> dict[str, Any]:
         for name, annotation in inspect.get_annotations(source).items():
             written = annotation.__forward_arg__ if isinstance(annotation, ForwardRef) else annotation
             try:
-                types[name] = eval(written, {}, names) if isinstance(written, str) else written
+                declared = eval(written, {}, names) if isinstance(written, str) else written
+                types[name] = get_args(declared)[0] if get_origin(declared) is Annotated else declared
             except NameError as error:  # imported for type checkers only
                 types.setdefault(name, _OfPackage(written, (), {}) if written.startswith(f"{error.name}.") else Any)
     return types

@@ -27,7 +27,7 @@ from rmtbase.models import Model, Revision, Series, find_series, known_models, o
 from rmtbase.models.files._hub import fetch_refs
 from rmtbase.models.files._hub import hub_id as full_name
 from rmtbase.progress import SILENT, Progress
-from rmtbase.results.trajectory._along_steps import COMMIT, revisions_of
+from rmtbase.results.trajectory._along_steps import revisions_of
 from rmtbase.results.trajectory.figures._animation import Animation
 from rmtbase.systems import is_alive
 from rmtbase.tables import write_table
@@ -409,8 +409,7 @@ class Run:
         return self._store.find(entry, commit)
 
     def _path(self, entry: Entry, opened: Model) -> Path:
-        commits = (note.removeprefix(COMMIT) for note in opened.notes if note.startswith(COMMIT))
-        return self._store.begin(entry, next(commits, None))
+        return self._store.begin(entry, opened.commit or None)
 
     def _record(self, checkpoint: str, path: Path, weights: Mapping[str, Any] | None = None) -> None:
         """Note the commit and the digest of the weights of a file that is used."""

@@ -19,7 +19,7 @@ def test_baseline_prints_the_reason_the_median_and_quantiles(run, tmp_path):
     assert "condition_number has no mean here: E x^p is infinite for p >= 1; median " in text
     assert "condition_number_singular has no standard deviation here: E x^p is infinite for p >= 2; median " in text
     (row, *_) = (line for line in printed.out.splitlines() if line.split()[:1] == ["condition_number"])
-    assert row.split()[:2] == ["condition_number", "asymptotic"]  # and no number between them
+    assert row.split()[:2] == ["condition_number", "approximate"]  # and no number between them
     answer = run("baseline", "--d-model", "8", "--d-head", "8", "--draws", "50", "--json", "-o", tmp_path / "json.nc")
     one = json.loads(answer.out)["cases"][0]["statistics"]["condition_number"]
     assert (one["mean"], one["std"], one["standard_error"], one["moment_order"]) == (None, None, None, 0.5)
@@ -38,8 +38,8 @@ def test_law_says_what_has_no_mean(run):
 
 def test_baseline_prints_simulated_and_analytic_values_to_the_same_digits(run, tmp_path):
     printed = run("baseline", "--d-model", "32", "--d-head", "8", "--draws", "50", "-o", tmp_path / "table.nc")
-    rows = [line.split() for line in printed.out.splitlines() if "exact moments" in line]
-    assert [row[0] for row in rows] == ["trace", "trace_of_square"]
+    rows = [line.split() for line in printed.out.splitlines() if line.split()[-1:] == ["exact"]]
+    assert [row[0] for row in rows] == ["trace", "trace_of_square", "log_determinant"]
     for _, mean, error, std, std_error, analytic_mean, analytic_std, *_ in rows:
         for one, others in ((mean, (error, analytic_mean)), (std, (std_error, analytic_std))):
             assert {len(other.partition(".")[2]) for other in others} == {len(one.partition(".")[2])}

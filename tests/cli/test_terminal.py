@@ -72,8 +72,8 @@ BASELINE = ["baseline", "--d-model", 32, "--d-head", 8, "--draws", 20]
 @pytest.mark.parametrize(
     ("command", "columns", "parts"),
     [
-        (BASELINE, 80, [*SPECTRAL_STATISTICS, "asymptotic"]),
-        (BASELINE, 200, [*SPECTRAL_STATISTICS, "asymptotic"]),
+        (BASELINE, 80, [*SPECTRAL_STATISTICS, "approximate"]),
+        (BASELINE, 200, [*SPECTRAL_STATISTICS, "approximate"]),
         (["score", "demo"], 80, ["spectral_entropy_singular", "-258.3", "≤ 2e-05", "and 20 more heads"]),
         (
             ["depth", "demo", "--component", "mlp_in", "--max-depth", 3, "--draws", 19],

@@ -6,7 +6,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 from made_models import layers, model_of
-from rmtbase.results.signal._flipped_rest import _lanczos, flippable
 from scipy.stats import binom
 
 from rmtbase import laws
@@ -18,7 +17,7 @@ from rmtbase.results import open_table
 from rmtbase.results.diff import diff
 from rmtbase.results.signal import signal, signal_rows
 from rmtbase.results.signal._learned_part import learned_part_of
-from rmtbase.results.signal._sign_flips import NO_FLOOR, TIED, SignFlips
+from rmtbase.results.signal._sign_flips import NO_FLOOR, TIED, SignFlips, _lanczos, flippable
 from rmtbase.results.signal.rows import discoveries, signal_groups, signal_headline
 from rmtbase.results.signal.schema import NEED_A_LAW
 from rmtbase.tables import export, write_table
