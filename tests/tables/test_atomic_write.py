@@ -84,6 +84,7 @@ def test_file_size_limit_reached_while_writing_leaves_the_old_file(table_file, t
 
 KILLED_WRITERS = """
 import os, signal, sys, time
+from rmtbase.results import open_table
 from rmtbase.tables import write_table
 path = sys.argv[1]
 table = open_table(path, "baseline")

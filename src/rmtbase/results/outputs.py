@@ -144,9 +144,10 @@ class Outputs:
 
 
 def _plain_json(report: Callable[[Any], Iterable[Item]], table: xr.Dataset) -> dict[str, Any]:
-    """Return the sentences of a report, and the variables of a table by their place."""
+    """Return the sentences of a report, and the variables of a table by place; rows without numbers are padding."""
     schema = TABLE_KINDS[table.attrs["kind"]].groups[""]
     rows = rows_of(table, schema, *next(iter(schema.values())).dims)
+    rows = [row for row in rows if not all(row[name] is None or row[name] != row[name] for name in schema)]
     sentences = [item for item in report(table) if type(item) is str]
     return result_json(table.attrs, ("model", "revision"), [], sentences, rows=rows)
 
