@@ -359,7 +359,7 @@ def _results(folder: Path) -> dict[str, Any]:
             "model": "demo", "revisions": ["step-0"], "nulls": "analytic", "matrices": "none", "output": path,
         },
         "results.figures.figures": {"table": opened("baseline"), "names": ()},
-        "results.figures.plot": {"table": opened("baseline"), "name": "spectrum"},
+        "results.figures.plot": {"table": opened("baseline"), "name": "baseline"},
         "results.figures.figure_names": {"table": opened("baseline")},
     }  # fmt: skip
 
