@@ -18,7 +18,15 @@ from exhaustive import mostly_exhaustive
 from rmtbase.ensembles import low_rank_product
 from rmtbase.errors import AllocationError, ParameterError
 from rmtbase.linalg import SOLVERS
-from rmtbase.montecarlo import MAX_DRAWS, BatchPlan, CompiledSampler, draw_spectra, tile_size
+from rmtbase.montecarlo import (
+    MAX_DRAWS,
+    BatchPlan,
+    CompiledSampler,
+    case_key,
+    draw_spectra,
+    simulate_gaussian_matrix,
+    tile_size,
+)
 from telling import Told
 
 pytestmark = pytest.mark.optimized
@@ -249,3 +257,18 @@ def test_draws_do_not_depend_on_the_machines_cores_nor_on_the_devices(where, els
     out, error = elsewhere[where].communicate(timeout=300)
     assert elsewhere[where].returncode == 0, error
     assert json.loads(out) == here
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: case_key(-1, "case"), "seed = -1"),
+        (lambda: simulate_gaussian_matrix(0, 4, 10), "n_rows = 0"),
+        (lambda: simulate_gaussian_matrix(4, 4, 0), "draws = 0"),
+        (lambda: draw_spectra(low_rank_product(8, 2), 4, 0, batch=0), "batch = 0"),
+        (lambda: low_rank_product(8, 2, "fat"), "method = 'fat': expected 'thin' or 'dense'"),
+    ],
+)
+def test_parts_refuse_what_the_whole_refuses(call, words):
+    with pytest.raises(ParameterError, match=words):
+        call()

@@ -244,6 +244,21 @@ class Fused(torch.nn.Module):
         return self.qkv.weight[:128], self.qkv.weight[128:256]
 
 
+class Transposed(torch.nn.Module):
+    """Weights as parameters (d_in, d_out): x @ W."""
+
+    def __init__(self):
+        super().__init__()
+        for name in ("w_q", "w_k", "w_v", "w_o"):
+            setattr(self, name, torch.nn.Parameter(0.1 * torch.randn(128, 128)))
+
+    def forward(self, x):
+        return attended(x @ self.w_q, x @ self.w_k, x @ self.w_v) @ self.w_o
+
+    def parts(self):
+        return self.w_q.T, self.w_k.T
+
+
 class CausalSelfAttention(torch.nn.Module):
     """As nanoGPT has it: c_attn, a mask in a buffer, dropout, and scores by hand."""
 
@@ -287,7 +302,7 @@ def attended(q, k, v):
     return y.transpose(-3, -2).flatten(-2)
 
 
-@pytest.mark.parametrize("attention", [Fused, CausalSelfAttention, OfTorch])
+@pytest.mark.parametrize("attention", [Fused, Transposed, CausalSelfAttention, OfTorch])
 def test_heads_of_a_module_of_ones_own_are_found_by_running_it(attention, tmp_path):
     torch.manual_seed(0)
     module = torch.nn.Sequential(torch.nn.LayerNorm(128), attention())
