@@ -20,10 +20,15 @@ _SEVERAL = "several"
 _LISTED = 4  # largest number of reasons in one sentence
 
 
+def packaged_texts(package: str, name: str) -> dict[str, Any]:
+    """Read a file of texts that comes with the package."""
+    return tomllib.loads(files(package).joinpath(name).read_text(encoding="utf-8"))
+
+
 @cache
 def templates() -> dict[str, str]:
     """Return the sentence of each code, with the names of its values in braces."""
-    sections = tomllib.loads(files("rmtbase").joinpath("reasons.toml").read_text(encoding="utf-8"))
+    sections = packaged_texts("rmtbase", "reasons.toml")
     return {code: words for section in sections.values() for code, words in section.items()}
 
 

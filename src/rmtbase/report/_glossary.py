@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from functools import cache
-from importlib.resources import files
 from typing import NamedTuple
 
 from markupsafe import Markup, escape
+
+from rmtbase.reasons import packaged_texts
 
 _APART = "svg|script|pre|code|a|select|button|summary|caption|h1|h2|h3|dt"  # elements without links
 
@@ -29,7 +29,7 @@ class Term(NamedTuple):
 @cache
 def glossary() -> tuple[Term, ...]:
     """Return all terms, in the order in which a reader meets them."""
-    content = tomllib.loads(files("rmtbase.report").joinpath("glossary.toml").read_text(encoding="utf-8"))
+    content = packaged_texts("rmtbase.report", "glossary.toml")
     return tuple(Term(name, text, tuple(also)) for name, (text, *also) in content.items())
 
 

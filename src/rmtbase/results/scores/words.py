@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import xarray as xr
 
+from rmtbase.reasons import packaged_texts
 from rmtbase.tables import circuit_of, heads_present, shapes_of
 from rmtbase.words import counted, listing
 
@@ -18,7 +17,7 @@ from rmtbase.words import counted, listing
 @cache
 def templates() -> dict[str, dict[str, dict[str, str]]]:
     """Return the words of nulls, of laws of their entries, and of tests of causes, by name."""
-    return tomllib.loads(files("rmtbase.results.scores").joinpath("words.toml").read_text(encoding="utf-8"))
+    return packaged_texts("rmtbase.results.scores", "words.toml")
 
 
 def _words_of(attrs: Mapping[Any, Any], form: str, **values: str) -> str:

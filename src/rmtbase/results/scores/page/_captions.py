@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from functools import cache
-from importlib.resources import files
 from typing import Any, NamedTuple
 
 import xarray as xr
 
+from rmtbase.reasons import packaged_texts
 from rmtbase.tables import Circuit
 
 
@@ -23,7 +22,7 @@ _SINGLE = {"query": "queries", "key": "keys", "value": "values", "output": "outp
 
 @cache
 def _texts() -> dict[str, Any]:
-    return tomllib.loads(files("rmtbase.results.scores.page").joinpath("captions.toml").read_text(encoding="utf-8"))
+    return packaged_texts("rmtbase.results.scores.page", "captions.toml")
 
 
 def captions(scores: xr.DataTree, by_statistic: str) -> dict[str, Caption]:
