@@ -1,7 +1,5 @@
 """Checkpoints under Llama's names, for the benchmarks to score: a configuration, and weights of N(0, σ²)."""
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Machine, load, memory of a process and checks: what every benchmark records beside its times."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -4,8 +4,6 @@ Each is used as its documentation says. A tool's code is run if it is installed.
 published formulas are run if they are short; :attr:`Rule.by` says which.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import logging

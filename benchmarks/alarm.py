@@ -12,8 +12,6 @@ those of ``walk``. The smallest effect is the largest p-value at which a head th
     python benchmarks/alarm.py [--quick] [--output FILE]
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any

@@ -14,8 +14,6 @@ spectrum that a rule needs.
     python benchmarks/decisions.py [--quick] [--output FILE]
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import time

@@ -16,8 +16,6 @@ processor time of one thread in fresh processes; the shortest of three counts:
     python benchmarks/directions.py [--quick] [--output FILE]
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile

@@ -21,8 +21,6 @@ On an accelerator: ``engine_accelerator.py``.
     python benchmarks/engine.py [--quick] [--output FILE]
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 import time

@@ -22,8 +22,6 @@
     python benchmarks/engine_accelerator.py [--quick] [--output FILE]
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial, reduce
 from typing import Any

@@ -17,8 +17,6 @@ float64, in standard errors of the null.
     python benchmarks/inventory.py [--quick] [--before COMMIT] [--output FILE]
 """
 
-from __future__ import annotations
-
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path

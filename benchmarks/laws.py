@@ -15,8 +15,6 @@ value of each law, set-up included, the analytic null of one shape among them.
     python benchmarks/laws.py [--quick] [--output FILE]
 """
 
-from __future__ import annotations
-
 import json
 import math
 import statistics

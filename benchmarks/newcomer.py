@@ -3,8 +3,6 @@
 Reading is counted at 200 words a minute and typing at 200 characters a minute, all commands typed by hand.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -16,8 +16,6 @@ exact values and those of an independent simulation.
     python benchmarks/null_tables.py [--quick] [--output FILE]
 """
 
-from __future__ import annotations
-
 import statistics
 import tempfile
 from collections.abc import Callable

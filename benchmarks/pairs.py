@@ -8,8 +8,6 @@ large as ours does, with nothing before or after: no way through the singular di
     python benchmarks/pairs.py [--quick] [--output FILE]
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any

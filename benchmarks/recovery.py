@@ -12,8 +12,6 @@ the table from 10⁵, 10⁶ and 10⁷ draws whose sample is not kept.
     python benchmarks/recovery.py [--quick] [--output FILE]
 """
 
-from __future__ import annotations
-
 import random
 import signal
 import statistics

@@ -13,8 +13,6 @@ versions that ``pyproject.toml`` allows. With ``--tests`` the wheel is installed
 file.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -12,8 +12,6 @@
     python benchmarks/solvers.py [--quick] [--output FILE]
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from functools import partial

@@ -9,8 +9,6 @@ time for each checkpoint and peak memory of runs of 5 and 20, and what a look at
     python benchmarks/trajectory.py [--quick] [--output FILE]
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -17,8 +17,6 @@ memory beyond that of a process that only holds the weights, each in a fresh pro
     python benchmarks/weibull_peers.py [--quick] [--output FILE]
 """
 
-from __future__ import annotations
-
 import json
 import math
 import sys

@@ -6,8 +6,6 @@ after each look, and under rmtbase/ in whatever the Trainer reports to.
     python examples/watch_training.py
 """
 
-from __future__ import annotations
-
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
 

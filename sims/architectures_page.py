@@ -1,7 +1,5 @@
 """The page of the docs that lists every model type, and how it is read."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping
 from typing import Any

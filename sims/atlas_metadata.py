@@ -1,7 +1,5 @@
 """Title, creator and citation of the atlas, in one place for its attributes and for DataCite."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

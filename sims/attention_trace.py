@@ -6,8 +6,6 @@ inputs no two of these vectors are alike, so equal vectors come from the same ro
 zero, and norms inside the attention do nothing.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager

@@ -1,7 +1,5 @@
 """Integrals, roots and cut ends in ball arithmetic."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from flint import acb, arb, ctx, fmpq

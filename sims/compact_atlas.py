@@ -1,7 +1,5 @@
 """The nulls of many shapes, each cut down to a few kilobytes: what ``make_atlas.py`` writes and scoring reads."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any

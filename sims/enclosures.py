@@ -7,8 +7,6 @@ uses rmtbase's own values: integrals are cut at ends beyond which the rest is bo
 signs of a monotone function.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from functools import partial

@@ -3,8 +3,6 @@
 A key is stated only where those models leave a single possibility.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Inference of a model type's entry: its variants by the flags of its configuration, and its parts."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

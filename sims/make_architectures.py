@@ -11,8 +11,6 @@ over. A layout with only one possible description is written down, read back by 
                                                       of every type give the same
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

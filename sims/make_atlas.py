@@ -6,8 +6,6 @@ killed or run again goes on where it stood, also within a shape.
     python sims/make_atlas.py --work atlas-work
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

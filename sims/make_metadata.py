@@ -8,8 +8,6 @@ constants have theirs in ``atlas_metadata.py`` and here, and become DataCite JSO
 takes the deposit gives it. ``docs/constants-releases.md`` says where it is then written.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import tomllib

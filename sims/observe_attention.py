@@ -1,7 +1,5 @@
 """Locate the heads of a running model in its stored tensors, in the format of the table of architectures."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping

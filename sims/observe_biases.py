@@ -1,7 +1,5 @@
 """Find which maps of a type's attention have a bias, in the table's format: always, never, or depending on a flag."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any

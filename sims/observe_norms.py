@@ -6,8 +6,6 @@ norm that no such pattern fits in every layer of both models is left out: it is 
 by position, a list of the configuration says which.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Proof of an entry of the table: q·k as the package reads it from a folder is q·k as the tiny model computes it."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Iterator

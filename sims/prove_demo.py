@@ -1,7 +1,5 @@
 """Prove the bundled model, and write the proofs that ship with it: ``python sims/prove_demo.py``."""
 
-from __future__ import annotations
-
 import json
 
 from rmtbase.models import demo_revisions, open_model

@@ -7,8 +7,6 @@ All digits are computed anew at two precisions, and enclosed in ball arithmetic 
 definition; digits that do not agree with the enclosure are an error. ``docs/constants-releases.md`` has the rules.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Mapping

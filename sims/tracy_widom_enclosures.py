@@ -16,8 +16,6 @@ which falls with n; the coefficients of q² are then at most C A² ϱ^-n / (n+1)
 ϱ^-n max |F| over |τ| ≤ ϱ (Cauchy).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial

@@ -1,7 +1,5 @@
 """Lower and upper bounds of the constants of the Weibull fit of untrained weights, in ball arithmetic."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial

@@ -8,8 +8,6 @@ it at every point: Taylor's, and in the constant one what is left of the series,
 modulus on a disc of four times the piece.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import lru_cache
 

@@ -1,7 +1,5 @@
 """Keep the findings of each model type in a file, so that a run that was stopped continues where it stopped."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import json

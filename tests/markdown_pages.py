@@ -1,7 +1,5 @@
 """The pages of README and docs: their blocks of code, the commands that they show, the numerals in their prose."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import NamedTuple

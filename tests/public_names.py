@@ -7,8 +7,6 @@ A name counts as used where it is imported from its package, read from it as an 
 ``"laws.GaussianChain"``; by a page where it stands in code font or in a block of code.
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re

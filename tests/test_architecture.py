@@ -1,7 +1,5 @@
 """The files, functions, classes and packages that the pages about the architecture name exist."""
 
-from __future__ import annotations
-
 import ast
 import pkgutil
 import re

@@ -1,7 +1,5 @@
 """The notebooks of examples/ can be run: they are the site's tutorials, each cell of which runs when it is built."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import nbformat

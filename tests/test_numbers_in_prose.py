@@ -5,8 +5,6 @@ that most numbers are near one prove nothing. Pages whose tables a script writes
 anew, and the prose beside these is held as that of docs.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

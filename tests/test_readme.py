@@ -1,7 +1,5 @@
 """What the README and the users' guide show runs as it is written there."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import sys

@@ -4,8 +4,6 @@ python tests/test_wrong_arguments.py              # every wrong value for every 
 python tests/test_wrong_arguments.py laws. nulls  # those of calls whose names have one of these words
 """
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 import pickle

@@ -1,7 +1,5 @@
 """A valid call of every public function and constructor, and values that are wrong for some argument of it."""
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import math

@@ -7,8 +7,6 @@ Both print as JSON what a reader of words could change: the numbers and codes of
 the data that its figures draw, and how many lines each command prints.
 """
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import hashlib

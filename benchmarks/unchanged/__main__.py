@@ -6,8 +6,6 @@ Each section runs in both interpreters, in a process of its own; what is meant t
 Status 1 if anything else does.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """Every command: what it prints, its status, and all that it writes; and what it says of a wrong call."""
 
-from __future__ import annotations
-
 import io
 import os
 import re

@@ -1,7 +1,5 @@
 """Comparison of two installations' entries: the same to the bit, within a stated bound, or different."""
 
-from __future__ import annotations
-
 import dataclasses
 import html
 import re

@@ -1,7 +1,5 @@
 """Every constant at its own digits and at 30, its words and references, and the functions of the shape."""
 
-from __future__ import annotations
-
 import mpmath
 from entries import Entries, public
 

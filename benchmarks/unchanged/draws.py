@@ -1,7 +1,5 @@
 """Draws at a fixed seed: every registered ensemble, plans and tables of them, elements, shared keys, resamplers."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from importlib import import_module

@@ -1,7 +1,5 @@
 """Numbers of the laws of elements, of the Weibull laws, and of statistics of given arrays."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

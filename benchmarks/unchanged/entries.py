@@ -1,7 +1,5 @@
 """Entries that one installation gives: a name, and an array or a text."""
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import json

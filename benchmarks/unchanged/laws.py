@@ -1,7 +1,5 @@
 """Numbers of the laws of spectra: every class and function, at several parameters."""
 
-from __future__ import annotations
-
 import inspect
 from itertools import product
 

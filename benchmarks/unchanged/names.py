@@ -1,7 +1,5 @@
 """Every public name: what it is, its parameters, the methods of classes, the keys of registries."""
 
-from __future__ import annotations
-
 import inspect
 import pkgutil
 import re

@@ -1,7 +1,5 @@
 """Scores of heads and models against every null, the nulls themselves, effective depths, and what models are."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

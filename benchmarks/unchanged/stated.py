@@ -3,8 +3,6 @@
 Patterns are those of ``fnmatch`` on ``section/entry``, as the comparison prints them; for a ``[`` write ``?``.
 """
 
-from __future__ import annotations
-
 from fnmatch import fnmatchcase
 
 MOVED: dict[str, str] = {}

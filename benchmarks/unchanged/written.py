@@ -1,7 +1,5 @@
 """Contents of a file that rmtbase wrote, as entries."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 Extreme eigenvalues, log-determinant, traces, sums of functions over the eigenvalues, and the density of them all.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -8,8 +8,6 @@ the whole interval of two standard errors (for a count: at 95 %) around the simu
 Every comparison reports z as well.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field

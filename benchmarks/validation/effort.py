@@ -1,7 +1,5 @@
 """Amount of simulation, and the random numbers that each case uses."""
 
-from __future__ import annotations
-
 import zlib
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Single elements of W_QK, and averages and entropy estimates over the elements of one matrix."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Figures, drawn from the results only."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from pathlib import Path

@@ -6,8 +6,6 @@ The draws of a shape, all statistics of each at sigma = 1 without normalization,
 the seed, the shape and its index.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple

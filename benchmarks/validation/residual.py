@@ -1,7 +1,5 @@
 """Residual paths P = prod_l (I + sigma G_l / sqrt(d)), drawn as dense matrices."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A planted rank-one spike: where its eigenvalue lies, where its vectors point, and how often it is found."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

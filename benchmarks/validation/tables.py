@@ -1,7 +1,5 @@
 """The results as JSON with one row a line, as one long table, and as the short tables of the README."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

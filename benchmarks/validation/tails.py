@@ -6,8 +6,6 @@ n_l degrees of freedom for every dimension but one that is the rank r. A tail of
 from (48, 24, 48) to (55, 25, 35, 30, 65, 28), of (768, 64, 768), or of eight factors.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

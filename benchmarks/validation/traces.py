@@ -1,7 +1,5 @@
 """Exact moments of the traces beyond mean and standard deviation, on the draws of heads: shape and covariance."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

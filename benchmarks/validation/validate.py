@@ -7,8 +7,6 @@ minutes. ``--quick`` runs a hundredth of it on small shapes, and writes to a fol
 the sections and leaves the others' results as they are.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

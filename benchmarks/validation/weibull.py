@@ -1,7 +1,5 @@
 """The Weibull fit of independent weights: its large-sample laws beside fits of simulated samples."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

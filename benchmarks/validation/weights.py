@@ -1,7 +1,5 @@
 """Laws of single weights: the contaminated normal mixture, and the scale to which AdamW grows noise."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

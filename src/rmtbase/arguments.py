@@ -4,8 +4,6 @@
 Domains, such as positive numbers, are checked by :mod:`rmtbase.parameters`.
 """
 
-from __future__ import annotations
-
 import builtins
 import inspect
 import math

@@ -1,7 +1,5 @@
 """Examination of the installation: versions, libraries, devices, precision, and the solvers chosen here."""
 
-from __future__ import annotations
-
 import platform
 import sys
 from pathlib import Path

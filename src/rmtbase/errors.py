@@ -5,8 +5,6 @@ explain it, and its message says what was found, what was expected, and what to 
 into one line on stderr and exit status 2.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches

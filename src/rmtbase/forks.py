@@ -3,8 +3,6 @@
 Imported with the package, so that a fork is noticed whichever package is used first.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -1,7 +1,5 @@
 """Blocks that Ctrl-C, SIGTERM and SIGHUP do not interrupt."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Progress reports of long work: one object with bars and notes, passed down from the caller."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Protocol
 

@@ -4,8 +4,6 @@ A pipe would wait for its writer, a device has no end, and a socket answers. The
 opened, and again afterwards, in case it was exchanged in between.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

@@ -6,8 +6,6 @@ passes through this module; HTML and CSV are also escaped where they are written
 short line.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import html
 import math

@@ -1,7 +1,5 @@
 """Words of counts, lists and places. They are made last: no code reads them back."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from rmtbase.reasons import NotTestable, listed_reasons

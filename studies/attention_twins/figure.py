@@ -1,7 +1,5 @@
 """Figure of the twins: the Weibull shape of every component along training, seeds as bands."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import matplotlib as mpl

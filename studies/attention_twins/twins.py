@@ -7,8 +7,6 @@ along 14 steps, compares the groups of seeds, and writes comparison.nc, losses.j
 --out). Interrupted, it goes on.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import json

@@ -5,8 +5,6 @@
 writes results.json, uniformity.png and flagged.png beside this file (or into ``--out``). Everything is seeded.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """The two figures of the calibration study, from its results."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -7,8 +7,6 @@ Each model has six matrices, of float32. For each the p-values of the 24 element
 ``rmtbase score`` makes them, and joined and adjusted as the summary does.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

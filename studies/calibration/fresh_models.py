@@ -6,8 +6,6 @@ many are flagged at a false discovery rate of 5 %. Writes ``fresh_models.json``.
     python studies/calibration/fresh_models.py
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -5,8 +5,6 @@
 writes initialisations.json beside this file (or where ``--out`` says). Everything is seeded; half an hour of one core.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

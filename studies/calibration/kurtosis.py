@@ -6,8 +6,6 @@ writes kurtosis.json beside this file (or where ``--out`` says). Everything is s
 (64, 12), three for all of (256, 32), of which the results hold the first twelve laws.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

@@ -6,8 +6,6 @@ writes nearest_published.json beside this file (or where ``--out`` says). Everyt
 Components have weights N(0, σ²), σ of a model log-uniform from 0.002 to 0.05, and are fitted and compared as a model's.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

@@ -9,8 +9,6 @@ A table's quantiles and errors are ``rmtbase.statistics.summarize`` of its draws
 The true quantile is that of all draws of the shape together, two hundred times as many as the largest table has.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from importlib.metadata import version

@@ -10,8 +10,6 @@ put together from them: in each of many partitions of the heads every head is in
 is the bootstrap's, over the heads of each kind.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import zlib

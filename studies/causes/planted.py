@@ -1,7 +1,5 @@
 """Heads with a known cause of their difference from random ones, in NumPy, without rmtbase."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

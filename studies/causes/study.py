@@ -6,8 +6,6 @@ writes results.json beside this file, case by case, and goes on where it stopped
 is seeded. ``--tables`` only writes the tables of README.md and of the guide from it.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

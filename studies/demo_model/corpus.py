@@ -5,8 +5,6 @@ needs no random state, does not depend on the order of files or on which other f
 byte lies in a training file.
 """
 
-from __future__ import annotations
-
 import hashlib
 import platform
 import sysconfig

@@ -5,8 +5,6 @@
 Writes results.json and loss_curve.png into this folder (or --out) from the checkpoints of the package.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from pathlib import Path

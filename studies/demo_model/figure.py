@@ -1,7 +1,5 @@
 """The loss curve beside the n-gram models."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

@@ -5,8 +5,6 @@
 It does not depend on the scale of W_Q or W_K, so the null needs no estimate of σ.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Bits per byte of a byte-level causal model; every byte but a file's first is scored once, in context."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator
 

@@ -8,8 +8,6 @@ Theory 37, 1991, 1085); here κ_n is tuned, order by order, on training files th
 for that purpose.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

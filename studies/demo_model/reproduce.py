@@ -6,8 +6,6 @@ leaves under the work folder the checkpoints as they are shipped (demo/) and the
 With --publish they replace those of the repository.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

@@ -6,8 +6,6 @@ A step's batch is a function of (seed, step) alone, and the state is saved as tr
 command continues a run that was interrupted and draws the batches that an uninterrupted run would have drawn.
 """
 
-from __future__ import annotations
-
 import argparse
 import copy
 import csv

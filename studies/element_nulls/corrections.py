@@ -7,8 +7,6 @@ the scale on which its law is made, for three parents, with standard errors over
 of one core; seeded).
 """
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -8,8 +8,6 @@ which it is listed, at the level that a model of 12 matrices leaves to each. Sta
 seeded, half a minute of one core.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

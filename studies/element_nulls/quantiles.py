@@ -7,8 +7,6 @@ whole arrays here, and compared with the registry's on the first samples of each
 excess kurtosis of normal weights is drawn again, and the rest is kept.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -5,8 +5,6 @@
 makes `results.json` and the tables of `README.md` (5 minutes of one core; everything is seeded).
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -6,8 +6,6 @@
 add what is missing to `draws.json` (4 and 6 minutes of one core; seeded).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -6,8 +6,6 @@ writes `src/rmtbase/laws/_edge/hard_edge_rest.json` from the chains "made" of `d
 README's table from those "tried", which had no part in it (half a minute).
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -6,8 +6,6 @@ writes demo.json into this folder (or --out); a minute of one core, everything s
 ``rmtbase signal demo --heavy-tails`` prints the same of every circuit and matrix.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from pathlib import Path

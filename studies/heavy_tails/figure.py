@@ -1,7 +1,5 @@
 """Figure of the study: the verdicts on matrices of each kind."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -6,8 +6,6 @@ writes results.json and confusion.png into this folder (or --out), everything se
 Cases that results.json holds already are not drawn again.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections import Counter

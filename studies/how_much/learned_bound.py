@@ -6,8 +6,6 @@ writes ``learned_bound.json`` and its tables in ``README.md``; some minutes of o
 tables.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

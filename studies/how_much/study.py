@@ -6,8 +6,6 @@
 writes ``results.json`` and the tables of ``README.md``; with ``--only`` the other parts stay as they are.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Callable, Sequence

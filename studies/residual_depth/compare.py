@@ -1,7 +1,5 @@
 """The toy model of the sources, and trained matrices beside it: how heavy, how many near zero, and does a depth fit?"""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

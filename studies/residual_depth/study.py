@@ -5,8 +5,6 @@
 writes results.json, edges.png, toy_model.png and trained.png beside this file (or into ``--out``). All is seeded.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

@@ -1,7 +1,5 @@
 """Simulated residual paths against their laws: edges, moments, and the distribution between."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -6,8 +6,6 @@ adds to results.json of this folder (or --out) what it lacks; twenty minutes of 
 ``--tables`` prints the tables of the README.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import hashlib

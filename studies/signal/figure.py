@@ -1,7 +1,5 @@
 """Figure of the study: the number of directions, the coverage of their strengths, and the error of the signal."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Heads with planted directions, a few lines of NumPy: nothing here comes from rmtbase."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import reduce
 from itertools import pairwise

@@ -5,8 +5,6 @@
 writes results.json and signal.png into this folder (or --out); ten minutes of one core, everything seeded.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Callable, Sequence

@@ -3,8 +3,6 @@
 python studies/signal/tables.py
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence

@@ -15,8 +15,6 @@ DIR/MODEL/RECIPE. ``figure`` makes one figure or table by its name in the source
 the sources, with their sizes. ``pages`` writes the pages again from the results.json of each recipe, without a model.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import os

@@ -16,8 +16,6 @@
 Whether a claim holds is decided by :func:`studies.sources.verdicts.decide`, here as in every recipe.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence

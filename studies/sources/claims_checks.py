@@ -1,7 +1,5 @@
 """Checks of claims about checkpoints that no row of a recipe makes, of the models of a run."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Checks of claims that need no model: statements about random matrices, and about the twins of another study."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import cache

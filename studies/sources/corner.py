@@ -1,7 +1,5 @@
 """Post 1's figure 20: mean, width, skewness and kurtosis of the elements of every head against each other."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 

@@ -1,7 +1,5 @@
 """The course of a model's training, the Transmission Class of its checkpoints, and models to set beside it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce

@@ -4,8 +4,6 @@ A recipe's ``COVERS`` says for each of its places ``done`` (any model serves, or
 run of published models it :class:`~studies.sources.manifests.Needs`: done where a folder of results has that run.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from importlib import import_module

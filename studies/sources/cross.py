@@ -1,7 +1,5 @@
 """Recipe ``cross``: models beside each other: post 1, figures 12-15 and 18-20; post 2, figures 12-16."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Pictures of several models beside each other, each with its null: post 1, figures 12-19; post 2, figures 12-16."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

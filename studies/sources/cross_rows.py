@@ -1,7 +1,5 @@
 """Statements of both posts about models beside each other: post 1, figures 12-15, 18 and 19; post 2, figures 12-16."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

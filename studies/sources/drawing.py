@@ -1,7 +1,5 @@
 """Figures of several panels in the light theme of rmtbase, for what rmtbase has no figure of."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import cycle
 from typing import Any

@@ -4,8 +4,6 @@ Does its NPR survive when the null has the same convention? Are condition number
 differ from random ones?
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Published numbers derived without a checkpoint: from laws of untrained weights, or from other published numbers."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

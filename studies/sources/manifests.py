@@ -4,8 +4,6 @@ The file also lists the published models inside Python packages that were scored
 makes every place of a source again of the models that the source has.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from functools import cache

@@ -1,7 +1,5 @@
 """Recipe ``null``: matrices that learned nothing, at the posts' own sizes: post 1, figures 1-4; post 2, figure 1."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Recipe ``post1``: the elements of one model's heads, post 1's figures 5-11 and 14-20, and table 1."""
 
-from __future__ import annotations
-
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure as Drawing

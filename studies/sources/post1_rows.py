@@ -1,7 +1,5 @@
 """Statements of post 1 about the elements of heads, beside values of one model: figures 5-11 and 14-20."""
 
-from __future__ import annotations
-
 import numpy as np
 import xarray as xr
 from scipy import optimize, stats

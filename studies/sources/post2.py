@@ -1,7 +1,5 @@
 """Recipe ``post2``: the spectra of one model's heads, post 2's figures 2-12, on eigenvalues and on singular values."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import xarray as xr

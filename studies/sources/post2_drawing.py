@@ -1,7 +1,5 @@
 """Post 2's figures 2 to 4 as published, with the d − h zeros, beside the corrected ones; averages of layers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Statements of post 2 about the spectra of heads, beside values of one model: figures 2-12, on both conventions."""
 
-from __future__ import annotations
-
 import numpy as np
 import xarray as xr
 from scipy import stats

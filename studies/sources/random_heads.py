@@ -7,8 +7,6 @@ the same number of untrained models beside it. Entries have one σ, as those of 
 σ everything below is free of it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Input of a recipe, a :class:`Run`, and its output, a :class:`Result`: figures, rows and tables."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

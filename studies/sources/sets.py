@@ -1,7 +1,5 @@
 """Checkpoints of a set of runs: what recipes read of each, what it takes to fetch them, and which the hub refuses."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Singular values of weight matrices, as the follow-up shows them: over their root mean square, beside fitted laws."""
 
-from __future__ import annotations
-
 import numpy as np
 from jaxtyping import Float
 

@@ -6,8 +6,6 @@ file ``model``, ``revision``, ``commit`` (of a trajectory, a digest of the commi
 is taken from there if its bytes have that SHA-256; a table is then verified by its own digest as well, as the atlas is.
 """
 
-from __future__ import annotations
-
 import glob
 import hashlib
 import json

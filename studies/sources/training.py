@@ -4,8 +4,6 @@ Of the demo the four checkpoints that are shipped are shown, and, moving, two ru
 seeds (:mod:`studies.sources.two_seeds`), which stand for the models trained on deduplicated and other data.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """The follow-up's pictures: spectra along training, by layer and by run, and the toy model of the residual stream."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial

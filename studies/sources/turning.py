@@ -1,7 +1,5 @@
 """Turning points of the pooled Weibull fit along training: figure 14 of the Weibull paper as rows, with errors."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

@@ -7,8 +7,6 @@ this folder (or --out). The seeds stand for the follow-up's deduplicated and non
 goes on.
 """
 
-from __future__ import annotations
-
 import argparse
 import subprocess
 import sys

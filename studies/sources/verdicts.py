@@ -13,8 +13,6 @@ A :class:`Verdict` is a finding with its standing: decided, corrected by an erra
 words are made when it is shown, and nothing reads them.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass

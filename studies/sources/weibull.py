@@ -1,7 +1,5 @@
 """Recipe ``weibull``: the Weibull paper's tables and figures, beside the run's model, first principles and the null."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import xarray as xr

@@ -1,7 +1,5 @@
 """Figures 10 to 14 of the Weibull paper: scales along training, by block, and by learning rate and weight decay."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Figures 2 to 9 of the Weibull paper: the fit, its tail, and the shapes of matrices, each beside untrained weights."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """The Weibull paper's tables: what was printed, what follows without a checkpoint, and the run's model."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The files of a recipe: its figures, ``results.json`` with every row, and ``README.md`` made of it."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -6,8 +6,6 @@ writes `src/rmtbase/laws/_null/expansion_rest.json` from the chains "made" of `d
 README's tables from those "tried", which had no part in it (a minute).
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -6,8 +6,6 @@ writes trajectory.nc, results.json and the pictures into this folder (or --out);
 folder. Interrupted, in training or in scoring, the same command goes on.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Heads that keep only some of their directions: NumPy, and rmtbase's estimate of what they have learned."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -6,8 +6,6 @@
 writes results.json beside this file (or where ``--out`` says): bits per byte of held-out text, of each checkpoint.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -1,7 +1,5 @@
 """``rmtbase compare``."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """``rmtbase constants`` lists, prints to any digits, and exports."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

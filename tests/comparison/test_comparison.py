@@ -1,7 +1,5 @@
 """A comparison as a whole: what is in it, in words, in its file, and beside what it is made of."""
 
-from __future__ import annotations
-
 import csv
 import io
 

@@ -1,7 +1,5 @@
 """The framework's diagnostics, each beside its null."""
 
-from __future__ import annotations
-
 import math
 from itertools import permutations
 

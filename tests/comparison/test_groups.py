@@ -1,7 +1,5 @@
 """Do recipes differ by more than seeds do? Statistics, exact p-values and intervals of groups of models, and runs."""
 
-from __future__ import annotations
-
 import json
 from itertools import permutations, product
 

@@ -1,7 +1,5 @@
 """The nearest published component: a planted one is named, and an untrained one is no nearer than chance brings it."""
 
-from __future__ import annotations
-
 import math
 import re
 import statistics

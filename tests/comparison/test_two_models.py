@@ -1,7 +1,5 @@
 """Do two models, or two recipes, differ? Are two models of common origin? Levels and power of the tests."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from types import SimpleNamespace
 

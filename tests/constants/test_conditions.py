@@ -1,7 +1,5 @@
 """Every constant says what it holds for, and is rescaled with σ and normalization."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

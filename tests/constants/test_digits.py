@@ -1,7 +1,5 @@
 """Every digit that is shipped or computed is right."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from decimal import Decimal
 

@@ -1,7 +1,5 @@
 """The constants against their own definitions: simulation, root finding and the laws in double precision."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A constant is a number in every expression, and shows itself in one line or a small table."""
 
-from __future__ import annotations
-
 import copy
 import json
 import math

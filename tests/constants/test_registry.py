@@ -1,7 +1,5 @@
 """The registry is complete: nothing without definition and reference, every reference in the bibliography."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import re

@@ -1,7 +1,5 @@
 """What was released stays: sets side by side, identifiers, digits, bounds."""
 
-from __future__ import annotations
-
 import copy
 import json
 import pickle

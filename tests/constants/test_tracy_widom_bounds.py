@@ -10,8 +10,6 @@ error of the rule an integral along Re z = c ± a with a factor of at most 1/(ex
     |det(I - A) - det(I - B)| ≤ ‖A - B‖ exp(1 + ‖A‖ + ‖B‖)                                       (Simon 1977).
 """
 
-from __future__ import annotations
-
 import pytest
 from balls import bounded, rational
 from flint import acb, acb_mat, arb, ctx

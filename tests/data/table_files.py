@@ -6,8 +6,6 @@
 Files that are there stay. ``--numbers`` writes what ``numbers.json`` says of the files of the folder.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

@@ -1,7 +1,5 @@
 """docs/errata.md keeps its word: each point is shown by a test that is there, and each test belongs to a point."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Each test holds what is written against what is right; NumPy's draws and SVD, which share no code with rmtbase, decide.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

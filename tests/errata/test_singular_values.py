@@ -3,8 +3,6 @@
 Each test holds what is written against what is right; an oracle that shares no code with rmtbase decides.
 """
 
-from __future__ import annotations
-
 import math
 import re
 

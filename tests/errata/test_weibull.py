@@ -5,8 +5,6 @@ that have learned nothing, or against what follows from the published numbers th
 decides.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from itertools import permutations

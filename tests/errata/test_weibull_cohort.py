@@ -4,8 +4,6 @@ The numbers are those that the paper prints, and those of the database that it r
 github.com/tiexinding/NPM-Weibull-public at 213fd405 (T. Ding, CC BY 4.0). Depths of models are rmtbase's own.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

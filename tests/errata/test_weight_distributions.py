@@ -6,8 +6,6 @@ Each test holds the published formula, as it is written, against the right one; 
 rmtbase (quadrature or simulation) decides.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

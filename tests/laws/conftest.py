@@ -1,7 +1,5 @@
 """An oracle for the laws that shares no code with them: Bartlett draws of W_QK in NumPy."""
 
-from __future__ import annotations
-
 from functools import cache
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """What several tests hold the laws against; nothing here shares code with them."""
 
-from __future__ import annotations
-
 import inspect
 import math
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """The scale of weights under AdamW with noise for gradients."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The contaminated normal law."""
 
-from __future__ import annotations
-
 import math
 
 import mpmath

@@ -1,7 +1,5 @@
 """The coordinate in which an edge of the spectrum is Airy's."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from itertools import combinations, pairwise

@@ -1,7 +1,5 @@
 """Estimates from the dependent elements of one W_QK, against exact traces and simulation of the matrices themselves."""
 
-from __future__ import annotations
-
 import math
 from functools import cache
 

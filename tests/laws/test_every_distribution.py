@@ -1,7 +1,5 @@
 """Every law keeps the same promises: a class is tested by being registered here, and a test fails while one is not."""
 
-from __future__ import annotations
-
 import inspect
 import math
 import re

@@ -1,7 +1,5 @@
 """Exact finite-size moments of the traces, against Wick's theorem by brute force and against simulation."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from fractions import Fraction

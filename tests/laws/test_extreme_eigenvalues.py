@@ -1,7 +1,5 @@
 """The second-order laws of the extreme eigenvalues."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 

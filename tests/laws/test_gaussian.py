@@ -1,7 +1,5 @@
 """Entropy of a normal law and the divergence between two."""
 
-from __future__ import annotations
-
 import math
 
 import mpmath

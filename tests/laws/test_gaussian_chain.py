@@ -1,7 +1,5 @@
 """The limiting law of a Gaussian chain."""
 
-from __future__ import annotations
-
 import math
 
 import mpmath

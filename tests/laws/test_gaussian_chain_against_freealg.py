@@ -5,8 +5,6 @@ two factors on), and the free compound Poisson law with finitely many jumps, whi
 the law of the first is replaced by its Gauss quadrature.
 """
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The smallest eigenvalue at hard and nearly hard edges: the Bessel edge's law, and that of chains through it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """One set of keywords for every law of a Gaussian chain: two ways in, one default, and no pair that could be either."""
 
-from __future__ import annotations
-
 import inspect
 import math
 import pickle

@@ -1,7 +1,5 @@
 """Joint cumulants of linear spectral statistics, against exact polynomials, digamma functions and simulation."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """The exact law of the log-determinant, against high precision, closed forms and simulation."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """The Marchenko-Pastur law, right and wrong."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

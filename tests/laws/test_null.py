@@ -1,7 +1,5 @@
 """The null of every registered statistic as a distribution, by one set of checks over the whole registry."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from functools import cache

@@ -1,7 +1,5 @@
 """Where each eigenvalue of one draw lies."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Moments of the participation ratio from exact trace moments, against simulation."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

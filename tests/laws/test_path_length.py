@@ -1,7 +1,5 @@
 """How the norm of a residual path is shared among its paths of each length."""
 
-from __future__ import annotations
-
 import math
 from itertools import combinations
 

@@ -1,7 +1,5 @@
 """Pearson's bound and the laws that reach it."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

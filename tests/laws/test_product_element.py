@@ -1,7 +1,5 @@
 """The law of one element of W_QK: exact rational sums in mpmath, published digits, and simulation."""
 
-from __future__ import annotations
-
 import math
 from functools import cache
 

@@ -1,7 +1,5 @@
 """What no law takes is refused by the name of the argument: a row for each argument, with values outside its domain."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

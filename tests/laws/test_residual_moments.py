@@ -1,7 +1,5 @@
 """Exact finite-size moments of a residual path."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """The limiting law of a residual path and its continuous limit."""
 
-from __future__ import annotations
-
 import math
 
 import mpmath

@@ -1,7 +1,5 @@
 """The limiting law of a residual path without its direct path."""
 
-from __future__ import annotations
-
 import math
 from itertools import product
 

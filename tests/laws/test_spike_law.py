@@ -1,7 +1,5 @@
 """The planted rank-one spike."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

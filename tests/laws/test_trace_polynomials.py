@@ -1,7 +1,5 @@
 """Moments of the traces as polynomials in the dimensions."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """The Tracy-Widom laws."""
 
-from __future__ import annotations
-
 import math
 
 import mpmath

@@ -4,8 +4,6 @@ False failures: exact means are compared within five standard errors, about twen
 table fails for one seed in 90 000.
 """
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Power laws in the eigenvalues of a matrix, beside those of noise; noise, spikes, a power law or effective depth."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.integrate import trapezoid

@@ -1,7 +1,5 @@
 """The metadata of deposits says what its sources say, and invents no DOI."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 

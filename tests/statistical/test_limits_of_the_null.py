@@ -1,7 +1,5 @@
 """What the null of a head does not cover, and what its p-values are not: each limit that is stated, shown."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

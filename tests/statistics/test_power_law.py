@@ -1,7 +1,5 @@
 """Power laws in the tail of a sample."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The bundled model is what its study says it is: real, small, trained, and still random at step 0."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Published tables as data, and what their numbers are from first principles."""
 
-from __future__ import annotations
-
 import importlib
 import math
 

@@ -1,7 +1,5 @@
 """Command-line application: all commands, and the function that runs one."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time

@@ -1,7 +1,5 @@
 """``rmtbase cite``: how to cite rmtbase, and the literature of its constants."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -1,7 +1,5 @@
 """``rmtbase demo``: the three jobs on the bundled model, offline."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """``rmtbase doctor``: what is installed, and whether it computes as it should."""
 
-from __future__ import annotations
-
 import typer
 
 

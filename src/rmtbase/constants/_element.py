@@ -1,7 +1,5 @@
 """Law of an element of W_QK: w = Σ_{i≤h} a_i b_i with standard normal a_i, b_i, which is variance-gamma."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

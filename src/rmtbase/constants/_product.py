@@ -4,8 +4,6 @@ W_QK is the chain (d_model, d_head, d_model), whose edges are those of :mod:`rmt
 for the raw W_QK, the eigenvalues are multiplied by g², with g = σ_Q σ_K, times √d_model for the raw product.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any

@@ -1,7 +1,5 @@
 """Arithmetic of a number with a name and other attributes."""
 
-from __future__ import annotations
-
 import math
 import operator
 from abc import abstractmethod

@@ -1,7 +1,5 @@
 """Records of released sets: their files, and digests that reveal damage."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping, Sequence

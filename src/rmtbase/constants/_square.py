@@ -14,8 +14,6 @@ P(t > x) = exp(-x - x²/2), and κ = s_max/s_min is 2n/t since s_max ~ 2√n (Ed
 A residual path is P_L = Π_{l≤L} (I + (σ/√d) G_l), with the eigenvalues of PPᵀ.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

@@ -12,8 +12,6 @@ as exp((2√2/3) t^(3/2)). The computation carries as many additional digits. Th
 1 - F_1 ~ exp(-2/3 s^(3/2)) and F_1 ~ exp(-t³/24), is below the digits asked for.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -13,8 +13,6 @@ their influences A(w)/(1 - 2t), A = ∫ a dX from the lower trim to w (constant 
 On the trimmed range all functions are analytic in X, so Chebyshev series are integrated term by term.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import lru_cache, partial
 

@@ -1,7 +1,5 @@
 """Axes without global state: what surrounds a drawing, axes of layers and rows, legends, and labels."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass

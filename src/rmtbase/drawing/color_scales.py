@@ -1,7 +1,5 @@
 """Colour scales that are the same in all figures, so that colours can be compared across models."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

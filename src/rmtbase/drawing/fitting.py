@@ -1,7 +1,5 @@
 """Fit of texts, tick labels and legends to the panels that hold them."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

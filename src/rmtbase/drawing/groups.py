@@ -1,7 +1,5 @@
 """Selection of a table's groups, statistics and cases for a figure, with errors that list what the table holds."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

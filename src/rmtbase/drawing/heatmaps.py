@@ -1,7 +1,5 @@
 """Cells of heat maps with their marks, and the axes of maps by layer."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Layout of figures: single axes, or panels on a grid, at a given width, and their legends."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase

@@ -1,7 +1,5 @@
 """Spectrum of the null: simulated density, free-product law, and the law that is often overlaid by mistake."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass

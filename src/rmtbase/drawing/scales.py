@@ -1,7 +1,5 @@
 """Scales of axes: readable logarithmic and symmetric logarithmic axes, and common limits for several figures."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

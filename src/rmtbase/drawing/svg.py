@@ -4,8 +4,6 @@ A figure is drawn once, in a theme of placeholder colours. Each placeholder then
 sets for its light and dark modes. Text is drawn as outlines, so that it looks the same without installed fonts.
 """
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Texts of figures: their width, lines that fit, numbers in words, and external text made safe."""
 
-from __future__ import annotations
-
 import math
 import re
 import textwrap

@@ -1,7 +1,5 @@
 """Chi-distributed draws: the diagonal entries of Gaussian matrices after an orthogonal reduction."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 from jax import Array

@@ -1,7 +1,5 @@
 """Base of ensembles whose draw is the matrix itself, whole or by blocks of rows."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any

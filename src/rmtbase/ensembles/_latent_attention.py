@@ -1,7 +1,5 @@
 """W_QK of a head of multi-head latent attention, drawn as a core of the size of its rank."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple

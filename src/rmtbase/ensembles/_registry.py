@@ -1,7 +1,5 @@
 """Registry of the ensembles that a plan can name."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping
 

@@ -1,7 +1,5 @@
 """Directions of the residual stream read as tokens: which embeddings lie nearest, against a random direction."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Shares of W_QK that read the row space of W_Q, from the factors and their triangles."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -4,8 +4,6 @@ Other threads than the caller's do all the work. A site's factors are read while
 being solved.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager

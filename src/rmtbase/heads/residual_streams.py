@@ -1,7 +1,5 @@
 """Residual streams through which heads of a model read what other heads wrote."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from rmtbase.heads.read_sites import sites_of

@@ -1,7 +1,5 @@
 """Consumers of the matrices of heads and layers while they are read."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass

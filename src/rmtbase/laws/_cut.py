@@ -1,7 +1,5 @@
 """Laws on a cut: a coordinate in which the edges of a spectrum are not singular, and quadrature in it."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from abc import ABC, abstractmethod

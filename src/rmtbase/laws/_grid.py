@@ -1,7 +1,5 @@
 """Grid of a table: the probabilities of its quantiles and the bins of its histograms."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tabulated laws of a positive number: a table of normal scores replaces a slow distribution function."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import cache, cached_property

@@ -1,7 +1,5 @@
 """Numerical settings of all draws, set locally and never in the user's global JAX configuration."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -6,8 +6,6 @@ each model type there have been proved. A type that the table lacks is run witho
 installed.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress

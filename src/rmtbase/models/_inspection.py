@@ -1,7 +1,5 @@
 """Description of a model in words: its sites, the tensors that each matrix is made of, and the unused tensors."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field

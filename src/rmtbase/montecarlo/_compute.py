@@ -1,7 +1,5 @@
 """Computation of one chunk of a plan: contents, solver and draws."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import Any

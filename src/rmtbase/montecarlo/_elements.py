@@ -1,7 +1,5 @@
 """Statistics of the elements of random matrices, drawn a few rows at a time without holding a whole matrix."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from contextlib import closing
 from functools import partial

@@ -8,8 +8,6 @@ squarings of a Gram matrix instead of an eigenvalue problem, and serves a test a
 treated alike.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import jax

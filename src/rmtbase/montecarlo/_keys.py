@@ -1,7 +1,5 @@
 """Random keys: a draw depends only on (seed, case, draw index)."""
 
-from __future__ import annotations
-
 import zlib
 
 import jax

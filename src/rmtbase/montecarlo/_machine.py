@@ -1,7 +1,5 @@
 """This machine: devices and threads to draw on, and the settings that decide, with the plan, the bits of a run."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -3,8 +3,6 @@
 If memory runs out, XLA aborts the process or the system kills it, so a helpful message is only possible beforehand.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Samples of spectral statistics in memory: Gaussian matrices, heads that share keys, heads of latent attention."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Choice of the fastest solver for the spectra of an ensemble, from measurements."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Mapping

@@ -3,8 +3,6 @@
 Draws are read from memory or from a store, a few rows at a time, in blocks that do not depend on how they were drawn.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial

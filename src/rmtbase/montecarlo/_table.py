@@ -1,7 +1,5 @@
 """Table of a finished run: simulated and analytic values side by side, as an xarray dataset."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any

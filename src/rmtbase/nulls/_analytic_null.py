@@ -1,7 +1,5 @@
 """Null of one shape from the laws, without draws."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property

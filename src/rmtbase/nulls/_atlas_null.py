@@ -6,8 +6,6 @@ b, so that a Monte Carlo p-value from it is valid; and (r - 1) + 1 ≤ 1.03 (b +
 shipped atlas is made by ``sims/make_atlas.py``.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache

@@ -1,7 +1,5 @@
 """Null of heads whose initialization fixes their spectrum."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 

@@ -1,7 +1,5 @@
 """Joint null of a head and its factors: the product, W_Q, W_K, and the angles between the row spaces of W_Q and W_K."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple

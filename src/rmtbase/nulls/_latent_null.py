@@ -1,7 +1,5 @@
 """Null of heads of latent attention, each at its own ratio between the two parts of its keys."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 

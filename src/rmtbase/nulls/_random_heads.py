@@ -8,8 +8,6 @@ axes are made equal on triangles.
 The draws are made by NumPy, as a scored model of a shape that ships with its null must not wait for a compiler.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

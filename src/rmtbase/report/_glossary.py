@@ -1,7 +1,5 @@
 """Glossary: explains the terms of a page, which link to it where they are first used."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from typing import NamedTuple

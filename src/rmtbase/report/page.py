@@ -4,8 +4,6 @@ The page holds its styles, script and figures, and a content security policy for
 reader's preference for light or dark.
 """
 
-from __future__ import annotations
-
 import base64
 import datetime
 import hashlib

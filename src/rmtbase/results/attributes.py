@@ -1,7 +1,5 @@
 """Attributes that every file about one model has, whatever its kind."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any

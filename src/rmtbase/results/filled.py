@@ -1,7 +1,5 @@
 """Group of a file that is filled in entry by entry."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Estimate of the time that large matrices take, from a trial of small ones on this machine."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable
 

@@ -1,7 +1,5 @@
 """Output of the commands that make a table: the table, its page, and its report on the terminal."""
 
-from __future__ import annotations
-
 import ast
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Shape of a head of multi-head latent attention, whose W_QK is not a chain."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import asdict, dataclass
 

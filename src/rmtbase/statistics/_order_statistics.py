@@ -4,8 +4,6 @@ All use :class:`SignedBins`. The numbers of a bin are taken as equally spaced ab
 This is exact for one or two numbers; for more, only their positions within a relative width of 2^-10 are uncertain.
 """
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Power laws in the tail of a sample: exponent, start of the tail, and goodness of fit."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Circuits of an attention head: products of its matrices, and each matrix by itself."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -5,8 +5,6 @@ another compression, chunking or byte order keeps its digest. Each variable has 
 can be named.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

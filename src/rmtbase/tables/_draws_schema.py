@@ -1,7 +1,5 @@
 """Schemas of the tables of draws: the baseline, spectra and elements of any ensemble, and the atlas."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 

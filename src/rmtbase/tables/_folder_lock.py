@@ -1,7 +1,5 @@
 """Lock of a folder in which one run works at a time."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re

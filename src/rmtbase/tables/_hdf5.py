@@ -5,8 +5,6 @@ is inspected first (objects, types, storage and sizes), and only then are the va
 is the same as with plain xarray.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -10,8 +10,6 @@ free space, whose size includes these 16 bytes.
 Source: HDF5 File Format Specification version 3.0, section III.E.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import struct

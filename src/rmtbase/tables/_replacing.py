@@ -4,8 +4,6 @@ The content of a file shows that rmtbase wrote it: a table has the attribute ``k
 names its program, and the first line of a text has the titles of its columns.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence

@@ -1,7 +1,5 @@
 """Rows of a group of a file as plain values, by its schema: what the terminal, pages and JSON show."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Domains: sets of allowed values of variables and attributes."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from typing import Literal

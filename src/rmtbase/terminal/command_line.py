@@ -1,7 +1,5 @@
 """Parsing of the command line beyond typer: shared options, repeated options and counts."""
 
-from __future__ import annotations
-
 import shlex
 from contextvars import ContextVar
 from decimal import Decimal, InvalidOperation

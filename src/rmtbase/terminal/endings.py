@@ -1,7 +1,5 @@
 """Exit codes and messages of failed commands: one line on stderr, and a status."""
 
-from __future__ import annotations
-
 import errno
 import os
 import signal

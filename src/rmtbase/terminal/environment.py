@@ -1,7 +1,5 @@
 """Environment settings with which other libraries do not start, reported in one line."""
 
-from __future__ import annotations
-
 import datetime
 import os
 import re

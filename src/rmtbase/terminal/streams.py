@@ -3,8 +3,6 @@
 Printed text is never interpreted as markup, and :func:`cell` makes any text harmless and short.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -12,8 +12,6 @@ is imported only when ``WatchCallback`` is used::
     trainer.add_callback(WatchCallback(trainer, "run.nc", every=100))
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 from rmtbase.arguments import check_public

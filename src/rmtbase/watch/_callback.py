@@ -1,7 +1,5 @@
 """Monitoring of a run of the ``Trainer`` of transformers."""
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 from typing import Any

@@ -13,8 +13,6 @@ given arg ψ the left side grows with |ψ|, so the curve is a function of arg ψ
 ψ_+ > 0 and ends at the lower edge: at ψ_- < -1 if it is soft, at -1 if it is hard (two or more of the n_l equal r).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

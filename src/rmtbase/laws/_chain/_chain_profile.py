@@ -11,8 +11,6 @@ polynomials give them to rounding, and the relative error of the law is small up
 Towards a hard edge a and c become constant.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Law of the point nearest to a hard edge, for a Gaussian matrix that is square or nearly square."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -24,8 +24,6 @@ Langer, Trans. Amer. Math. Soc. 33, 23 (1931); Eynard & Orantin, Commun. Number 
 kernel; Tracy & Widom, Commun. Math. Phys. 177, 727 (1996).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache

@@ -26,8 +26,6 @@ normal score, which hardly depends on r, was simulated at r = 16 (``studies/hard
 the score is within 0.24 for square W_QK, 0.07 at ν = 1 and 0.03 from ν = 4 on.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import dataclass

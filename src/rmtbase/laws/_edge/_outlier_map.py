@@ -1,7 +1,5 @@
 """Maps between the strength of a spike and its outlier, through the ψ of the chain; derived in ``_spike``."""
 
-from __future__ import annotations
-
 import math
 from functools import cached_property
 

@@ -1,7 +1,5 @@
 """Law of the largest eigenvalue at a soft edge with a spike near its threshold."""
 
-from __future__ import annotations
-
 import math
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Dependence between the elements of one W_QK = W_Qᵀ W_K, and its effect on their statistics."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 

@@ -1,7 +1,5 @@
 """Law of one element of a product of two factors with independent entries of any law, and its law given the row."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from fractions import Fraction

@@ -10,8 +10,6 @@ The generalised binomial coefficients are defined by C_kappa(I + X)/C_kappa(I) =
 C_sigma(X)/C_sigma(I) (Constantine 1966; Muirhead 1982, section 7.5).
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterator

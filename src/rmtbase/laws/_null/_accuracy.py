@@ -7,8 +7,6 @@ corrections were fitted to 56 of them). A tail of 1e-3 has a standard error of 1
 400 000.
 """
 
-from __future__ import annotations
-
 import math
 from enum import StrEnum
 from typing import NamedTuple

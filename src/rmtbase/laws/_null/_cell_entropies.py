@@ -1,7 +1,5 @@
 """Laws of estimates of entropy and divergence of n independent weights: in cells, by histogram and by kernel."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

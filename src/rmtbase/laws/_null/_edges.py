@@ -1,7 +1,5 @@
 """Nulls of statistics that depend on an edge of the spectrum: stable ranks and condition numbers."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Recipes for the laws of element statistics, for independent weights and for the elements of one W_QK."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable

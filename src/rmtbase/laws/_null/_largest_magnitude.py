@@ -1,7 +1,5 @@
 """Laws of the largest of standardised deviations |w − w̄|/s: of n weights of any parent, and of the elements of W_QK."""
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Laws of numbers given by the law of an increasing function of them, such as a logarithm of Pearson's type III."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Statistics of the elements of a matrix, expanded to second order about the law of an element, and that law itself."""
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 

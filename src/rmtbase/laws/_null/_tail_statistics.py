@@ -1,7 +1,5 @@
 """Two statistics of the largest magnitude: its ratio to a sample quantile, and its probability by the Weibull fit."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

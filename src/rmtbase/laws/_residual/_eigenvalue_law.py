@@ -11,8 +11,6 @@ between them. The first coordinate lies in the upper half plane.
 Everything is expressed in ln λ, because at depth 1000 the eigenvalues span thousands of orders of magnitude.
 """
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from collections.abc import Callable

@@ -4,8 +4,6 @@ Such are the weights of other programs and of the user's own modules. A layout i
 doubt about the order of its rows.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from enum import Enum

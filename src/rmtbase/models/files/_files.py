@@ -5,8 +5,6 @@ one), the digits of a number and the depth. The largest text within the limits t
 Duplicate names in an object are refused.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Formats of other programs, recognised by file names and first bytes; and the folders of adapters."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Errors for weights of other programs: whose they are, what was expected instead, and that they are not read."""
 
-from __future__ import annotations
-
 import os
 import re
 import zipfile

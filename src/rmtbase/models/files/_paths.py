@@ -1,7 +1,5 @@
 """Paths and names of models as users give them: what exists, and whether it can be a checkpoint."""
 
-from __future__ import annotations
-
 import errno
 import re
 from pathlib import Path

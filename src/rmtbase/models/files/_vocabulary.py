@@ -1,7 +1,5 @@
 """Names of a model's tokens, where its folder has them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any

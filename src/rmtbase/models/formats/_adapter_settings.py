@@ -3,8 +3,6 @@
 Source: ``peft/tuners/lora/config.py``; what becomes of each setting is in docs/adapters.md.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache, partial

@@ -4,8 +4,6 @@ W = round((q − z) · s), with codes q, zero points z, scales s. The product is
 type in which the format's library returns the matrix (:class:`~rmtbase.models.files._tensor_file.DerivedTensor`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import ceil

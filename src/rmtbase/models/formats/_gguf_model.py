@@ -5,8 +5,6 @@ that are rotated together are adjacent. W_QK does not depend on this permutation
 stores the matrices of GPT-2 as (outputs, inputs); they are transposed back to (inputs, outputs).
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Mapping

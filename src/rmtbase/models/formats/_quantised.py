@@ -4,8 +4,6 @@ The matrix replaces the tensors that it is made of. Any such tensor that is left
 is refused by name.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping

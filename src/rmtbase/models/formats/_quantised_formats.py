@@ -10,8 +10,6 @@ References: Frantar et al. (2022), GPTQ, arXiv:2210.17323; Lin et al. (2023), AW
 DeepSeek-V3, arXiv:2412.19437; OCP Microscaling Formats (MX) 1.0; and the code of the libraries.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from math import ceil, gcd, lcm, prod

@@ -11,8 +11,6 @@ must not run just for a proof, is a reason not to prove the module:
 * weights that are computed from others (``torch.nn.utils.parametrize``), compiled code, and weights without values.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from types import FunctionType, MethodType

@@ -1,7 +1,5 @@
 """Records of a forward pass: linear maps, products and softmaxes, and the origins of tensors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache

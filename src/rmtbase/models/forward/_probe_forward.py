@@ -11,8 +11,6 @@ soft caps (tanh(x) = x). Each neutral operation is recorded as a mark on its out
 replaces their outputs by noise, by which a norm is recognised in the input of a map.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Possible inputs of a network: a few tokens, patches or frames of noise, by the parameter names of its forward."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from inspect import Parameter, signature

@@ -14,8 +14,6 @@ the layer's number. Of layers that are alike only the first two run. Their resul
 The code of a layer then sees the same, whichever layer it is. If any of this fails, the whole network runs.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Learned parameters of a network's norms, found from the effect of each norm on noise."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import permutations

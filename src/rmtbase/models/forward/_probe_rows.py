@@ -1,7 +1,5 @@
 """Identification of the rows of stored tensors from the values in a product."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import cache
 from itertools import groupby

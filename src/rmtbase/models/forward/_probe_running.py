@@ -1,7 +1,5 @@
 """Execution of a module's forward pass, with explicit attention and neutral norms; all changes are undone."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager

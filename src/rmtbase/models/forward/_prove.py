@@ -4,8 +4,6 @@ The two sides of each product are decided by interventions, not by the trace tha
 token changes whole rows of the logits, while another key changes one entry of many rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path

@@ -5,8 +5,6 @@ keys and values as one tensor that is split on loading. The renaming is taken fr
 splits, concatenations and permutations, it is applied to row numbers in place of weights.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from copy import deepcopy

@@ -1,7 +1,5 @@
 """Attention sites of a checkpoint by the table of architectures, from only names and shapes, without torch."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -12,8 +12,6 @@ are mentioned in a note and not read: a module with the names of an MLP but othe
 gate and inputs in one tensor in an order that was not proved for the type.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence

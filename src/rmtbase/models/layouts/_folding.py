@@ -8,8 +8,6 @@ The gains of a norm of queries or keys multiply rows. The divisor of such a norm
 gives q·k up to a factor for each pair of tokens.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Container
 from dataclasses import replace
 

@@ -6,8 +6,6 @@ note. Notes are also made of the configuration's multipliers that are in no matr
 names, where that name is misleading.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path

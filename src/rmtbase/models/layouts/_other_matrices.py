@@ -7,8 +7,6 @@ and not read. Embeddings are stored with a row for each token: W_E and W_pos are
 is the stored matrix, (tokens, d_model).
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

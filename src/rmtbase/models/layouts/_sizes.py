@@ -1,7 +1,5 @@
 """Sizes that a configuration gives, under the keys in the table of architectures."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Tables of a comparison for each single model."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property

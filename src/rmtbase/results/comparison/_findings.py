@@ -1,7 +1,5 @@
 """Training budgets T/τ = T η λ_wd of models, and findings about all of them: shapes, law of scales, and growth."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Comparison of training recipes, several seeds of each: measures of models, error bars and exact permutation tests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations, product
 from itertools import permutations as orders

@@ -1,7 +1,5 @@
 """Weight matrices of scores: their classes by role and by Weibull shape k, their scales, drifts and initial σ."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import NamedTuple
 

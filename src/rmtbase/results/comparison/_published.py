@@ -1,7 +1,5 @@
 """Numbers of the published models, and the nearest of them to each component of a model."""
 
-from __future__ import annotations
-
 import csv
 import math
 from collections.abc import Sequence

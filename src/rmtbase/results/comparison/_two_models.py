@@ -1,7 +1,5 @@
 """Permutation tests of two models: do their heads differ, and are they of common origin?"""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator
 from math import comb, factorial, prod

@@ -1,7 +1,5 @@
 """Schema of a comparison file, group by group, and the findings about all of its models together."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, get_origin, get_type_hints

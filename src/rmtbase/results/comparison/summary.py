@@ -1,7 +1,5 @@
 """Summary of a comparison in words."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from math import isfinite, isnan
 from typing import Any

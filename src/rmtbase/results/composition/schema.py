@@ -1,7 +1,5 @@
 """Schema of a file of compositions: every earlier head against every later one."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

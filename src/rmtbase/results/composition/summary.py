@@ -1,7 +1,5 @@
 """Summary of the pairs of heads of a model that compose beyond chance."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Effective depth: the residual path whose singular values are nearest to a matrix's, and a test of whether it fits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Schema of a file of effective depths."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from rmtbase.tables import EVERY_FILE, Kind, Variable, register

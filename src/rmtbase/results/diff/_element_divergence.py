@@ -19,8 +19,6 @@ shares of a row given its norm. A gamma distribution with the first three cumula
 Source: S. Kullback and R. A. Leibler, Ann. Math. Stat. 22, 79 (1951); D. Basu, Sankhyā 15, 377 (1955).
 """
 
-from __future__ import annotations
-
 import math
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass

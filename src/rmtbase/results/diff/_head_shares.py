@@ -1,7 +1,5 @@
 """Law of a head's share in the change of a matrix, if the change prefers no head."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

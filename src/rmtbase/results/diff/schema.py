@@ -1,7 +1,5 @@
 """Schema of a file of changes: every matrix, and every head's part of it, compared between two checkpoints."""
 
-from __future__ import annotations
-
 from rmtbase.tables import CIRCUITS, EVERY_FILE, Kind, Schema, Variable, register
 from rmtbase.tables.domain import (
     ANY,

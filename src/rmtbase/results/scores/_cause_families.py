@@ -15,8 +15,6 @@ head with directions in one factor seldom has none in the other. Elsewhere their
 Source: Y. Benjamini and M. Bogomolov, J. R. Stat. Soc. B 76, 297 (2014).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Distance of heads from the null, and the smallest p-values that the null can give."""
 
-from __future__ import annotations
-
 import numpy as np
 import xarray as xr
 from jaxtyping import Bool, Float

@@ -1,7 +1,5 @@
 """Summary of the scores of elements, in words."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Statistics of the elements of each head's matrices and of its W_QK, against those of random matrices."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from functools import reduce

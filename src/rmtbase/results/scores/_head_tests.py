@@ -1,7 +1,5 @@
 """Tests of heads by their spectra, by their elements, and against heads resampled from them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Scores of heads by one circuit, as the groups ``heads`` and ``null`` of a scores file."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any

@@ -1,7 +1,5 @@
 """Amount by which each head differs: its moved share, its direction, the part of unequal axes, and the relation."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Scoring of whole weight matrices: always by their elements, and on request by their spectrum."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Choice of the matrices to score, and reading of those that do not belong to a layer's pass."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 

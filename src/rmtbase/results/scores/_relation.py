@@ -20,8 +20,6 @@ makes the test conservative where h is more than a quarter of d. p-values are th
 ``studies/how_much`` measures their sizes. Common gains of columns are a relation.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tree of a scores file: heads in blocks of one shape, each block scored against the null of that shape."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple

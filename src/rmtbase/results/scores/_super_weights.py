@@ -22,8 +22,6 @@ normal elements is listed in 94 to 100 % of 50 matrices, at the level for a mode
 are reported as undecided.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ with a named cause at most 5 % are expected to have a wrong one (``_cause_famili
 no cause; ``detectable`` gives the effects that it could miss.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Collection, Mapping, Sequence

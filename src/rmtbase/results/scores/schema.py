@@ -1,7 +1,5 @@
 """Schema of a scores file, group by group."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial

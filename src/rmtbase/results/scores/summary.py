@@ -1,7 +1,5 @@
 """Summary of the scores of heads, in words."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Words for what heads were compared with: in a heading, in the opening of a page, and as a noun."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from functools import cache

@@ -1,7 +1,5 @@
 """Decisions for further training: which modules to give low-rank adapters, and which to unfreeze."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """Test of heavy tails: the power law in a matrix's eigenvalues against noise, and against other candidates."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field, replace
 from functools import lru_cache

@@ -23,8 +23,6 @@ Cauchy and Schwarz's s₂² ≤ p s₃ bounds p from below by the root of
 of which there is one for p > 0 (one change of sign). It is p itself if all directions are equally strong.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, Future
 from typing import NamedTuple

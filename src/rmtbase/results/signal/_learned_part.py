@@ -1,7 +1,5 @@
 """Learned part of one matrix or product, factored into its directions with shrunken singular values."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Noise in which directions are looked for, made from a null, and spectra of whole matrices with it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Sequential test of spectra: the number of learned directions, and the noise that is left of a chain below them."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache

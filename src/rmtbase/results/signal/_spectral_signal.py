@@ -13,8 +13,6 @@ the next, puts its eigenvalue where a direction of one factor with the same imag
 :class:`RemainingNoise` is the noise that k directions leave.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

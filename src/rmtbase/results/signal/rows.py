@@ -1,7 +1,5 @@
 """Signal and noise of a model as rows and in summary, the source of printed tables and JSON."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

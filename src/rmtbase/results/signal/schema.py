@@ -1,7 +1,5 @@
 """Declaration of a file of signal and noise: its variables, codes and checks."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import xarray as xr

@@ -1,7 +1,5 @@
 """Trajectories of one step from the scores of a checkpoint, the joining of trajectories, and their provenance."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Scores of one checkpoint of a series against every null, and the folder of those that are finished."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

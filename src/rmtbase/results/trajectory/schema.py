@@ -1,7 +1,5 @@
 """Schema of a trajectory file: the groups of a scores file along ``step``, and ``/departures`` from each null."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Summary of a trajectory: a line for each checkpoint, and the departures of heads from each null."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import dataclass

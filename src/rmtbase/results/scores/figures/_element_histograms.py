@@ -1,7 +1,5 @@
 """Densities of the elements of one head or of every head, and of the magnitudes in every layer."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

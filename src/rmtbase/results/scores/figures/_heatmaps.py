@@ -1,7 +1,5 @@
 """Heat maps of all heads, or of all weight matrices, of a model."""
 
-from __future__ import annotations
-
 import numpy as np
 import xarray as xr
 from jaxtyping import Bool

@@ -1,7 +1,5 @@
 """Plot of observed against expected p-values of all heads."""
 
-from __future__ import annotations
-
 import numpy as np
 import scipy
 import xarray as xr

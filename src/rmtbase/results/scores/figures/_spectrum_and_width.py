@@ -1,7 +1,5 @@
 """Dependence of four spectral statistics of heads on the width σ of their elements."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 

@@ -1,7 +1,5 @@
 """Statistic of every head or weight matrix by layer, against the bands of its null."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 

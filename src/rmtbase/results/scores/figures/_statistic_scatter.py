@@ -1,7 +1,5 @@
 """Scatter plots of two statistics of heads, and the corner plot of the first four moments."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

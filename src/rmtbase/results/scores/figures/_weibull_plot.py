@@ -1,7 +1,5 @@
 """Weibull fits of matrices: the plane of shape and scale, and of one matrix the plot, its residuals and its tail."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Captions of a page's figures: what each shows, and how to read it."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Rendering of the page: variables for the templates, and the environment that inserts them."""
 
-from __future__ import annotations
-
 import datetime
 import json
 import math

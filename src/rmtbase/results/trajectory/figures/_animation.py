@@ -1,7 +1,5 @@
 """Animations of a training run, with one frame for each step on fixed axes."""
 
-from __future__ import annotations
-
 import io
 import shutil
 import subprocess
