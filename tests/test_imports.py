@@ -40,12 +40,17 @@ def test_numpy_rooms_import_no_jax_torch_or_matplotlib(tmp_path):
     assert python(code, tmp_path).splitlines() == [f"{room} []" for room in rooms]
 
 
-def test_scoring_against_what_is_not_simulated_imports_no_jax(tmp_path):
+def test_scoring_against_what_is_not_simulated_imports_no_jax_and_without_a_page_nothing_that_draws(tmp_path):
     code = (
-        "import sys, rmtbase\nfor null in ('analytic', 'gaussian'):\n"
-        "    print(rmtbase.score('demo', null).attrs['null_method'], 'jax' in sys.modules)"
+        "import contextlib, sys\nfrom rmtbase.cli import main\nfor null in ('analytic', 'gaussian'):\n"
+        "    with contextlib.suppress(SystemExit):\n     main(['score', 'demo', '--null', null, '-o', null + '.nc'])\n"
+        "print([module for module in ('jax', 'matplotlib') if module in sys.modules])"
     )
-    assert python(code, tmp_path).splitlines() == ["analytic False", "simulated False"]
+    assert python(code, tmp_path).splitlines()[-1] == "[]"
+    methods = {
+        null: rmtbase.open_table(tmp_path / f"{null}.nc").attrs["null_method"] for null in ("analytic", "gaussian")
+    }
+    assert methods == {"analytic": "analytic", "gaussian": "simulated"}
 
 
 def test_laws_work_where_jax_cannot_be_imported(tmp_path):

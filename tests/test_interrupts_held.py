@@ -12,8 +12,10 @@ import pytest
 from rmtbase.interrupts import interrupts_held
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no alarm")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM])
 def test_a_signal_in_the_block_is_raised_at_its_end(number):
+    """Also those of a closed terminal and of the alarm that an earlier interrupt set."""
     before = signal.signal(number, lambda found, frame: seen.append(found))
     seen: list[int] = []
     try:
@@ -65,20 +67,6 @@ def test_every_signal_that_came_reaches_its_handler_and_none_is_raised_again():
         signal.signal(signal.SIGINT, before)
         receiver.close()
         sender.close()
-
-
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no alarm")
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGALRM])
-def test_a_closed_terminal_and_the_alarm_of_an_earlier_interrupt_are_held_too(number):
-    seen: list[int] = []
-    before = signal.signal(number, lambda found, frame: seen.append(found))
-    try:
-        with interrupts_held():
-            os.kill(os.getpid(), number)
-            assert seen == []
-        assert seen == [number]
-    finally:
-        signal.signal(number, before)
 
 
 def test_an_interrupt_while_handlers_are_put_back_leaves_none_that_swallows_the_next():

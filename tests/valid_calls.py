@@ -34,7 +34,7 @@ PACKAGES = (
 
 
 class Text(str):
-    """A subclass of ``str``."""
+    pass
 
 
 def wrong_values() -> dict[str, Any]:
@@ -86,16 +86,14 @@ class Call(NamedTuple):
 
 def public_targets() -> dict[str, Any]:
     """Public functions and classes by package and name."""
-    named = {f"{package}.{name}": value for package in PACKAGES for name, value in _public(package)}
+    modules = {package: import_module(f"rmtbase.{package}") for package in PACKAGES}
+    named = {
+        f"{package}.{name}": getattr(module, name) for package, module in modules.items() for name in module.__all__
+    }
     named["results.open_table"] = rmtbase.open_table
     named |= {f"laws.parents.{name}": getattr(parents, name) for name in PARENTS}
     named |= {f"results.figures.{name}": getattr(rmtbase.results.figures, name) for name in FIGURES}
     return {name: value for name, value in named.items() if _takes_arguments(value)}
-
-
-def _public(package: str) -> list[tuple[str, Any]]:
-    module = import_module(f"rmtbase.{package}")
-    return [(name, getattr(module, name)) for name in module.__all__]
 
 
 def _takes_arguments(value: Any) -> bool:
@@ -103,9 +101,7 @@ def _takes_arguments(value: Any) -> bool:
         return bool(inspect.signature(value).parameters)
     if not inspect.isclass(value) or getattr(value, "_is_protocol", False) or hasattr(value, "__total__"):
         return False
-    return (
-        not issubclass(value, Warning) and not inspect.isabstract(value) and bool(inspect.signature(value).parameters)
-    )
+    return not (issubclass(value, Warning) or inspect.isabstract(value)) and bool(inspect.signature(value).parameters)
 
 
 PARENTS = ("Normal", "Uniform", "TruncatedNormal", "Laplace", "Logistic", "StudentT", "VarianceGamma", "Mixture")
@@ -150,16 +146,8 @@ def valid_calls(folder: Path, quick: bool = False) -> Iterator[Call]:
         if quick and name.startswith(("results.", "models.")):
             continue
         valid = given[name]  # a new name needs a line below
-        make = (
-            valid
-            if inspect.isfunction(valid)
-            else partial(dict, valid if isinstance(valid, dict) else fields_of(valid))
-        )
-        yield Call(name, value, make)
-
-
-def _arguments(valid: Any) -> dict[str, Any]:
-    return dict(valid) if isinstance(valid, dict) else fields_of(valid)
+        arguments = valid if isinstance(valid, dict | types.FunctionType) else fields_of(valid)
+        yield Call(name, value, arguments if inspect.isfunction(arguments) else partial(dict, arguments))
 
 
 def _laws() -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """``rmtbase score``: the heads and matrices of a checkpoint against the null."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -91,9 +91,13 @@ def score(
     files.gate("score", fail_if, places_of(opened))
     opened.hash_ahead()  # during the imports below, which take about as long
 
-    from rmtbase.results.scores import render
     from rmtbase.results.scores.measure import score
     from rmtbase.results.scores.report import as_json, report
+
+    def page(tree: Any) -> str:
+        from rmtbase.results.scores import render  # what draws takes half a second to import
+
+        return render(tree, model=opened)
 
     tree = files.measure(
         score,
@@ -105,7 +109,7 @@ def score(
         elements=elements,
         why=words(why or ""),
     )
-    files.finish(tree, as_json, report, lambda table: render(table, model=opened))
+    files.finish(tree, as_json, report, page)
 
 
 COMMAND = score
