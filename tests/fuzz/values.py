@@ -4,8 +4,8 @@
     python tests/fuzz/values.py --replay "config:1:17"
 
 A case is a function of its kind, the seed and its number. Each command runs in a forked child of its own, one whose
-environment is nonsense before JAX, matplotlib and torch are imported. Exit status 1 where a command ended otherwise,
-with a traceback, or beyond a limit.
+environment is nonsense in a fresh interpreter. Exit status 1 where a command ended otherwise, with a traceback, or
+beyond a limit.
 """
 
 import argparse
@@ -20,6 +20,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -102,19 +103,17 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "trajectory": ("model", "-o", "made.nc"),
 }
 CHEAP = ("cite", "constants", "export", "inspect", "law")
+WARM = (
+    "jax", "matplotlib.figure", "pandas", "scipy.stats", "torch", "transformers", "rmtbase.constants", "rmtbase.laws",
+    "rmtbase.results.comparison", "rmtbase.results.figures", "rmtbase.results.scores.page._page",
+)  # fmt: skip
+"""Modules that the commands import: imported once."""
 SLOW = ("--workers", "--hours", "--install-completion", "--show-completion")  # other processes, or waiting
 
 
 @dataclass(frozen=True)
 class Case:
-    """One command with nonsense in it.
-
-    Attributes:
-        name: kind, seed and number, of which it is a function.
-        arguments: of the command line.
-        settings: in the environment.
-        config: (model type, path within its configuration, value), or None.
-    """
+    """One command with nonsense in its arguments, its environment, or at a path in a model type's configuration."""
 
     name: str
     arguments: tuple[str, ...]
@@ -252,7 +251,9 @@ def run_case(root: Path, case: Case) -> Ended:
             file.write_text(json.dumps(config))
 
         def work() -> None:
-            os.environ.update(case.settings)
+            if case.settings:
+                command = (sys.executable, "-m", "rmtbase", *case.arguments)
+                os.execve(sys.executable, command, os.environ | case.settings)
             _run(case.arguments)
 
         return run_forked(work, folder)
@@ -260,17 +261,6 @@ def run_case(root: Path, case: Case) -> Ended:
 
 def is_wrong(ended: Ended) -> bool:
     return ended.status not in (0, 2) or bool(ended.limit) or b"Traceback" in ended.err
-
-
-def run_all(root: Path, cases: Sequence[Case]) -> Iterator[tuple[Case, Ended]]:
-    """Those with an environment first; before the others, import what the commands take in."""
-    warm = False
-    for case in sorted(cases, key=lambda case: not case.settings):
-        if not case.settings and not warm:
-            warm = True
-            for name in ("jax", "matplotlib.figure", "torch", "transformers", "rmtbase.results.scores.page"):
-                __import__(name)
-        yield case, run_case(root, case)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -281,6 +271,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--replay", action="append", default=[], help="KIND:SEED:NUMBER")
     parser.add_argument("--json", type=Path, help="where the record of every case is written")
     options, record = parser.parse_args(arguments), []
+    for name in WARM:
+        import_module(name)
     with tempfile.TemporaryDirectory(prefix="values-") as folder:
         configs = make_originals(Path(folder))
         numbers = [name.split(":") for name in options.replay] or [
@@ -289,7 +281,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for number in range(round(options.cases * share))
         ]
         cases = [case_of(kind, int(seed), int(number), configs) for kind, seed, number in numbers]
-        for case, ended in run_all(Path(folder), cases):
+        for case in cases:
+            ended = run_case(Path(folder), case)
             record.append([str(case), ended.status, is_wrong(ended), ended.last_words()])
             if is_wrong(ended):
                 print(f"wrong [{ended.status} {ended.limit}] {case}\n    {ended.last_words()}", flush=True)
