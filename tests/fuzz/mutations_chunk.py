@@ -2,21 +2,12 @@
 
 import hashlib
 import json
-from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from mutations import Mutator
-from mutations_json import CHANGES, changed
-
-
-def _of_header(name: str, change: Callable[[Random, bytes], bytes]) -> Mutator:
-    def apply(rng: Random, path: Path, donor: bytes) -> None:
-        header, _, data = path.read_bytes().partition(b"\n")
-        path.write_bytes(change(rng, header) + b"\n" + data)
-
-    return Mutator(name, apply)
+from mutations_json import of_json_header
 
 
 def _sibling(rng: Random, path: Path, donor: bytes) -> None:
@@ -65,10 +56,7 @@ def _halves(arrays: dict[str, Any], data: bytes) -> list[bytes]:
 
 
 CHUNK = (
-    *(
-        _of_header(f"header: {name}", lambda rng, header, how=how: changed(rng, how, header))
-        for name, how in CHANGES.items()
-    ),
+    *of_json_header(lambda content: content.split(b"\n", 1), lambda header, data: header + b"\n" + data),
     Mutator("another chunk", _sibling, refused=True),
     Mutator("signed", _signed, refused=True),
 )

@@ -61,17 +61,15 @@ def _raw_value(rng: Random, value: Any) -> str:
     return json.dumps(value).replace(f'"{_MARK}"', rng.choice(RAW))
 
 
-def _is_number(one: Any) -> bool:
-    return isinstance(one, int | float) and not isinstance(one, bool)
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float)
 
 
 def _other_number(rng: Random, value: Any) -> str:
     holder, key = _some(rng, value, _is_number)
-    if _is_number(holder[key]):
-        number = holder[key]
-        holder[key] = rng.choice(
-            (number + 1, number - 1, number * 2, -number, number // 2, float(number), number * 10**9)
-        )
+    if _is_number(number := holder[key]):
+        others = (number + 1, number - 1, number * 2, -number, number // 2, float(number), number * 10**9)
+        holder[key] = rng.choice(others)
     return json.dumps(value)
 
 
@@ -111,9 +109,9 @@ def _remove(rng: Random, value: Any) -> str:
 
 
 def _add(rng: Random, value: Any) -> str:
-    _object(rng, value)[rng.choice(("unknown", "", "__proto__", "k" * 10_000, "\x1b[31m", "\ud800"))] = rng.choice(
-        STRANGE
-    )
+    keys = ("unknown", "", "__proto__", "k" * 10_000, "\x1b[31m", "\ud800")
+    strange = rng.choice(STRANGE)
+    _object(rng, value)[rng.choice(keys)] = strange
     return json.dumps(value)
 
 
@@ -136,15 +134,13 @@ def _twice(rng: Random, value: Any) -> str:
 
 
 def _whole(rng: Random, value: Any) -> str:
-    return rng.choice(
-        ("null", "[]", "3", '"text"', "[{}]", "", " ", json.dumps([value]), json.dumps(json.dumps(value)))
-    )
+    nested = json.dumps([value]), json.dumps(json.dumps(value))
+    return rng.choice(("null", "[]", "3", '"text"', "[{}]", "", " ", *nested))
 
 
 def _encoded(rng: Random, value: Any) -> bytes:
-    return json.dumps(value).encode(
-        rng.choice(("utf-8-sig", "utf-16", "utf-32", "utf-16-le", "utf-16-be", "utf-32-be", "utf-7"))
-    )
+    encodings = ("utf-8-sig", "utf-16", "utf-32", "utf-16-le", "utf-16-be", "utf-32-be", "utf-7")
+    return json.dumps(value).encode(rng.choice(encodings))
 
 
 def _not_text(rng: Random, value: Any) -> bytes:
@@ -154,11 +150,8 @@ def _not_text(rng: Random, value: Any) -> bytes:
 
 
 def _padded(rng: Random, value: Any) -> str:
-    return (
-        rng.choice((" ", "\n", "\t")) * rng.choice((1, 100, 50_000_000))
-        + json.dumps(value)
-        + " " * rng.choice((0, 1, 100))
-    )
+    before = rng.choice((" ", "\n", "\t")) * rng.choice((1, 100, 50_000_000))
+    return before + json.dumps(value) + " " * rng.choice((0, 1, 100))
 
 
 def _trailing(rng: Random, value: Any) -> str:
@@ -188,3 +181,19 @@ def _mutator(name: str, change: Change) -> Mutator:
 
 
 JSON = tuple(_mutator(name, change) for name, change in CHANGES.items())
+
+
+def of_header(name: str, split: Callable, joined: Callable, change: Callable[[Random, bytes], bytes]) -> Mutator:
+    """A mutator of the header of a file, from what splits the file into header and data, and what joins the two."""
+
+    def apply(rng: Random, path: Path, donor: bytes) -> None:
+        header, data = split(path.read_bytes())
+        path.write_bytes(joined(change(rng, header), data))
+
+    return Mutator(f"header: {name}", apply)
+
+
+def of_json_header(split: Callable, joined: Callable) -> Iterator[Mutator]:
+    """All changes of JSON, made to a header."""
+    for name, how in CHANGES.items():
+        yield of_header(name, split, joined, lambda rng, header, how=how: changed(rng, how, header))

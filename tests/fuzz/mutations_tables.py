@@ -40,49 +40,42 @@ def _all(name: str, change_values: Callable[[np.ndarray], np.ndarray]) -> Change
 
 
 def _with(table: xr.Dataset, name: str, values: np.ndarray) -> xr.Dataset:
-    return (
-        table.assign_coords({name: (table[name].dims, values, table[name].attrs)})
-        if name in table.coords
-        else (table.assign({name: (table[name].dims, values, table[name].attrs)}))
-    )
+    assign = table.assign_coords if name in table.coords else table.assign
+    return assign({name: (table[name].dims, values, table[name].attrs)})
 
 
 def _attribute(name: str, value: object) -> Change:
     return lambda table: table.assign_attrs({name: value}) if name in table.attrs else None
 
 
-def _twice(name: str) -> Change:
+def _first_two(name: str, sources: list[int]) -> Change:
+    """The first two labels of a coordinate as those at other places."""
+
     def change(table: xr.Dataset) -> xr.Dataset | None:
         if name not in table.coords or table.sizes[name] < 2:
             return None
         words = table[name].values.copy()
-        words[0] = words[1]
+        words[[0, 1]] = words[sources]
         return table.assign_coords({name: words})
 
     return change
 
 
-def _exchanged(name: str) -> Change:
-    def change(table: xr.Dataset) -> xr.Dataset | None:
-        if name not in table.coords or table.sizes[name] < 2:
-            return None
-        words = table[name].values.copy()
-        words[[0, 1]] = words[[1, 0]]
-        return table.assign_coords({name: words})
-
-    return change
+def _text(values: np.ndarray) -> np.ndarray:
+    return values.astype(str)
 
 
-_TEXT = lambda values: values.astype(str)  # noqa: E731
-_REVERSED = lambda values: values[..., ::-1]  # noqa: E731
+def _reversed(values: np.ndarray) -> np.ndarray:
+    return values[..., ::-1]
+
 
 IMPOSSIBLE: dict[str, Change] = {
     "a negative density": _one("density", -1.0),
     "an edge that is NaN": _one("bin_edge", np.nan),
-    "edges that fall": _all("bin_edge", _REVERSED),
-    "probabilities as text": _all("probability", _TEXT),
+    "edges that fall": _all("bin_edge", _reversed),
+    "probabilities as text": _all("probability", _text),
     "a probability above 1": _one("probability", 1.5),
-    "probabilities that fall": _all("probability", _REVERSED),
+    "probabilities that fall": _all("probability", _reversed),
     "d_head 0": _one("d_head", 0),
     "d_model negative": _one("d_model", -12),
     "a fraction as d_model": _one("d_model", 12.5),
@@ -95,14 +88,14 @@ IMPOSSIBLE: dict[str, Change] = {
     "a negative sigma_q": _one("sigma_q", -1.0),
     "a negative sigma": _one("sigma", -1.0),
     "no moments at all": _one("moment_order", 0.0),
-    "means as text": _all("mean", _TEXT),
-    "observations as text": _all("observed", _TEXT),
+    "means as text": _all("mean", _text),
+    "observations as text": _all("observed", _text),
     "no draws": _one("draws", 0),
     "a negative singular value": _one("singular_value", -1.0),
     "a negative distance": _one("distance", -1.0),
     "a depth of 0": _one("depth", 0),
     "no rows": _one("n_rows", 0),
-    "a statistic twice": _twice("statistic"),
+    "a statistic twice": _first_two("statistic", [1, 1]),
     "provenance that is no JSON": _attribute("provenance", "drawn on a Monday"),
     "provenance that is a list": _attribute("provenance", "[1, 2]"),
     "a seed that is a list": _attribute("seed", np.arange(3)),
@@ -122,7 +115,7 @@ CONTRADICTING: dict[str, Change] = {
     "all draws equal": _all("sample", lambda values: np.broadcast_to(values[..., :1], values.shape).copy()),
     "a sample of zeros": _all("sample", np.zeros_like),
     "a draw that is infinite": _one("sample", np.inf),
-    "statistics exchanged": _exchanged("statistic"),
+    "statistics exchanged": _first_two("statistic", [1, 0]),
     "half of the draws": lambda table: table.isel(draw=slice(None, None, 2)) if "draw" in table.dims else None,
     "half of the bins": lambda table: table.isel(bin=slice(None, None, 2)) if "bin" in table.dims else None,
     "half of the layers": lambda table: table.isel(layer=slice(None, None, 2)) if "layer" in table.dims else None,

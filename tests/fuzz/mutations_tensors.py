@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from mutations import Mutator
-from mutations_json import CHANGES, changed
+from mutations_json import of_header, of_json_header
 
 _LENGTH = struct.Struct("<Q")
 _TYPES = (
@@ -29,14 +29,6 @@ def header_and_data(content: bytes) -> tuple[bytes, bytes]:
 def with_header(header: bytes, data: bytes) -> bytes:
     """A safetensors file of the two."""
     return _LENGTH.pack(len(header)) + header + data
-
-
-def _of_header(name: str, change: Callable[[Random, bytes], bytes]) -> Mutator:
-    def apply(rng: Random, path: Path, donor: bytes) -> None:
-        header, data = header_and_data(path.read_bytes())
-        path.write_bytes(with_header(change(rng, header), data))
-
-    return Mutator(name, apply)
 
 
 def _tensor(rng: Random, table: dict) -> dict:
@@ -122,14 +114,11 @@ def _larger(rng: Random, path: Path, donor: bytes) -> None:
 
 
 SAFETENSORS = (
-    *(
-        _of_header(f"header: {name}", lambda rng, header, how=how: changed(rng, how, header))
-        for name, how in CHANGES.items()
-    ),
-    _of_header("header: an entry", _entry),
-    _of_header("header: an entry again", _entry),
-    _of_header("header: the table", _table),
-    _of_header("header: spacing", _spacing),
+    *of_json_header(header_and_data, with_header),
+    of_header("an entry", header_and_data, with_header, _entry),
+    of_header("an entry again", header_and_data, with_header, _entry),
+    of_header("the table", header_and_data, with_header, _table),
+    of_header("spacing", header_and_data, with_header, _spacing),
     Mutator("length of the header", _length_field),
     Mutator("a large header", _larger),
 )
