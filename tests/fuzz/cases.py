@@ -49,7 +49,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Verdict:
-    """How a case ended: ``outcome`` is one of :data:`REFUSED`, :data:`RIGHT` and :data:`WRONG`, ``why`` in words."""
+    """How a case ended, and why."""
 
     case: Case
     outcome: str
@@ -60,7 +60,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Reading:
-    """What came of a file: the digest of its content (None where it was not read), the command's end and its files."""
+    """What came of a file: the command's end and its files, and the digest of the content where it was read."""
 
     ended: Ended
     content: dict[str, str] | None
@@ -83,15 +83,8 @@ def cases(root: Path, kind: Kind, count: int, seed: int) -> list[Case]:
     return untouched + [Case(kind.name, name, number) for name, number in deck if name != UNTOUCHED.name][: count - 1]
 
 
-def check(root: Path, case: Case, keep: Path, thorough: bool = True) -> Verdict:
-    """Make the mutation, run what reads it, and judge; the folder of one that is wrong is kept.
-
-    Args:
-        root: of the originals.
-        case: the mutation.
-        keep: where folders are kept.
-        thorough: run the command on every file that the library refuses, not on one in four.
-    """
+def check(root: Path, case: Case) -> Verdict:
+    """Make the mutation of the originals below ``root``, run what reads it, and judge."""
     kind = KINDS[case.kind]
     mutator = _mutators(root, kind)[case.mutator]
     with tempfile.TemporaryDirectory(prefix="rmtbase-fuzz-", dir=root / "made", ignore_cleanup_errors=True) as scratch:
@@ -104,13 +97,12 @@ def check(root: Path, case: Case, keep: Path, thorough: bool = True) -> Verdict:
             mutator.apply(rng, target, donor(root, kind.name))
         before = _snapshot(folder)
         command = rng.randrange(len(kind.commands))
-        how = How(command, case.seed % kind.every == 0, thorough or case.seed % 4 == 0, mutator.unprivileged)
+        how = How(command, case.seed % kind.every == 0, case.seed % 4 == 0, mutator.unprivileged)
         reading = read(kind, target.relative_to(folder), folder, how)
         try:
             outcome, why = _judge(root, kind, mutator, folder, before, reading, command)
         except _WrongError as wrong:
             outcome, why = WRONG, str(wrong)
-            _keep(keep, case, folder, reading, why)
     return Verdict(case, outcome, why, reading.ended.cpu, reading.ended.memory)
 
 
@@ -121,14 +113,7 @@ def _mutators(root: Path, kind: Kind) -> dict[str, Mutator]:
 
 @dataclass(frozen=True)
 class How:
-    """Which of a kind's commands is run, and when.
-
-    Attributes:
-        command: its place.
-        taken: run it on a file that the library reads.
-        refused: run it on a file that the library refuses. Where it may go on without the file it is run anyway.
-        unprivileged: by somebody whom permissions bind.
-    """
+    """Which of a kind's commands is run: on a file that the library takes, on one that it refuses, and by whom."""
 
     command: int
     taken: bool
@@ -331,20 +316,3 @@ def _text(said: bytes) -> str:
 
 def _sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _keep(keep: Path, case: Case, folder: Path, reading: Reading, why: str) -> None:
-    place = keep / f"{case.kind}-{hashlib.sha256(str(case).encode()).hexdigest()[:12]}"
-    shutil.rmtree(place, ignore_errors=True)
-    shutil.copytree(folder, place / "work", symlinks=True, ignore=_neither_pipes_nor_giants, dirs_exist_ok=True)
-    (place / "why.txt").write_text(f"{case}\n{why}\n", encoding="utf-8", errors="backslashreplace")
-    (place / "err.txt").write_bytes(reading.ended.err)
-
-
-def _neither_pipes_nor_giants(place: str, names: list[str]) -> list[str]:
-    paths = [Path(place, name) for name in names]
-    return [
-        path.name
-        for path in paths
-        if not path.is_symlink() and not path.is_dir() and (not path.is_file() or path.stat().st_size > 100 << 20)
-    ]

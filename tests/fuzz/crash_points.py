@@ -19,6 +19,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from random import Random
 
@@ -48,27 +49,17 @@ _SIZES = (0, 1, 100, 1000, 4096, 10_000, 20_000, 40_000)
 
 @dataclass(frozen=True)
 class Command:
-    """A command that writes files.
-
-    Attributes:
-        kind: the folder of originals in which it runs.
-        arguments: of the command line.
-        outputs: what it writes; something else lies there before.
-        short: whether it is over soon: no JAX program is compiled.
-    """
+    """A command that writes outputs, in whose place something else lies before, in the folder of a kind's originals."""
 
     kind: str
     arguments: tuple[str, ...]
     outputs: tuple[str, ...]
-    short: bool = True
 
 
 COMMANDS = {
     "finish a run": Command("manifest", ("baseline", "small.toml", "-o", "small.nc"), ("small.nc",)),
-    "go on with a run": Command(
-        "manifest_gone_on_with", ("baseline", "small.toml", "-o", "small.nc"), ("small.nc",), short=False
-    ),
-    "begin a run": Command("plan", ("baseline", "small.toml", "-o", "small.nc"), ("small.nc",), short=False),
+    "go on with a run": Command("manifest_gone_on_with", ("baseline", "small.toml", "-o", "small.nc"), ("small.nc",)),
+    "begin a run": Command("plan", ("baseline", "small.toml", "-o", "small.nc"), ("small.nc",)),
     "score": Command(
         "baseline",
         ("score", "model", "--null", "table.nc", "-o", "scores.nc", "-o", "report.html"),
@@ -83,7 +74,6 @@ COMMANDS = {
         "safetensors",
         ("depth", "model", "--max-depth", "2", "--draws", "19", "--component", "attention_query", "-o", "depth.nc"),
         ("depth.nc",),
-        short=False,
     ),
 }
 
@@ -286,28 +276,20 @@ def _fresh(root: Path, command: Command, scratch: Path) -> Path:
     return folder
 
 
-_known: dict[tuple[Path, Command], dict[str, bytes]] = {}
-
-
+@cache
 def _undisturbed(root: Path, command: Command) -> dict[str, bytes]:
     """The digests of all that lies there after a run that nothing interrupts."""
-    if (root, command) not in _known:
-        with tempfile.TemporaryDirectory(prefix="rmtbase-crash-", dir=root / "made") as scratch:
-            folder = _fresh(root, command, Path(scratch))
-            ended = _run(command, folder, lambda: None)
-            if ended.status != 0:
-                raise RuntimeError(f"it fails undisturbed: {ended.err.decode()}")
-            _known[root, command] = _contents(folder)
-    return _known[root, command]
+    with tempfile.TemporaryDirectory(prefix="rmtbase-crash-", dir=root / "made") as scratch:
+        folder = _fresh(root, command, Path(scratch))
+        ended = _run(command, folder, lambda: None)
+        if ended.status != 0:
+            raise RuntimeError(f"it fails undisturbed: {ended.err.decode()}")
+        return _contents(folder)
 
 
 def _contents(folder: Path) -> dict[str, bytes]:
     """Every file below a folder: its bytes where they are few, their digest else."""
-    found = {}
-    for path in folder.rglob("*"):
-        if path.is_file():
-            found[str(path.relative_to(folder))] = _kept(path.read_bytes())
-    return found
+    return {str(path.relative_to(folder)): _kept(path.read_bytes()) for path in folder.rglob("*") if path.is_file()}
 
 
 def _kept(content: bytes) -> bytes:

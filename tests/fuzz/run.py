@@ -1,4 +1,4 @@
-"""The fuzz suite from the command line: many mutations of every kind of file, one table, and what is wrong kept.
+"""The fuzz suite from the command line: many mutations of every kind of file, one table, and what is wrong.
 
     python tests/fuzz/run.py --mutations 1000 --seed 0
     python tests/fuzz/run.py --kind baseline --kind config --mutations 200
@@ -42,7 +42,6 @@ from kinds import KINDS  # noqa: E402
 from sandbox import GIB, die_with_parent, environment, run_forked  # noqa: E402
 
 _SAID_EVERY = 500  # cases, how far it is
-_MANY = 100  # mutations of a kind, from which the command is run on every file that is refused
 SEEDS = Path(__file__).with_name("seeds.json")
 
 
@@ -75,8 +74,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.json is not None:
         given.json.write_text(json.dumps([_record(one) for one in verdicts], indent=1))
     wrong = any(one.outcome == fuzz.WRONG for one in verdicts)
-    if wrong:
-        print(f"what was wrong is kept in {given.keep}")
     return int(wrong)
 
 
@@ -90,7 +87,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--replay", action="append", default=[], metavar="KIND:MUTATION:SEED", help="one case; repeat")
     parser.add_argument("--seeds", action="store_true", help="the cases of seeds.json, which were wrong once")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--keep", type=Path, default=Path(tempfile.gettempdir()) / "rmtbase-fuzz-failures")
     parser.add_argument("--json", type=Path, help="file for all verdicts")
     return parser
 
@@ -168,7 +164,7 @@ def _forked(jobs: int) -> ProcessPoolExecutor:
 
 
 def _checked(root: Path, chosen: Sequence[fuzz.Case], given: argparse.Namespace) -> Iterator[fuzz.Verdict]:
-    check = partial(_check, root, given.keep, given.mutations >= _MANY)
+    check = partial(_check, root)
     for torch in (False, True):  # a process that has imported torch takes twice as long to fork
         some = [case for case in chosen if KINDS[_original(case)].torch == torch]
         if not some:
@@ -180,11 +176,11 @@ def _checked(root: Path, chosen: Sequence[fuzz.Case], given: argparse.Namespace)
             yield from pool.map(check, some, chunksize=max(1, min(8, len(some) // (4 * given.jobs))))
 
 
-def _check(root: Path, keep: Path, thorough: bool, case: fuzz.Case) -> fuzz.Verdict:
+def _check(root: Path, case: fuzz.Case) -> fuzz.Verdict:
     try:
         if case.kind.startswith(INTERRUPTED):
             return check_point(root, case)
-        return fuzz.check(root, case, keep, thorough)
+        return fuzz.check(root, case)
     except Exception as error:  # of the suite itself, which must not hide
         return fuzz.Verdict(case, fuzz.WRONG, f"the suite failed: {type(error).__name__}: {error}", 0.0, 0)
 
