@@ -109,3 +109,32 @@ def test_public_names_of_the_mathematics_have_a_user_beside_tests(package):
         for name in re.findall(r"\w+", hint)
     }
     assert set(import_module(f"rmtbase.{package}").__all__) - words - results <= UNUSED
+
+
+DOCUMENTED = (".ci", "benchmarks", "docs", "examples", "sims", "src", "studies")
+OPENING = re.compile(
+    r"(Of|What|Which|Whether|How|Where|One|Those|When|Who|Whose|Why|That|To|In|As|By|For|With|From|At|On|If|Not|No)"
+    r"[\s,:;.]"
+)
+"""Words with which no docstring opens: a question word or a preposition puts its subject last."""
+
+
+def _first_lines(path):
+    """The line number and the first line of each docstring in a file."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            text = ast.get_docstring(node)
+            if text:
+                yield getattr(node, "lineno", 1), text.splitlines()[0]
+
+
+@pytest.mark.parametrize("folder", DOCUMENTED)
+def test_docstrings_open_with_their_subject_or_a_verb(folder):
+    lines = {
+        f"{path.relative_to(ROOT)}:{line}": text
+        for path in (ROOT / folder).rglob("*.py")
+        for line, text in _first_lines(path)
+    }
+    assert lines
+    found = [f"{place}: {text}" for place, text in lines.items() if OPENING.match(text) and not text.endswith("?")]
+    assert not found, "\n".join(sorted(found))
