@@ -158,7 +158,6 @@ def _alternatives(declared: Any) -> tuple[Any, ...]:
 
 @cache
 def _test(declared: Any) -> Callable[[Any], bool]:
-    """Return the test that a value is of a declared type."""
     origin, args = get_origin(declared), get_args(declared)
     if origin in (Union, UnionType):
         tests = [_test(kind) for kind in args]
@@ -245,7 +244,6 @@ def _is_container(declared: Any, value: Any) -> bool:
 
 
 def _is_fixed(declared: Any) -> bool:
-    """Return True for a tuple of so many items, each of its own type."""
     return get_origin(declared) is tuple and Ellipsis not in get_args(declared)
 
 
@@ -262,7 +260,6 @@ def _items(value: Any, declared: Any) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _words(declared: Any) -> str:
-    """Return a declared type in words."""
     origin, args = get_origin(declared), get_args(declared)
     if declared in _WORDS:
         return _WORDS[declared]

@@ -15,10 +15,7 @@ _SHAPES = ((768, 64), (64, 64))  # (d_model, d_head): well conditioned, as most 
 
 
 def examine() -> dict[str, dict[str, Any]]:
-    """Report what is installed and how it computes, section by section: name -> value.
-
-    ``["precision"]["verdict"]`` is ``"good"`` if double precision holds. Loads JAX and starts its devices.
-    """
+    """Report what is installed and how it computes, by section and name; ``["precision"]["verdict"]`` is "good"."""
     import jax
 
     import rmtbase
@@ -44,7 +41,6 @@ def examine() -> dict[str, dict[str, Any]]:
 
 
 def _libraries() -> dict[str, str]:
-    """List the libraries below the packages, which affect the last digits and which files can be read."""
     import h5py
     import netCDF4
     import numpy  # noqa: F401  # loads its BLAS
@@ -64,7 +60,6 @@ def _libraries() -> dict[str, str]:
 
 
 def _solvers() -> dict[str, str]:
-    """Report the solver that rmtbase chooses here for some shapes, with the reason."""
     from rmtbase.ensembles import low_rank_product
     from rmtbase.montecarlo import choose_solver
 

@@ -138,10 +138,7 @@ class WorkerError(RmtbaseError):
 
 @contextmanager
 def resumable(finished: Callable[[], str]) -> Iterator[None]:
-    """Add to the message of an error that stops a run which work is finished and kept, for the run to resume from.
-
-    ``finished`` returns the words when the run stops; "" if nothing is kept.
-    """
+    """Add to an error that stops a run which work is ``finished()`` and kept, for the run to resume from."""
     try:
         yield
     except (OutputError, WorkerError) as error:

@@ -198,12 +198,7 @@ def require_independent_entries(initialization: object, purpose: str, name: str 
 
 
 def require_real_array(name: str, value: object) -> NDArray[Any]:
-    """Return an array of real numbers in its own dtype.
-
-    JAX arrays and torch tensors, on any device, with or without gradients, are converted without loss; bfloat16, which
-    NumPy lacks, becomes the type of ml_dtypes. Complex numbers, booleans, text, dates and objects are refused, and so
-    are masked arrays with masked entries, whose masks NumPy would silently drop.
-    """
+    """Return real numbers in their own dtype, of JAX and torch without loss; masks would be silently dropped."""
     import numpy as np
 
     expected = "real numbers"
@@ -221,7 +216,6 @@ def require_real_array(name: str, value: object) -> NDArray[Any]:
 
 
 def _numpy_array(value: Any) -> NDArray[Any]:
-    """Convert a value, or torch tensors, to a NumPy array; torch is not imported for that."""
     import numpy as np
 
     torch = sys.modules.get("torch")

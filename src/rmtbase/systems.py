@@ -51,11 +51,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def replace_file(new: Path, target: Path) -> None:
-    """Replace a file by another, atomically.
-
-    Windows refuses this while any process, such as a virus scanner, has the old file open; then it is retried for a
-    second.
-    """
+    """Replace a file atomically; on Windows for a second again and again while a process has the old one open."""
     until = time.monotonic() + (_IN_USE_FOR if sys.platform == "win32" else 0.0)
     while True:
         try:
@@ -72,10 +68,7 @@ def replace_file(new: Path, target: Path) -> None:
 
 @contextmanager
 def utf8_path(path: Path) -> Iterator[Path]:
-    """Yield the path, or another name of the file if the name of its folder is not UTF-8, valid inside the block.
-
-    Only Linux has such another name. On macOS all names are UTF-8.
-    """
+    """Yield the path, or, on Linux, another name of the file if the name of its folder is not UTF-8."""
     try:
         os.fspath(path).encode()
     except UnicodeEncodeError:
@@ -157,7 +150,6 @@ def address_space_left() -> int | None:
 
 
 def _meminfo() -> int:
-    """Read the available memory on Linux."""
     lines = dict(line.split(":", 1) for line in _MEMINFO.read_text(encoding="utf-8").splitlines())
     return 1024 * int(lines["MemAvailable"].split()[0])
 
@@ -186,5 +178,4 @@ def _vm_stat() -> int:
 
 
 def _free_pages() -> int:
-    """Read the free pages on other systems."""
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -86,7 +86,6 @@ def options(
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command, report any error in one line on stderr, and return the exit status."""
     debug, begin = "--debug" in arguments, time.monotonic()
     before, format_before, printed_before = VERBOSITY.set(Verbosity.NORMAL), JSON.set(False), PRINTED.set(False)
     try:

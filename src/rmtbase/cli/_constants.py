@@ -148,7 +148,6 @@ def _at(entry: Entry, shape: dict[str, int], scale: dict[str, Any], named: bool)
 
 
 def _refuse_unused(entries: tuple[Entry, ...], shape: dict[str, int], scale: dict[str, Any]) -> None:
-    """Refuse a shape or a scale on which no entry depends."""
     from rmtbase.constants import ConstantFunction
     from rmtbase.errors import ParameterError
 
@@ -162,7 +161,6 @@ def _refuse_unused(entries: tuple[Entry, ...], shape: dict[str, int], scale: dic
 
 
 def _latex(entry: Entry, digits: int) -> str:
-    """Write an entry's sentence after a comment with its conditions; only the comment if it lacks its shape."""
     from rmtbase.constants import Constant, as_identified, as_latex_sentence
 
     sentence = f"\n{as_latex_sentence(entry, digits)}" if isinstance(entry, Constant) else ""
@@ -179,7 +177,6 @@ def _value(entry: Entry, digits: int, shape: dict[str, int] | None = None) -> st
 
 
 def _list_report(sections: dict[str, list[Entry]], digits: int, shape: dict[str, int]) -> Iterator[Item]:
-    """Yield the name, value and description of each entry, under the headings."""
     from rmtbase.report import Column, Rows
 
     columns = [Column(name, "left") for name in ("name", "value", "description")]
@@ -191,7 +188,6 @@ def _list_report(sections: dict[str, list[Entry]], digits: int, shape: dict[str,
 
 
 def _entry_report(entry: Entry, digits: int, sentence_digits: int) -> Iterator[Item]:
-    """Yield everything that is known about one entry."""
     from rmtbase.constants import (
         KINDS_OF_ERROR,
         Constant,

@@ -71,7 +71,6 @@ class Reference:
 
 
 def _plain(tex: str) -> str:
-    """Convert TeX to plain text."""
     text = _ACCENT.sub(lambda accent: accent[2] + _COMBINING[accent[1]], tex)
     for mark, sign in _MARKS:
         text = text.replace(mark, sign)
@@ -98,7 +97,6 @@ def bibliography() -> dict[str, Reference]:
 
 
 def bibtex_entry(key: str, kind: str, fields: Mapping[str, str]) -> str:
-    """Write one entry of BibTeX."""
     lines = "".join(f"  {name:<9} = {{{value}}},\n" for name, value in fields.items())
     return f"@{kind}{{{key},\n{lines}}}"
 

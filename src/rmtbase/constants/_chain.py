@@ -87,7 +87,6 @@ class Chain:
         return (edge * mp.sqrt(abs(curvature) / 2) / self.rank) ** (mp.mpf(2) / 3)
 
     def extreme_eigenvalue(self, side: int):
-        """Law of the largest or the smallest eigenvalue; a :class:`ParameterError` for too few eigenvalues."""
         from rmtbase.laws import largest_eigenvalue, smallest_eigenvalue
 
         return (largest_eigenvalue if side > 0 else smallest_eigenvalue)(
@@ -101,7 +100,6 @@ class Chain:
         return 1 / (smallest if side > 0 or gap < 16 else min(smallest, gap))
 
     def mean_error(self, side: int) -> float:
-        """Relative error of the mean of this law."""
         law = self.extreme_eigenvalue(side)
         return law.std() / law.mean() * self.neglected(side)
 

@@ -233,7 +233,6 @@ class Constant(NamedReal, _Entry):
         return " ± ".join(filter(None, self.rounded(digits)))
 
     def _shown_error(self) -> Decimal:
-        """Return the error to one digit, even if it is too small for a double."""
         value = abs(Decimal(self.significant_digits(_DOUBLE)))
         return Context(prec=1).multiply(value, Decimal(self.relative_error))
 
@@ -243,7 +242,6 @@ class Constant(NamedReal, _Entry):
         return f"<{self.name} = {self.shown(_IN_REPR)}, {self.uncertainty}; {', '.join(conditions) or stated}>"
 
     def _repr_html_(self) -> str:
-        """Return a small HTML table, for notebooks."""
         rows = {
             "value": self.shown(_IN_REPR),
             "known": self.uncertainty,
@@ -264,8 +262,6 @@ def unscaled(value: Number, square: Number, d_head: int) -> Number:
 
 
 def power(degree: int) -> Callable[[Number, Number, int], Number]:
-    """Make the function of (value, g², d_head) that multiplies a value by g to this power."""
-
     def rescaled(value: Number, square: Number, d_head: int) -> Number:
         return value * (square ** (degree // 2) if degree % 2 == 0 else mp.sqrt(square) ** degree)
 

@@ -34,11 +34,7 @@ class PrecisionError(RmtbaseError, ArithmeticError):
 
 
 def agreed_digits(compute: Computation, digits: int) -> str:
-    """Round ``compute()`` to ``digits`` significant digits on which two working precisions agree.
-
-    The first carries 10 digits more than asked for and the second another 20; if they differ, for example by
-    cancellation, both are raised.
-    """
+    """Round to digits on which two precisions agree, 10 and 30 digits beyond; higher ones if they differ."""
     low = high = ""
     for guard in _GUARDS:
         low, high = (_rounded(compute, digits, guard + further_digits) for further_digits in (0, _BETWEEN))

@@ -49,7 +49,6 @@ def as_latex_sentence(constant: Constant, digits: int = _SENTENCE_DIGITS) -> str
 
 
 def _sentence(constant: Constant, value: str, spread: str, cited: str, form: Callable[[str], str]) -> str:
-    """Join the parts of a sentence; ``form`` gives those that are phrases."""
     first, stated = constant.description[0], constant.conditions
     article = "The " if first.islower() or first.isdigit() else ""
     under = ""
@@ -68,7 +67,6 @@ def of_one_draw(constant: Constant) -> str:
 
 
 def _one_draw(constant: Constant) -> Phrase:
-    """Mean ± standard deviation of the quantity of one draw; "" where no law is known."""
     if constant.one_draw is None:
         return Phrase("")
     names = (constant.one_draw.mean, constant.one_draw.std)
@@ -129,10 +127,7 @@ def _plain(entry: _Entry, digits: int) -> dict[str, Any]:
 
 
 def as_latex(entries: _Entry | Iterable[_Entry], digits: int = DEFAULT_DIGITS) -> str:
-    r"""Rows of a table, name & symbol & value & definition & conditions & \cite{...} \\, after a comment with the sets.
-
-    A value has ``digits`` digits, but none beyond its error; if the error ends the digits, it is shown with them.
-    """
+    r"""Rows of a table: name & symbol & value, with an error that ends it, & definition & conditions & references."""
     listed = (entries,) if isinstance(entries, _Entry) else tuple(entries)
     rows = [
         " & ".join(

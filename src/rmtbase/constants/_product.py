@@ -20,7 +20,6 @@ def _chain(d: int, h: int) -> Chain:
 
 
 def _sides(side: int) -> dict[str, dict[str, Any]]:
-    """Edge, singular edge, Tracy–Widom scale, and mean and standard deviation of the extreme eigenvalue."""
     edge, eigenvalue = ("product_upper", "largest_eigenvalue") if side > 0 else ("product_lower", "smallest_eigenvalue")
     return {
         f"{edge}_edge": {"compute": lambda d, h: _chain(d, h).edge(side), "rescaled": power(2)},

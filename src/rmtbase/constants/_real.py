@@ -21,11 +21,7 @@ def _reflected(operation: Callable[[Any, Any], Any]) -> Any:
 
 
 class NamedReal(Real):
-    """Real number that acts as a double, or with mpmath numbers has all digits of their working precision.
-
-    With arrays it acts as a Python float, which does not change their dtype. It is equal to whatever its double is
-    equal to.
-    """
+    """Real number that acts as a double, or with mpmath numbers has all digits of their working precision."""
 
     @property
     @abstractmethod
@@ -37,7 +33,6 @@ class NamedReal(Real):
         """Return the value in decimal, to ``digits`` significant digits or to as many as there are."""
 
     def _mpmath_(self, prec: int, rounding: str) -> Any:
-        """Convert to mpmath; called by ``mp.mpf(self)``."""
         with mp.workprec(prec):
             return mp.mpf(self.significant_digits(math.ceil(prec * _PER_BIT) + 2))
 

@@ -17,7 +17,6 @@ _RELEASED_OF_EACH = ("id", "definition", "conditions", "digits", "uncertainty", 
 
 
 def read_record(name: str, sha256: str = "") -> dict[str, Any]:
-    """Read the record of a set from its file."""
     file = files("rmtbase.constants").joinpath(f"{name}.json")
     expected = f"constants.{name} as released; install rmtbase again"
     try:

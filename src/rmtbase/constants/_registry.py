@@ -33,7 +33,6 @@ def current_set() -> ConstantSet:
 
 
 def set_named(name: str) -> ConstantSet:
-    """Return the set of that name."""
     if name not in _SETS:
         raise ParameterError("set", name, f"one of {', '.join(_SETS)}")
     return _SETS[name]
@@ -67,7 +66,6 @@ def find(name: str) -> Constant | ConstantFunction:
 
 
 def _restored(fields: Mapping[str, Any]) -> Constant:
-    """Restore a constant from its fields; its computation is that of its name."""
     constant = object.__new__(Constant)
     vars(constant).update(fields)
     arguments = constant.arguments or {}

@@ -201,7 +201,6 @@ def _from_parents(compute: Callable[..., Number], parents: Sequence[str], entrie
 
 
 def _words(name: str, record: Mapping[str, Any], release: Release) -> dict[str, Any]:
-    """Return the fields of one entry of a record that constants and functions share."""
     stored = {**record.get("constants", {}), **record.get("functions", {})}[name]
     latex, symbols = record.get("latex", {}), record.get("symbols", {})
 

@@ -122,7 +122,6 @@ class _Nodes:
         return [mp.mpf(0), *(self._half * (c[k - 1] - c[k + 1]) / (2 * k) for k in range(1, len(c) - 1))]
 
     def integral(self, values: list[Number]) -> Number:
-        """∫ over [low, high]."""
         primitive = self._primitive(values)
         return 2 * mp.fsum(primitive[1::2])
 

@@ -61,7 +61,6 @@ class ColorScale:
         )
 
     def _colors(self, theme: Theme) -> tuple[Colormap, BoundaryNorm]:
-        """Return the colour map in a theme, and the levels on the map's scale."""
         colours = list(self.colors(theme))
         cmap = ListedColormap(colours).with_extremes(under=colours[0], over=colours[-1], bad=(0, 0, 0, 0))
         return cmap, BoundaryNorm(self.on_scale(np.array(self.levels)).tolist(), cmap.N, extend="both")

@@ -47,11 +47,7 @@ class _Displayed:
 
 
 class ThemedFigure(_Displayed, Figure):
-    """Figure in a theme, which a notebook displays.
-
-    Attributes:
-        settings: the theme's Matplotlib settings, in effect while the figure is drawn and written.
-    """
+    """Figure in a theme, whose settings are in effect while it is drawn and written; a notebook displays it."""
 
     def __init__(self, theme: Theme, width: float, height: float) -> None:
         self.settings: dict[Any, Any] = dict(theme.settings)
@@ -127,10 +123,7 @@ def require_dpi(dpi: float, longest: float = 1.0) -> None:
 def require_target(
     names: Collection[str], path: Path, format: str | None = None, overwrite: bool = False, inputs: Iterable[Path] = ()
 ) -> tuple[str, bool]:
-    """Judge, before anything is drawn, where figures of these names go; raises as :func:`save`.
-
-    The format, and whether the path is a folder of one file for each figure.
-    """
+    """Judge before anything is drawn where figures go: the format, and whether it is a folder of one file each."""
     suffix = path.suffix.lower().removeprefix(".")
     if path.name in [f".{suffix}" for suffix in FORMATS]:  # such a name has no suffix
         raise ParameterError("output", str(path), "a name before the suffix, or a folder with another name")

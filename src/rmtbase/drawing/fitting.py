@@ -70,7 +70,6 @@ def fit_axes(ax: Axes, beside: float = BESIDE) -> None:
 
 
 def _text_height(text: Text) -> float:
-    """Return the height in inches of a title or label."""
     lines = text.get_text().count("\n") + 1 if text.get_text() else 0
     return _LEADING * lines * float(text.get_fontsize()) / 72
 
@@ -104,7 +103,6 @@ def _name_power(axis: Axis) -> None:
 
 
 def _turn_names(ax: Axes, width: float) -> None:
-    """Turn the names along an x axis if they would touch."""
     if not isinstance(ax.xaxis.get_major_locator(), FixedLocator):
         return
     labels = {float(label.get_position()[0]): label for label in ax.get_xticklabels() if label.get_text()}

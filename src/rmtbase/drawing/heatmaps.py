@@ -28,10 +28,7 @@ class Cells(NamedTuple):
 
 
 def draw_cells(ax: Axes, theme: Theme, scale: ColorScale, cells: Cells, **dots: Any) -> str:
-    """Draw a cell for each value, centred at integers, and explain the marks in words for the map's title.
-
-    A dot of a flagged cell is visible on any colour; untested cells are hatched. The axes' frame is hidden.
-    """
+    """Draw a cell for each value, dots on flagged and hatches on untested ones; return the marks in words."""
     x, y = (np.arange(size + 1) - 0.5 for size in cells.values.shape[::-1])
     scale.fill(ax, x, y, cells.values, theme)
     marks = []

@@ -75,10 +75,7 @@ class Single:
     standard: bool = True
 
     def on(self, ax: Axes, style: FigureStyle) -> Axes:
-        """Draw on given axes, whose figure leaves room for their labels unless it has a layout of its own.
-
-        A legend that would take more than a quarter of its panel's height is left to ``ax.legend()``.
-        """
+        """Draw on given axes; a legend of more than a quarter of its panel's height is left to ``ax.legend()``."""
         drawn = self.plot(self.table, ax=ax, theme=style.theme, **self.options)
         width, height = panel_size(drawn)
         if width < _SMALL_PRINT:
@@ -101,11 +98,7 @@ class Single:
 
 @dataclass(frozen=True)
 class Panels:
-    """Recipe of a grid of panels, one for each set of options, with one colour scale or one legend for all.
-
-    ``height`` and ``panel`` are the height and default width of a panel in inches. The label of a shared x axis is only
-    below the lowest panel of each column. With ``join``, equal names in legends mean the same in all panels.
-    """
+    """Recipe of a grid of panels, one for each set of options, with one colour scale or one legend for all."""
 
     plot: Callable[..., Axes]
     table: xr.Dataset | xr.DataTree
@@ -160,10 +153,7 @@ FigureRecipe = Custom | Single | Panels
 def draw_figures(
     recipes: Mapping[str, FigureRecipe], style: FigureStyle, names: Collection[str] | None = None, titles: bool = True
 ) -> FiguresByName:
-    """Draw the standard figures, or those whose names match; ``*`` stands for any characters and ``?`` for one.
-
-    ``titles`` is whether figures keep the title above their panels.
-    """
+    """Draw the standard figures, or those whose names match (``*`` and ``?``), with or without titles."""
     figures = {
         name: recipe(style)
         for name, recipe in recipes.items()
@@ -177,10 +167,7 @@ def draw_figures(
 
 
 def legend_of_all(figure: ThemedFigure, theme: Theme, join: bool = False) -> None:
-    """Add one legend below all panels if one panel has all entries, or one legend to each panel otherwise.
-
-    If equal names mean the same in all panels, one legend can ``join`` their entries.
-    """
+    """Add one legend below all panels if one panel has, or all ``join``, every entry; else one to each panel."""
     fullest = max(figure.axes, key=lambda ax: len(ax.get_legend_handles_labels()[1]))
     named: dict[str, Any] = {}
     for ax in (fullest, *figure.axes) if join else (fullest,):

@@ -40,11 +40,7 @@ def css_values(theme: Theme) -> str:
 def inline_figures(
     recipes: Mapping[str, FigureRecipe], describe: Callable[[str], str], names: Collection[str] | None = None
 ) -> dict[str, Markup]:
-    """Draw the figures of a page, each wide and, for telephones, narrow with its panels in one column.
-
-    By name, two ``<svg>`` elements, of which the page's styles show one. The title of a figure, its model, is left out:
-    the page names it.
-    """
+    """Draw the figures of a page by name, each as a wide and a narrow ``<svg>`` of one column, for telephones."""
     drawn: dict[str, str] = {}
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
@@ -58,7 +54,6 @@ def inline_figures(
 
 
 def _inline_svg(figure: Figure, name: str, look: str, description: str) -> str:
-    """Return a figure as an ``<svg>`` element of the class ``look``, with identifiers that begin with ``name``."""
     with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": name}):
         content = io.StringIO()
         figure.savefig(content, format="svg", metadata={"Date": None, "Creator": None})

@@ -129,10 +129,7 @@ class Theme:
 
 
 def _drop_what_has_no_effect(settings: dict[str, Any]) -> Iterator[str]:
-    """Remove TeX and fonts that are not installed from settings, and yield a line for each.
-
-    Text is set by Matplotlib itself, and looking for a missing font would log a line for each text.
-    """
+    """Remove TeX, and fonts not installed, which Matplotlib would log for each text; yield a line for each."""
     if any([settings.pop(name) for name in list(settings) if name.startswith(_TEX)]):
         yield "text.usetex and text.latex have no effect: Matplotlib sets all text itself, without TeX"
     installed = {font.name.lower() for font in font_manager.fontManager.ttflist}

@@ -23,7 +23,6 @@ class Factor:
 
     @property
     def symbol(self) -> str:
-        """``W_Q``."""
         return f"W_{self.letter}"
 
 
@@ -47,7 +46,6 @@ class Circuit:
 
     @property
     def symbol(self) -> str:
-        """``W_QK``."""
         return f"W_{self.letters}"
 
     @property

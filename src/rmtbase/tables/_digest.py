@@ -53,7 +53,6 @@ def digest_attributes(groups: Mapping[str, xr.Dataset]) -> dict[str, str]:
 
 
 def without_digest(attributes: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return the attributes without the two of the digest."""
     return {name: value for name, value in attributes.items() if name not in (OF_ALL, OF_VARIABLES)}
 
 
@@ -82,10 +81,7 @@ def verify(groups: Mapping[str, Outline], read: Mapping[str, xr.Dataset], path: 
 
 
 def case_checksums(atlas: xr.Dataset) -> list[int]:
-    """Return a checksum for each case of an atlas: 63 bits of the digest of an atlas of only this case.
-
-    The checksums themselves are left out of the digest.
-    """
+    """Checksum of each case of an atlas: 63 bits of the digest of an atlas of only this case, without the checksums."""
     variables = {str(name): variable for name, variable in atlas.variables.items() if name != "checksum"}
     shared = {name: variable_digest(variable) for name, variable in variables.items() if "case" not in variable.dims}
     checksums = []

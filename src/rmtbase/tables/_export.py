@@ -107,11 +107,7 @@ def _parquet(frame: pd.DataFrame, facts: dict) -> bytes:
 
 
 def csv_text(titles: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> str:
-    """Format a line of titles and a line for each row; missing cells are empty.
-
-    Numbers have all their digits, so that no precision is lost. A text that a spreadsheet would run as a formula gets a
-    leading apostrophe, and control characters are escaped.
-    """
+    """CSV with all digits of numbers; a text that a spreadsheet would run as a formula gets a leading apostrophe."""
     titles, file = list(titles), io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(map(_cell, titles))
@@ -120,7 +116,6 @@ def csv_text(titles: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _cell(value: object) -> object:
-    """Return a number unchanged, and a text in a form that is safe to open."""
     if not isinstance(value, str):
         return value
     text = shown(value)

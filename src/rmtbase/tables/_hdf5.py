@@ -60,12 +60,7 @@ class Group:
 
 
 class TableFile:
-    """Open netCDF-4 file whose structure has been inspected.
-
-    Attributes:
-        path: path of the file.
-        groups: groups by path, such as ``/heads``; "" is the root.
-    """
+    """Open netCDF-4 file whose structure has been inspected; ``groups`` are by path, "" is the root."""
 
     def __init__(self, path: Path | str, file: h5py.File) -> None:
         self.path = path
@@ -76,7 +71,6 @@ class TableFile:
     def read(
         self, group: str = "", rows: Mapping[str, slice] | None = None, only: set[str] | None = None
     ) -> xr.Dataset:
-        """Read the dataset of a group into memory, restricted to some rows or variables if these are given."""
         inspected, rows = self.groups[group], rows or {}
         variables = {}
         for name, stored in inspected.variables.items():
@@ -108,7 +102,6 @@ class TableFile:
         return {name: self._group(group, members, scales) for name, (group, members) in listed.items()}
 
     def _listed(self, group: h5py.Group) -> tuple[dict[str, h5py.Dataset], dict[str, h5py.Group]]:
-        """List the datasets and the groups of a group, and refuse links."""
         datasets, groups = {}, {}
         for name in map(str, group):
             if group.id.links.get_info(os.fsencode(name)).type != h5l.TYPE_HARD:  # not following it
@@ -185,7 +178,6 @@ class TableFile:
         self._take(needed, name)
 
     def _attributes(self, owner: h5py.Group | h5py.Dataset) -> dict[str, Any]:
-        """Read the attributes, each of which must be one text or number."""
         attributes = {}
         for name in owner.attrs:
             if name in _NETCDF_ONLY:
@@ -203,7 +195,6 @@ class TableFile:
         return attributes
 
     def _take(self, amount: int, name: object) -> None:
-        """Count bytes to be read towards the file's limit, and raise if it is exceeded."""
         self._left -= amount
         if self._left < 0:
             limit = largest_content(self._size) / 2**20
@@ -217,7 +208,6 @@ class TableFile:
 
 @contextmanager
 def looked_into(path: Path | str) -> Iterator[TableFile]:
-    """Open a netCDF-4 file for the duration of a ``with`` block and inspect its structure."""
     if (fault := heap_fault(path)) is not None:
         raise TableError(path, fault, _WHOLE)
     # No lock is needed: a file is replaced whole, and never changed in place.

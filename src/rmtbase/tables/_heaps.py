@@ -29,17 +29,13 @@ much of a table is constant, :func:`rmtbase.tables.write_table` does not compres
 
 
 def stored_bytes(path: Path | str) -> int:
-    """Return the length of a file, or a limit by its space on disk if the file is mostly holes.
-
-    A disk that compresses files makes a table only slightly smaller.
-    """
+    """Length of a file, or a limit by its space on disk if it is mostly holes."""
     status = Path(path).stat()
     taken = _SECTOR * getattr(status, "st_blocks", 0)  # 0 if the file system does not report it
     return min(status.st_size, _COMPRESSED * taken + _SMALL) if taken else status.st_size
 
 
 def largest_content(size: int) -> int:
-    """Return the largest number of bytes that the values of a file of that size may take."""
     return _FLOOR + _RATIO * size
 
 
@@ -66,7 +62,6 @@ def heap_fault(path: Path | str) -> str | None:
 
 
 def _heaps(file: BinaryIO) -> Iterator[int]:
-    """Yield the place at which each heap begins."""
     before, place = b"", 0
     while (start := _next_data(file, place)) is not None:
         file.seek(start)

@@ -72,7 +72,6 @@ class Kind:
 
 
 def edges_enclose_bins(groups: Groups) -> Fault:
-    """Check that there is one more edge than bins."""
     sizes = groups[""].sizes
     bins, edges = sizes["bin"], sizes["edge"]
     return None if edges == bins + 1 else (f"{edges} edges of {bins} bins", f"{bins + 1} edges")
@@ -125,11 +124,7 @@ def register(kind: Kind) -> Kind:
 
 
 def validate(table: xr.Dataset | xr.DataTree, path: Path | str, *kinds: str) -> None:
-    """Raise :class:`~rmtbase.errors.TableError` unless this is a valid table of one of those kinds.
-
-    A valid table has this schema's version and every attribute and variable of the schema, with the type, range and
-    dimensions given there, and consistent sizes.
-    """
+    """Raise :class:`~rmtbase.errors.TableError` unless this is a valid table of one of those kinds."""
     groups = groups_of(table)
     require_values(groups, require_outline(groups, path, kinds), path)
 
@@ -142,14 +137,12 @@ def groups_of(table: xr.Dataset | xr.DataTree) -> dict[str, xr.Dataset]:
 
 
 def tree_of(groups: Mapping[str, xr.Dataset], attributes: Mapping[Any, Any]) -> xr.DataTree:
-    """Make a tree of groups in the order of their names, with attributes of its root."""
     tree: xr.DataTree = xr.DataTree.from_dict({name: groups[name] for name in sorted(groups) if name})
     tree.attrs = dict(attributes)
     return tree
 
 
 def require_outline(groups: Mapping[str, Outline], path: Path | str, kinds: tuple[str, ...]) -> Kind:
-    """Check the outline of a table, without the values of its variables, and return its kind."""
     attributes = groups[""].attrs
     alternatives = f" (or {', '.join(kinds[1:])})" if kinds[1:] else ""
     expected = f"a {kinds[0]} file{alternatives} written by rmtbase (schema {SCHEMA_VERSION})"

@@ -86,7 +86,6 @@ def latex_table(
 
 
 def _printed(columns: Mapping[str, list[Any]]) -> tuple[list[str], dict[str, Any]]:
-    """Return the columns that suit print, and the values that are the same in all rows."""
     left_out = _OF_A_HEAD if "head" in columns else ()
     names = [name for name in (*_PLACES, *_NUMBERS) if name in columns and name not in left_out]
     names = [
@@ -101,7 +100,6 @@ def _printed(columns: Mapping[str, list[Any]]) -> tuple[list[str], dict[str, Any
 
 
 def _column(name: str, columns: Mapping[str, list[Any]]) -> list[str]:
-    """Format the cells of a column, with the standard error of each number that has one."""
     if name in _BESIDE:
         return _beside(name, columns)
     errors = _errors(name, columns)
@@ -117,7 +115,6 @@ def _column(name: str, columns: Mapping[str, list[Any]]) -> list[str]:
 
 
 def _errors(name: str, columns: Mapping[str, list[Any]]) -> list[float]:
-    """Return the standard error of each number of a column, NaN if there is none."""
     possible = f"{name}_standard_error", name.replace("quantile", "quantile_standard_error", 1), _ERRORS.get(name, "")
     error = next((column for column in possible if column in columns and column != name), None)
     return [math.nan] * len(columns[name]) if error is None else columns[error]
@@ -155,7 +152,6 @@ def number(value: float, digits: int) -> str:
 
 
 def with_error(value: float, error: float) -> str:
-    """Format a number to the second digit of its standard error, followed by the error."""
     exponent = 0
     if not (1e-3 <= max(abs(value), error) < 1e6):
         exponent = math.floor(math.log10(max(abs(value), error)))

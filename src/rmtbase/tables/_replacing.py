@@ -23,10 +23,7 @@ def require_replaceable(
     inputs: Iterable[Path | str] = (),
     variants: Sequence[str] = (),
 ) -> None:
-    """Raise :class:`~rmtbase.errors.OutputError` if the path is a file that must not be replaced.
-
-    ``variants`` are the kinds of table that may be replaced, the first line of a CSV, or the kind of a Parquet file.
-    """
+    """Raise unless a file may be replaced; ``variants``: kinds of table or Parquet file, first lines of a CSV."""
     path = Path(path)
     present = identity(path)
     if present is None:

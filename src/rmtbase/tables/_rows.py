@@ -14,20 +14,7 @@ from rmtbase.tables._schema import Schema
 def rows_of(
     dataset: xr.Dataset, schema: Schema, *dims: str, along: Collection[str] = (), part: str | None = None
 ) -> list[dict[str, Any]]:
-    """Return a row for each object of a group: its place, and its values with the types of their domains.
-
-    A row has ``stack``, if the model has several, and the coordinate of each dimension; then each variable of the
-    schema with these dimensions, or with ``along`` after them, which are lists. Counts are int, flags bool, reasons
-    :class:`~rmtbase.reasons.Reason`; where there is none, these are None, and other numbers NaN. Heads and matrices
-    that the model does not have are left out.
-
-    Args:
-        dataset: a group of a table.
-        schema: its schema.
-        dims: dimensions of the objects, in the order of the schema.
-        along: dimensions that a variable may have besides.
-        part: the optional part of the schema to which the variables belong; all if None.
-    """
+    """Rows of a group: place, and values of the schema with the types of their domains."""
     columns = {
         name: variable.domain.plain(dataset[name].values)
         for name, variable in schema.items()

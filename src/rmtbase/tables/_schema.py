@@ -58,8 +58,6 @@ Schema = Mapping[str, Variable]
 
 
 class Outline(Protocol):
-    """Common interface of a dataset and of a group of a file that has not been read."""
-
     @property
     def attrs(self) -> Mapping[Any, Any]: ...
     @property

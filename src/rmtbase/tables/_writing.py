@@ -82,7 +82,6 @@ def write_table(table: xr.Dataset | xr.DataTree, path: Path | str) -> Path:
 
 
 def digest_of(table: xr.Dataset | xr.DataTree) -> str:
-    """Return the SHA-256 of the content of a table, in hexadecimal, as written in its file."""
     return digest_attributes({name: _bare(dataset) for name, dataset in groups_of(table).items()})[OF_ALL]
 
 
@@ -94,12 +93,7 @@ def _bare(dataset: xr.Dataset) -> xr.Dataset:
 
 
 def _fixed_width(dataset: xr.Dataset) -> xr.Dataset:
-    """Convert texts to the form that netCDF stores with a fixed width.
-
-    netCDF-C ends in a segmentation fault when many files with texts of variable length are open and are then released,
-    so none is written. :func:`_encoding` stores variables as arrays of characters. Attributes are given as bytes,
-    because netCDF4 stores a ``str`` that is not ASCII with variable length.
-    """
+    """Convert texts to bytes, to be stored with a fixed width."""
     empty = [name for name, item in dataset.variables.items() if item.dtype.kind == "O" and not item.size]
     fixed = dataset.assign({name: dataset[name].astype(str) for name in empty})  # xarray takes them for numbers
     for item in (fixed, *fixed.variables.values()):
@@ -126,7 +120,6 @@ def _write_netcdf(complete: xr.Dataset | xr.DataTree, groups: dict[str, xr.Datas
 
 
 def _netcdf_in_memory(groups: dict[str, xr.Dataset], encoding: dict[str, dict]) -> memoryview:
-    """Return the content of a file that has these groups."""
     import netCDF4
     from xarray.backends import NetCDF4DataStore
 
@@ -155,10 +148,7 @@ def _characters(texts: xr.Variable) -> int:
 
 
 def _encoding(dataset: xr.Dataset, compress: bool) -> dict[str, dict]:
-    """Choose the storage of the values: checksums for numbers, characters for texts, compression if it is worthwhile.
-
-    The large variables of an atlas are stored case by case, so that a case can be read without the others.
-    """
+    """Storage of the values; the large variables of an atlas are stored case by case, to be read without the others."""
     atlas = dataset.attrs.get("kind") == "atlas"
     encoding = {}
     for name, variable in dataset.variables.items():
@@ -226,12 +216,10 @@ def here() -> str:
 
 
 def temporary_name(folder: Path, name: str) -> Path:
-    """Make a new temporary name for a file that is to get that name."""
     return folder / f"{_prefix(name)}{here()}{os.getpid()}-{secrets.token_hex(8)}{_SUFFIX}"
 
 
 def _create(path: Path) -> None:
-    """Create an empty file with the default mode."""
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
 
 
@@ -248,10 +236,7 @@ def is_temporary(name: str) -> bool:
 
 
 def sweep(folder: Path, name: str | None = None) -> None:
-    """Remove temporary files left in a folder by writers that were killed: all, or those of one file name.
-
-    Call this only when no other process is writing such files.
-    """
+    """Remove the temporary files in a folder, all or of one file name; no other process may be writing such files."""
     for leftover in folder.glob(f"{_PREFIX if name is None else _prefix(name)}*{_SUFFIX}"):
         leftover.unlink(missing_ok=True)
 

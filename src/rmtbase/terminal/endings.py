@@ -110,7 +110,6 @@ def _stopped(what_else: str) -> Ending:
 
 
 def _notes(error: BaseException | None) -> list[str]:
-    """Return the notes that were added to the interrupt, which another error may hide."""
     while error is not None:
         if isinstance(error, KeyboardInterrupt) and getattr(error, "__notes__", None):
             return error.__notes__

@@ -37,11 +37,7 @@ _GIVEN: dict[str, str] = {}  # settings at the start of the command; JAX adds to
 
 
 def require_settings() -> None:
-    """Raise a ParameterError for a wrong setting that libraries read during their work without checking it.
-
-    These are the date of a reproducible build, which Matplotlib reads, the number of JAX's devices, and the options of
-    XLA.
-    """
+    """Raise a ParameterError for a wrong setting that libraries read during their work without checking it."""
     _GIVEN.clear()
     _GIVEN.update(os.environ)
     if sys.flags.optimize > 1:
@@ -82,7 +78,6 @@ def page_date() -> datetime.date:
 
 
 def _compile_with(flags: str) -> tuple[int, list[str]]:
-    """Start JAX and compile in another process; return its status, and XLA's warnings and errors."""
     command = [sys.executable, "-c", "import jax; jax.jit(lambda x: x + 1)(1.0)"]
     environment = os.environ | {"XLA_FLAGS": flags, "JAX_ENABLE_COMPILATION_CACHE": "false"}
     ended = subprocess.run(

@@ -50,7 +50,6 @@ class _Plain(Console):
         )
 
     def on_broken_pipe(self) -> NoReturn:
-        """Raise the usual error if nobody reads any more, so that the command line ends."""
         raise BrokenPipeError
 
 
@@ -114,8 +113,6 @@ class _Rate(ProgressColumn):
 
 
 class _Bar:
-    """Progress of one piece of long work."""
-
     def __init__(self, label: str, total: int) -> None:
         self.label, self.total, self.done = shown(label), total, 0
         self._begin = self._last = time.monotonic()
@@ -180,12 +177,10 @@ class Bars:
 
 
 def _rate(speed: float) -> str:
-    """Format a rate in steps per second, or per minute if it is slow."""
     return f"{speed:,.0f}/s" if speed >= 10 else f"{speed:.1f}/s" if speed >= 0.1 else f"{60 * speed:.2g}/min"
 
 
 def _duration(seconds: float) -> str:
-    """Format a duration, rounded, in seconds, minutes or hours."""
     if seconds < 90:
         return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
     return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
@@ -223,7 +218,6 @@ def bars() -> Iterator[Progress]:
 
 @contextmanager
 def _told_from_time_to_time(progress: Bars) -> Iterator[None]:
-    """Print a line about the progress from time to time; none in a short run."""
     text, seconds = os.environ.get(_EVERY), _NEXT_LINES
     if text:
         try:
