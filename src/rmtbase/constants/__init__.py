@@ -22,9 +22,8 @@ a :class:`ConstantFunction`. All are attributes of this module; :func:`constants
 from typing import Any
 
 from rmtbase.arguments import check_public
-from rmtbase.constants._bibliography import Reference, bibliography, bibtex
+from rmtbase.constants._bibliography import Reference, bibliography, bibtex, citation_file, software
 from rmtbase.constants._chain import chain_constants
-from rmtbase.constants._conditions import Conditions
 from rmtbase.constants._constant import KINDS_OF_ERROR, Constant, ConstantFunction
 from rmtbase.constants._digits import PrecisionError
 from rmtbase.constants._export import (
@@ -39,7 +38,7 @@ from rmtbase.constants._export import (
 from rmtbase.constants._record import encloses
 from rmtbase.constants._registry import constants, current_set, find, functions, groups, set_named, sets
 from rmtbase.constants._release import ConstantSet, constant_set
-from rmtbase.constants._software import citation_file, software
+from rmtbase.constants._typeset import Conditions
 from rmtbase.errors import ParameterError
 
 __all__ = [

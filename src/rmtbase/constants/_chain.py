@@ -17,10 +17,9 @@ from typing import Any
 
 from mpmath import mp
 
-from rmtbase.constants._conditions import Conditions
 from rmtbase.constants._constant import Constant
 from rmtbase.constants._digits import Computation, Number
-from rmtbase.constants._typeset import Phrase, shown_sigma
+from rmtbase.constants._typeset import Conditions, Phrase, shown_sigma
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import DEFAULT_NORMALIZATION, require_dims, require_normalization, require_sigmas
 

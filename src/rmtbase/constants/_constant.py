@@ -13,12 +13,10 @@ from typing import Any, NamedTuple
 from mpmath import mp
 
 from rmtbase.arguments import checked
-from rmtbase.constants._bibliography import bibtex
-from rmtbase.constants._conditions import Conditions
+from rmtbase.constants._bibliography import bibtex, software
 from rmtbase.constants._digits import Computation, Number, agreed_digits, significant
 from rmtbase.constants._real import NamedReal
-from rmtbase.constants._software import software
-from rmtbase.constants._typeset import Phrase, shown_sigma
+from rmtbase.constants._typeset import Conditions, Phrase, shown_sigma
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import (
     DEFAULT_NORMALIZATION,

@@ -37,15 +37,14 @@ def agreed_digits(compute: Computation, digits: int) -> str:
     """Round to digits on which two precisions agree, 10 and 30 digits beyond; higher ones if they differ."""
     low = high = ""
     for guard in _GUARDS:
-        low, high = (_rounded(compute, digits, guard + further_digits) for further_digits in (0, _BETWEEN))
+        ends = []
+        for working in (digits + guard, digits + guard + _BETWEEN):
+            with mp.workdps(working):
+                ends.append(significant(Decimal(str(mp.nstr(mp.mpf(compute()), working))), digits))
+        low, high = ends
         if low == high:
             return high
     raise PrecisionError(digits, (low, high))
-
-
-def _rounded(compute: Computation, digits: int, guard: int) -> str:
-    with mp.workdps(digits + guard):
-        return significant(Decimal(str(mp.nstr(mp.mpf(compute()), digits + guard))), digits)
 
 
 def significant(value: Decimal, digits: int) -> str:

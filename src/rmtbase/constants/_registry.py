@@ -6,7 +6,7 @@ import copyreg
 from collections.abc import Mapping
 from typing import Any
 
-from rmtbase.constants import _element, _product, _square, _tracy_widom, _weibull
+from rmtbase.constants import _product, _square, _tracy_widom, _weibull
 from rmtbase.constants._chain import chain_constants
 from rmtbase.constants._constant import IDENTIFIER, Constant, ConstantFunction
 from rmtbase.constants._record import NEWEST, read_record
@@ -15,8 +15,8 @@ from rmtbase.errors import ParameterError
 
 V1 = constant_set(
     read_record("v1", "8cc966b1527d41ca38c778e111912297731c03a83481a83759b3b9081247ba95"),
-    constants={**_tracy_widom.CONSTANTS, **_square.CONSTANTS, **_element.CONSTANTS, **_weibull.CONSTANTS},
-    functions=_product.FUNCTIONS | _element.FUNCTIONS,
+    constants={**_tracy_widom.CONSTANTS, **_square.CONSTANTS, **_product.CONSTANTS, **_weibull.CONSTANTS},
+    functions=_product.FUNCTIONS,
 )
 _SETS = {V1.name: V1}
 _CURRENT = _SETS[NEWEST]

@@ -17,11 +17,10 @@ from types import MappingProxyType
 from typing import Any
 
 from rmtbase.arguments import checked
-from rmtbase.constants._conditions import Conditions
 from rmtbase.constants._constant import PUBLISHED_DIGITS, Constant, ConstantFunction, OneDraw, Release
 from rmtbase.constants._digits import Number
 from rmtbase.constants._record import digest
-from rmtbase.constants._typeset import Phrase
+from rmtbase.constants._typeset import Conditions, Phrase
 from rmtbase.errors import ParameterError
 
 Entry = Constant | ConstantFunction
