@@ -1,8 +1,9 @@
-"""Tables as pandas frames: a row for each object measured, a column for each variable with a value of it."""
+"""Rows of tables: a pandas frame with a column for each variable, or plain values, which terminal and pages show."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
@@ -10,6 +11,8 @@ from jaxtyping import Bool
 
 from rmtbase.errors import ParameterError
 from rmtbase.tables._circuits import CIRCUITS
+from rmtbase.tables._layers import layer_numbers, layer_stacks
+from rmtbase.tables._schema import Schema
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -145,3 +148,30 @@ def without_foreign_coordinates(group: xr.Dataset) -> xr.Dataset:
     """Drop coordinates that a group inherits from other groups of a tree and that none of its variables has."""
     dims = {dim for name in group.data_vars for dim in group[name].dims}
     return group.drop_vars([name for name in group.coords if not set(group[name].dims) <= dims])
+
+
+def rows_of(
+    dataset: xr.Dataset, schema: Schema, *dims: str, along: Collection[str] = (), part: str | None = None
+) -> list[dict[str, Any]]:
+    """Rows of a group: place, and values of the schema with the types of their domains."""
+    columns = {
+        name: variable.domain.plain(dataset[name].values)
+        for name, variable in schema.items()
+        if name in dataset
+        and variable.dims[: len(dims)] == dims
+        and set(variable.dims[len(dims) :]) <= set(along)
+        and part in (None, variable.part)
+    }
+    coordinates = {dim: layer_numbers(dataset) if dim == "layer" else dataset[dim].values.tolist() for dim in dims}
+    stacks = layer_stacks(dataset) if "layer" in dims else []
+    mask = present(dataset, list(dims)).reshape([dataset.sizes[dim] for dim in dims])
+    rows = []
+    for at in map(tuple, np.argwhere(mask).tolist()):
+        place = dict(zip(dims, at, strict=True))
+        stack = stacks[place["layer"]] if "layer" in dims else ""
+        row = {"stack": stack} if stack else {}
+        row |= {dim: coordinates[dim][index] for dim, index in place.items()}
+        values = ((name, column[at]) for name, column in columns.items())
+        row |= {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in values}
+        rows.append(row)
+    return rows

@@ -98,8 +98,8 @@ def checksums_fit(groups: Groups) -> Fault:
 _OF_DRAWS = (edges_enclose_bins, sample_has_all_draws)
 
 KINDS: dict[str, Kind] = {
-    one.name: one
-    for one in (
+    kind.name: kind
+    for kind in (
         Kind("baseline", {"": BASELINE_SCHEMA}, EVERY_FILE | NORMALIZATION | _SIMULATED, relations=_OF_DRAWS),
         Kind("spectra", {"": SPECTRA_SCHEMA}, EVERY_FILE | NORMALIZATION | _SIMULATED, relations=_OF_DRAWS),
         Kind("elements", {"": ELEMENTS_SCHEMA}, EVERY_FILE | _SIMULATED, relations=_OF_DRAWS),
