@@ -250,9 +250,7 @@ _WIDESPREAD = ("bert", "gpt2", "gpt_neox", "llama", "mistral", "qwen3")
 def near_architectures(name: str, supported: Sequence[str]) -> str:
     """List some supported names: first those similar to the given one, then the most widely used."""
     near = get_close_matches(name, supported, n=6, cutoff=0.5)
-    return ", ".join(
-        dict.fromkeys((*near, *(architecture for architecture in _WIDESPREAD if architecture in supported)))
-    )
+    return ", ".join(dict.fromkeys([*near, *filter(supported.__contains__, _WIDESPREAD)]))
 
 
 class UnprovedConfigurationError(CheckpointError):

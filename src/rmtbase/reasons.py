@@ -1,7 +1,4 @@
-"""Reasons why something was not tested: codes with values in files, sentences for people.
-
-The sentences are templates in ``reasons.toml``. Nothing follows from their words.
-"""
+"""Reasons why something was not tested: codes with values in files, sentences by ``reasons.toml`` for people."""
 
 from __future__ import annotations
 

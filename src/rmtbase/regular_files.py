@@ -1,8 +1,4 @@
-"""Opening of foreign files only if they are regular files.
-
-A pipe would wait for its writer, a device has no end, and a socket answers. The kind of a file is checked before it is
-opened, and again afterwards, in case it was exchanged in between.
-"""
+"""Opening of foreign files only if they are regular, before and after: a pipe would wait, a device has no end."""
 
 import errno
 import os

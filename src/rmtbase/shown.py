@@ -1,9 +1,7 @@
 """Safe display of external text: paths, names of tensors, headers, and messages of other libraries.
 
-A name in a foreign file may contain terminal control codes, marks that reverse the reading direction, line breaks,
-bytes that are not text, or a megabyte of characters. All text that is printed, raised or written for people to read
-passes through this module; HTML and CSV are also escaped where they are written. An object of rmtbase is shown as one
-short line.
+A foreign name may contain terminal control codes, marks that reverse the reading direction, bytes that are not text, or
+a megabyte of characters. All text for people passes through here; HTML and CSV are also escaped where they are written.
 """
 
 import dataclasses

@@ -1,8 +1,6 @@
 """Differences between Linux, macOS and Windows in files, processes and memory, one function for each.
 
-A feature is detected by whether Python has it, so that any other system does what it can. Signals are handled next to
-the command that receives them (``terminal/signals.py``), forks next to what they would break (``forks.py``), and cores
-next to the threads (``linalg/_threads.py``).
+A feature is detected by whether Python has it. Signals are handled in ``terminal/signals.py``, forks in ``forks.py``.
 """
 
 from __future__ import annotations

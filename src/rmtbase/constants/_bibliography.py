@@ -27,19 +27,13 @@ _FIELD = re.compile(r"^  (\w+) += \{(.+)\},$", re.MULTILINE)
 @in_one_line
 @dataclass(frozen=True)
 class Reference:
-    """Entry of the bibliography.
+    """Entry of the bibliography."""
 
-    Attributes:
-        key: its citation key.
-        kind: article, book, inproceedings or misc.
-        fields: author, title, year and so on, as written in the file.
-        bibtex: the entry, whose arXiv number every style prints once: most styles of BibTeX know no ``eprint``, so it
-            is also a note, and ``options`` keeps biblatex from printing both.
-    """
-
-    key: str
-    kind: str
-    fields: dict[str, str]
+    key: str  #: its citation key
+    kind: str  #: article, book, inproceedings or misc
+    fields: dict[str, str]  #: author, title, year and so on, as written in the file
+    #: the entry; an arXiv number is also a note, which every style prints, and ``options`` keeps biblatex from printing
+    #: it twice
     bibtex: str
 
     @property

@@ -46,23 +46,14 @@ def shown_sigma(sigma: float) -> Phrase:
 
 @dataclass(frozen=True, kw_only=True)
 class Conditions:
-    """Conditions of a constant, each a phrase of plain text that also fits in a sentence.
+    """Conditions of a constant, each a phrase of plain text that also fits in a sentence."""
 
-    Attributes:
-        matrix: the random matrix or weights, or "" for a number of analysis.
-        normalization: the divisor or the unit.
-        sigma: standard deviations of the entries.
-        shape: dimensions.
-        convention: meaning of λ, s, κ or w.
-        holds: the limit, or exact at this size.
-    """
-
-    matrix: str = ""
-    normalization: str = ""
-    sigma: str = ""
-    shape: str = ""
-    convention: str = ""
-    holds: str
+    matrix: str = ""  #: the random matrix or weights, or "" for a number of analysis
+    normalization: str = ""  #: the divisor or the unit
+    sigma: str = ""  #: standard deviations of the entries
+    shape: str = ""  #: dimensions
+    convention: str = ""  #: meaning of λ, s, κ or w
+    holds: str  #: the limit, or exact at this size
 
     def stated(self) -> dict[str, str]:
         """Return the conditions that apply, by name."""

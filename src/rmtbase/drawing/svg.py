@@ -1,7 +1,6 @@
-"""Figures as inline SVG whose colours follow the page.
+"""Figures as inline SVG, drawn in placeholder colours that become CSS variables, which the page sets for both modes.
 
-A figure is drawn once, in a theme of placeholder colours. Each placeholder then becomes a CSS variable, which the page
-sets for its light and dark modes. Text is drawn as outlines, so that it looks the same without installed fonts.
+Text is drawn as outlines, so that it looks the same without installed fonts.
 """
 
 import io

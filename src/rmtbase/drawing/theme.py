@@ -56,34 +56,21 @@ _NO_STYLE = ("backend", "interactive", "toolbar", "savefig.directory", "tk.", "w
 @in_one_line
 @dataclass(frozen=True)
 class Theme:
-    """Colours of a figure, in any form that Matplotlib accepts.
+    """Colours of a figure, in any form that Matplotlib accepts."""
 
-    Attributes:
-        surface: background; also the centre of a mark that must be visible on any cell.
-        text, muted, grid: labels; secondary labels and axes; grid lines.
-        null: the null: histogram, bands, median.
-        free_law: the free-product law and its edges.
-        naive: the single-factor Marchenko–Pastur law.
-        observed: measurements on a model.
-        flagged: measurements that differ from the null.
-        series: further lines that must be distinguished, in order.
-        diverging: z from far below the null, through zero (the middle colour), to far above.
-        sequential: densities, from almost zero to the highest.
-        settings: Matplotlib's settings for text and files, by name; all others are the caller's.
-    """
-
-    surface: str
-    text: str
-    muted: str
-    grid: str
-    null: str
-    free_law: str
-    naive: str
-    observed: str
-    flagged: str
-    series: tuple[str, ...]
-    diverging: tuple[str, ...]
-    sequential: tuple[str, ...] = _SEQUENTIAL
+    surface: str  #: background; also the centre of a mark that must be visible on any cell
+    text: str  #: labels
+    muted: str  #: secondary labels and axes
+    grid: str  #: grid lines
+    null: str  #: the null: histogram, bands, median
+    free_law: str  #: the free-product law and its edges
+    naive: str  #: the single-factor Marchenko–Pastur law
+    observed: str  #: measurements on a model
+    flagged: str  #: measurements that differ from the null
+    series: tuple[str, ...]  #: further lines that must be distinguished, in order
+    diverging: tuple[str, ...]  #: z from far below the null, through zero (the middle colour), to far above
+    sequential: tuple[str, ...] = _SEQUENTIAL  #: densities, from almost zero to the highest
+    #: Matplotlib's settings for text and files, by name; all others are the caller's
     settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def points(self, name: str) -> float:

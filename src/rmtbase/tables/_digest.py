@@ -1,8 +1,6 @@
-"""Digest of the whole content of a file: written as attributes of its root, verified for what is read.
+"""Digest of the content of a file (names, dimensions, types, values, attributes), verified for what is read.
 
-It depends only on the content: names, dimensions, types, values and attributes, not how they are stored. So a copy with
-another compression, chunking or byte order keeps its digest. Each variable has its own digest, so that a damaged one
-can be named.
+A copy with another compression, chunking or byte order keeps it. Each variable has one, to name a damaged one.
 """
 
 import hashlib

@@ -1,8 +1,6 @@
 """Inspection of the structure of a netCDF-4 file before its values are read.
 
-A file of 30 kB can claim to hold 10^8 numbers, or that its values are in another file of this machine. So its structure
-is inspected first (objects, types, storage and sizes), and only then are the values of its variables read. The result
-is the same as with plain xarray.
+A file of 30 kB can claim to hold 10^8 numbers, or that its values are in another file of this machine.
 """
 
 import os

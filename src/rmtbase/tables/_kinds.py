@@ -48,26 +48,16 @@ _LEAST = {
 @in_one_line
 @dataclass(frozen=True)
 class Kind:
-    """Kind of table.
+    """Kind of table."""
 
-    Attributes:
-        name: value of the attribute ``kind``.
-        groups: the schema of each group; "" is the root.
-        attributes: required attributes of the root.
-        may_have: optional attributes, which are checked if present.
-        optional: names of groups that may be missing.
-        relations: checks of the sizes and names that variables and groups share.
-        described: names of further groups whose attributes are checked as the root's, if present.
-        schema_of: returns the schema of a group, given its name and all groups, if ``groups`` does not determine it.
-    """
-
-    name: str
-    groups: Mapping[str, Schema]
-    attributes: Mapping[str, Domain]
-    may_have: Mapping[str, Domain] = field(default_factory=dict)
-    optional: frozenset[str] = frozenset()
-    relations: tuple[Relation, ...] = ()
-    described: frozenset[str] = frozenset()
+    name: str  #: value of the attribute ``kind``
+    groups: Mapping[str, Schema]  #: the schema of each group; "" is the root
+    attributes: Mapping[str, Domain]  #: required attributes of the root
+    may_have: Mapping[str, Domain] = field(default_factory=dict)  #: optional attributes, which are checked if present
+    optional: frozenset[str] = frozenset()  #: names of groups that may be missing
+    relations: tuple[Relation, ...] = ()  #: checks of the sizes and names that variables and groups share
+    described: frozenset[str] = frozenset()  #: further groups whose attributes are checked as the root's, if present
+    #: schema of a group, given its name and all groups, if ``groups`` does not determine it
     schema_of: Callable[[str, Mapping[str, Outline]], Schema] | None = None
 
 

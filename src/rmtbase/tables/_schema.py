@@ -1,7 +1,6 @@
 """Schema of rmtbase's files: dimensions, long name, units and domain of every variable and coordinate.
 
-:func:`describe` attaches these long names and units when a table is made, and the same schema checks a table when it is
-opened, so that a file and its description always agree.
+:func:`describe` attaches these when a table is made, and the same schema checks a table when it is opened.
 """
 
 from __future__ import annotations
@@ -36,22 +35,13 @@ SCHEMA_VERSION = "1"
 
 @dataclass(frozen=True)
 class Variable:
-    """Variable of a table.
+    """Variable of a table."""
 
-    Attributes:
-        dims: its dimensions.
-        long_name: its name in words.
-        domain: set of allowed values.
-        units: its units; "" for a variable without the attribute ``units``.
-        part: name of the optional part of a table to which it belongs; "" for a required variable. A part is present or
-            missing as a whole.
-    """
-
-    dims: tuple[str, ...]
-    long_name: str
-    domain: Domain = ANY
-    units: str = ""
-    part: str = ""
+    dims: tuple[str, ...]  #: its dimensions
+    long_name: str  #: its name in words
+    domain: Domain = ANY  #: set of allowed values
+    units: str = ""  #: its units; "" for a variable without the attribute ``units``
+    part: str = ""  #: optional part of a table, present or missing as a whole; "" for a required variable
 
 
 Schema = Mapping[str, Variable]

@@ -1,7 +1,4 @@
-"""Completion of words on the command line, for the shell: only names, from data that is quick to read.
-
-If nothing is offered, the shell completes file names.
-"""
+"""Completion of names on the command line, for the shell; where nothing is offered, it completes file names."""
 
 from __future__ import annotations
 

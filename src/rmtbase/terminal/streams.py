@@ -1,7 +1,4 @@
-"""Terminal output of all commands: progress and notes on stderr, tables on stdout.
-
-Printed text is never interpreted as markup, and :func:`cell` makes any text harmless and short.
-"""
+"""Terminal output of all commands: progress and notes on stderr, tables on stdout; no text is read as markup."""
 
 import json
 import math
