@@ -96,9 +96,7 @@ def constants(
         refuse_unused(groups[""], shape, scale)
     default = _NAMED_DIGITS if named else _LISTED_DIGITS
     count = require_positive_integer("digits", default if digits is None else digits)
-    sections = {
-        heading: [at_shape(entry, shape, scale, named) for entry in entries] for heading, entries in groups.items()
-    }
+    sections = {heading: [at_shape(entry, shape, scale, named) for entry in group] for heading, group in groups.items()}
     entries = [entry for section in sections.values() for entry in section]
     for entry in entries if named and digits is not None else ():
         entry.require_digits(count)

@@ -3,28 +3,17 @@
 from collections.abc import Iterator
 from typing import Any
 
-from rmtbase.constants import (
-    KINDS_OF_ERROR,
-    Constant,
-    ConstantFunction,
-    as_identified,
-    as_latex_sentence,
-    as_sentence,
-    bibliography,
-    of_one_draw,
-    shown_enclosure,
-    software,
-)  # fmt: skip
+from rmtbase import constants
 from rmtbase.errors import ParameterError
 from rmtbase.report import Column, Heading, Item, Rows
 from rmtbase.terminal.command_line import next_command
 
-Entry = Constant | ConstantFunction
+Entry = constants.Constant | constants.ConstantFunction
 
 
 def at_shape(entry: Entry, shape: dict[str, int], scale: dict[str, Any], named: bool) -> Entry:
     """Evaluate an entry at the given shape, if any; in a list of all entries, only if it has a value at that shape."""
-    if isinstance(entry, Constant) or not (scale or any(name in shape for name in entry.parameters)):
+    if isinstance(entry, constants.Constant) or not (scale or any(name in shape for name in entry.parameters)):
         return entry
     takes = entry.takes(scale.get("normalization", "sqrt_d"))
     try:
@@ -37,7 +26,7 @@ def at_shape(entry: Entry, shape: dict[str, int], scale: dict[str, Any], named: 
 
 def refuse_unused(entries: tuple[Entry, ...], shape: dict[str, int], scale: dict[str, Any]) -> None:
     normalization = scale.get("normalization", "sqrt_d")
-    functions = [entry for entry in entries if isinstance(entry, ConstantFunction)]
+    functions = [entry for entry in entries if isinstance(entry, constants.ConstantFunction)]
     taken = {name for entry in functions for name in entry.takes(normalization)} | (set(scale) if functions else set())
     for name, value in (shape | scale).items():
         if name not in taken:
@@ -46,12 +35,12 @@ def refuse_unused(entries: tuple[Entry, ...], shape: dict[str, int], scale: dict
 
 
 def latex(entry: Entry, digits: int) -> str:
-    sentence = f"\n{as_latex_sentence(entry, digits)}" if isinstance(entry, Constant) else ""
-    return f"% {as_identified(entry)}: {entry.description}; {entry.conditions}{sentence}"
+    sentence = f"\n{constants.as_latex_sentence(entry, digits)}" if isinstance(entry, constants.Constant) else ""
+    return f"% {constants.as_identified(entry)}: {entry.description}; {entry.conditions}{sentence}"
 
 
 def _value(entry: Entry, digits: int, shape: dict[str, int] | None = None) -> str:
-    if isinstance(entry, Constant):
+    if isinstance(entry, constants.Constant):
         return entry.shown(digits)
     has_shape = shape is not None and all(name in shape for name in entry.parameters)
     return "none at this shape" if has_shape else f"of {', '.join(entry.parameters)}"
@@ -79,17 +68,17 @@ def entry_report(entry: Entry, digits: int, sentence_digits: int) -> Iterator[It
         "from": ", ".join(entry.parents),
         "digits": f"up to {entry.most_digits}",
     }
-    if isinstance(entry, Constant):
+    if isinstance(entry, constants.Constant):
         numbers = f"absolute {entry.error:.1e}, relative {entry.relative_error:.1e}" if entry.relative_error else "0"
         rows |= {
-            "one draw": of_one_draw(entry),
-            "error": f"{numbers}: {KINDS_OF_ERROR[entry.error_kind]}",
-            "enclosed": shown_enclosure(entry, digits),
-            "to cite": as_sentence(entry, sentence_digits),
+            "one draw": constants.of_one_draw(entry),
+            "error": f"{numbers}: {constants.KINDS_OF_ERROR[entry.error_kind]}",
+            "enclosed": constants.shown_enclosure(entry, digits),
+            "to cite": constants.as_sentence(entry, sentence_digits),
         }
     yield Heading(f"{entry.name}: {entry.description}")
     yield from (f"{label}: {text}" for label, text in rows.items() if text)
-    references = [bibliography()[key] for key in entry.references]
-    for number, reference in enumerate([*references, software()], 1):
+    references = [constants.bibliography()[key] for key in entry.references]
+    for number, reference in enumerate([*references, constants.software()], 1):
         source = reference.link or reference.fields.get("note", "")
         yield f"[{number}] {reference.key}: {reference.title}. {source}".rstrip()
