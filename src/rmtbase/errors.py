@@ -213,9 +213,8 @@ class MissingTensorError(CheckpointError):
     def __init__(self, path: Path | str, tensor: str, architecture: str, because: str = "") -> None:
         self.tensor, self.architecture, self.because = tensor, architecture, because
         why = f" ({because})" if because else ""
-        super().__init__(
-            path, f"tensor {quoted(tensor)}, which a {shown(architecture)} model has, is not in this checkpoint{why}"
-        )
+        needed = f"tensor {quoted(tensor)}, which a {shown(architecture)} model has"
+        super().__init__(path, f"{needed}, is not in this checkpoint{why}")
 
 
 class ShapeError(CheckpointError):
@@ -227,9 +226,8 @@ class ShapeError(CheckpointError):
         self.tensor, self.found, self.expected = tensor, tuple(found), tuple(expected)
         turned = len(self.found) == 2 and self.found == self.expected[::-1]
         advice = "; transpose it: it is stored as (inputs, outputs), or the other way about" if turned else ""
-        super().__init__(
-            path, f"tensor {quoted(tensor)} has shape {shown(self.found)}; expected {self.expected} ({because}){advice}"
-        )
+        fault = f"tensor {quoted(tensor)} has shape {shown(self.found)}"
+        super().__init__(path, f"{fault}; expected {self.expected} ({because}){advice}")
 
 
 class NonFiniteError(CheckpointError):

@@ -34,9 +34,7 @@ def shown(value: object, longest: int = _NAME) -> str:
         text = f"{text[: longest - ending]}[… {left_out:,} characters …]{text[-ending:]}"
     if text.isprintable():
         return text
-    return "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
-    )
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
 
 
 def as_latex(value: object, longest: int = _NAME) -> str:

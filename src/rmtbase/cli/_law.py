@@ -213,10 +213,8 @@ def _statistics(values: dict[str, Any]) -> Iterator[Item]:
     for name, statistic in SPECTRAL_STATISTICS.items():
         lacks = missing_moment(name, moment_order(statistic, extremes, min(dims)))
         if lacks is not None:
-            where = (
-                "its quantiles are those of its law" if name in laws else "a simulation has its median and quantiles"
-            )
-            yield f"{lacks}; {where}."
+            has_quantiles = "its quantiles are those of its law", "a simulation has its median and quantiles"
+            yield f"{lacks}; {has_quantiles[name not in laws]}."
 
 
 def _exact_moments(values: dict[str, Any]) -> Iterator[Item]:
@@ -259,9 +257,8 @@ def _spike(values: dict[str, Any]) -> Iterator[Item]:
         "on_factor_alone": "on W_Q, seen in W_Q itself",
     }
     powers = [f"power {_percent(p)}" for p in spike["on_product"]["detectable_strength"]]
-    rows = [
-        (place, spike[key]["threshold"], *spike[key]["detectable_strength"].values()) for key, place in places.items()
-    ]
+    found = ((place, spike[key]) for key, place in places.items())
+    rows = [(place, facts["threshold"], *facts["detectable_strength"].values()) for place, facts in found]
     yield _table(("Planted spike θ u vᵀ", "threshold", *powers), rows)
     yield (
         "Beyond the threshold λ_max leaves the bulk; then the strengths that the test on λ_max at level "

@@ -133,7 +133,7 @@ def _constants_of_side(chain: Chain, side: int) -> list[Constant]:
     }
 
     def constant(
-        part: str, symbol: Phrase, quantity: str, compute: Computation, definition: str, **words: Any
+        name: str, symbol: Phrase, quantity: str, compute: Computation, formula: str, **words: Any
     ) -> Constant:
         return Constant(
             name=f"chain_{part}",
@@ -141,7 +141,7 @@ def _constants_of_side(chain: Chain, side: int) -> list[Constant]:
             symbol_text=symbol,
             description=Phrase(f"{quantity} of W", f"{quantity} of $W$"),
             compute=compute,
-            definition=definition,
+            definition=formula,
             arguments=arguments,
             **words,
         )
@@ -220,7 +220,6 @@ def _conditions(chain: Chain, holds: str) -> Conditions:
     sigmas, dims = [shown_sigma(float(sigma)) for sigma in chain.sigmas], list(map(str, chain.dims))
     count, rank, sizes = len(sigmas), chain.rank, r" \times ".join(dims)
     sigmas = sigmas[:1] if len(set(sigmas)) == 1 else sigmas
-    eigenvalues = r"$\lambda$: eigenvalues of $W^{\top}W$"
     divided = Phrase(f"divided by √{dims[0]}", rf"divided by $\sqrt{{{dims[0]}}}$")
     return Conditions(
         matrix=Phrase("W, a Gaussian matrix", "$W$, a Gaussian matrix")
@@ -230,7 +229,8 @@ def _conditions(chain: Chain, holds: str) -> Conditions:
         sigma=Phrase(f"σ = {', '.join(sigmas)}", rf"$\sigma = {'$, $'.join(sigma.latex for sigma in sigmas)}$"),
         shape=Phrase(f"dimensions {' × '.join(dims)}", f"dimensions ${sizes}$"),
         convention=Phrase(
-            f"λ: eigenvalues of WᵀW, the {rank} that are not zero", f"{eigenvalues}, the ${rank}$ that are not zero"
+            f"λ: eigenvalues of WᵀW, the {rank} that are not zero",
+            rf"$\lambda$: eigenvalues of $W^{{\top}}W$, the ${rank}$ that are not zero",
         ),
         holds=holds,
     )

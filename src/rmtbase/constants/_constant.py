@@ -338,15 +338,12 @@ class ConstantFunction(_Entry):
             )
         }
         if scaled:
-            q_text, k_text = shown_sigma(q), shown_sigma(k)
             conditions["normalization"] = _DIVIDED[normalization]
-            conditions["sigma"] = (
-                Phrase(f"σ_Q = σ_K = {q_text}", rf"$\sigma_Q = \sigma_K = {q_text.latex}$")
-                if q == k
-                else Phrase(
-                    f"σ_Q = {q_text}, σ_K = {k_text}", rf"$\sigma_Q = {q_text.latex}$, $\sigma_K = {k_text.latex}$"
-                )
-            )
+            of_q, of_k = shown_sigma(q), shown_sigma(k)
+            text, latex = f"σ_Q = {of_q}, σ_K = {of_k}", rf"$\sigma_Q = {of_q.latex}$, $\sigma_K = {of_k.latex}$"
+            if q == k:
+                text, latex = f"σ_Q = σ_K = {of_q}", rf"$\sigma_Q = \sigma_K = {of_q.latex}$"
+            conditions["sigma"] = Phrase(text, latex)
         stated["conditions"] = replace(self.conditions, **conditions)
         if raw and self.defines_gain:
             stated["definition"] += r" \sqrt{d}"

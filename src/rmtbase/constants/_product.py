@@ -121,6 +121,7 @@ CONSTANTS: dict[str, Callable[[], Number]] = {
     **{f"element_divergence_{h}": partial(_normal_divergence, h) for h in (1, 64, 128)},
     "element_divergence_slope": lambda: mp.mpf(36) / 48,  # (h γ₂)²/48 with γ₂ = 6/h
 }
+_NPR = "normalized_participation_ratio"
 FUNCTIONS: dict[str, dict[str, Any]] = {
     "element_excess_kurtosis": {"compute": lambda h: mp.mpf(6) / h},
     "aspect_ratio": {"compute": lambda d, h: mp.mpf(h) / d},
@@ -130,15 +131,13 @@ FUNCTIONS: dict[str, dict[str, Any]] = {
     "trace_std": {"compute": lambda d, h: _trace_std(d, h, 1), "rescaled": power(2)},
     "trace_of_square_mean": {"compute": lambda d, h: _mpf(_trace((2,), d, h)), "rescaled": power(4)},
     "trace_of_square_std": {"compute": lambda d, h: _trace_std(d, h, 2), "rescaled": power(4)},
-    "normalized_participation_ratio_of_means": {
-        "compute": lambda d, h: _mpf(_trace((1,), d, h) ** 2 / (h * _trace((2,), d, h)))
-    },
-    "normalized_participation_ratio_mean": {
+    f"{_NPR}_of_means": {"compute": lambda d, h: _mpf(_trace((1,), d, h) ** 2 / (h * _trace((2,), d, h)))},
+    f"{_NPR}_mean": {
         "compute": lambda d, h: _participation_ratio(d, h).mean,
         "uncertainty": lambda d, h: _last_order(_participation_ratio(d, h).error),
         "relative_error": lambda d, h: _participation_ratio(d, h).error / _participation_ratio(d, h).mean,
     },
-    "normalized_participation_ratio_std": {
+    f"{_NPR}_std": {
         "compute": lambda d, h: _participation_ratio(d, h).std,
         "uncertainty": lambda d, h: _last_order(_participation_ratio(d, h).std_error),
         "relative_error": lambda d, h: _participation_ratio(d, h).std_error / (_participation_ratio(d, h).std or 1.0),

@@ -30,6 +30,8 @@ _Q_COLOURS = (7, 9, 11, 12, 14)  # places among a theme's diverging colours, beg
 _HUGE = 1e300
 _RATIOS = (1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
 
+Scaling = Callable[[np.ndarray], np.ndarray]
+
 
 @in_one_line
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class ColorScale:
     # values at which the colour changes, ascending on the map's scale; the outer colours extend beyond the outer levels
     levels: tuple[float, ...]
     colors: Callable[[Theme], Sequence[str]]  # colours of a theme, one more than there are levels
-    on_scale: Callable[[np.ndarray], np.ndarray] = np.asarray  # maps a value to the map's scale: itself, or a logarithm
+    on_scale: Scaling = np.asarray  # maps a value to the map's scale: itself, or a logarithm
 
     def fill(
         self,
@@ -56,9 +58,8 @@ class ColorScale:
             shown = self.on_scale(values)
         # Matplotlib would give no colour to infinite numbers, such as the logarithm of zero.
         shown = np.clip(shown, -_HUGE, _HUGE)
-        ax.pcolormesh(
-            x, y, np.ma.masked_invalid(shown), cmap=cmap, norm=norm, linewidth=0, rasterized=values.size > MOST_CELLS
-        )
+        is_image = values.size > MOST_CELLS
+        ax.pcolormesh(x, y, np.ma.masked_invalid(shown), cmap=cmap, norm=norm, linewidth=0, rasterized=is_image)
 
     def _colors(self, theme: Theme) -> tuple[Colormap, BoundaryNorm]:
         colours = list(self.colors(theme))
@@ -86,15 +87,12 @@ def _level(level: float) -> str:
     return (f"{level:g}" if 1e-4 <= abs(level) < 1e5 else rf"$10^{{{np.log10(level):.0f}}}$").replace("-", "−")
 
 
-def _sequential(
-    label: str, levels: tuple[float, ...], on_scale: Callable[[np.ndarray], np.ndarray] = np.log
-) -> ColorScale:
+def _sequential(label: str, levels: tuple[float, ...], on_scale: Scaling = np.log) -> ColorScale:
     return ColorScale(label, levels, lambda theme: theme.sequential, on_scale)
 
 
-Z = ColorScale(
-    "$z$ (null standard deviations)", (*(-z for z in reversed(Z_LEVELS)), *Z_LEVELS), lambda theme: theme.diverging
-)
+_BOTH_SIDES = (*(-z for z in reversed(Z_LEVELS)), *Z_LEVELS)
+Z = ColorScale("$z$ (null standard deviations)", _BOTH_SIDES, lambda theme: theme.diverging)
 Q = ColorScale(
     "$q$, all statistics together",
     Q_LEVELS,

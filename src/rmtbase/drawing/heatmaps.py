@@ -41,10 +41,8 @@ def draw_cells(ax: Axes, theme: Theme, scale: ColorScale, cells: Cells, **dots: 
         else:
             ends = [((max(0.0, at - 1.0), min(1.0, at)), (min(1.0, at), max(0.0, at - 1.0))) for at in _LINES]
             lines = np.array(ends)[None] + (np.stack([columns, rows], axis=-1) - 0.5)[:, None, None]
-            hatching = list(lines.reshape(-1, 2, 2))
-            ax.add_collection(
-                LineCollection(hatching, colors=theme.muted, linewidths=0.6, label=NOT_TESTABLE), autolim=False
-            )
+            look = {"colors": theme.muted, "linewidths": 0.6, "label": NOT_TESTABLE}
+            ax.add_collection(LineCollection(list(lines.reshape(-1, 2, 2)), **look), autolim=False)
     if cells.flagged is not None:
         rows, columns = np.nonzero(cells.flagged)
         ax.plot(

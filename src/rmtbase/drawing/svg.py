@@ -82,9 +82,8 @@ def _inline_svg(figure: Figure, name: str, look: str, description: str) -> str:
 
 def _shorter(match: re.Match[str]) -> str:
     """Round coordinates to a hundredth of a point, and write rectangles by two corners."""
-    text = _LONG_DECIMAL.sub(
-        lambda number: f"{float(number.group()):.2f}".rstrip("0").rstrip("."), " ".join(match.group(2).split())
-    )
+    text = " ".join(match.group(2).split())
+    text = _LONG_DECIMAL.sub(lambda number: f"{float(number.group()):.2f}".rstrip("0").rstrip("."), text)
     corners = _RECTANGLE.sub(r"M\1 \2H\3V\4H\1z", text)
     return f'{match.group(1)}="{corners}"'
 

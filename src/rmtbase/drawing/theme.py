@@ -119,14 +119,12 @@ def _drop_what_has_no_effect(settings: dict[str, Any]) -> Iterator[str]:
     """Remove TeX, and fonts not installed, which Matplotlib would log for each text; yield a line for each."""
     if any([settings.pop(name) for name in list(settings) if name.startswith(_TEX)]):
         yield "text.usetex and text.latex have no effect: Matplotlib sets all text itself, without TeX"
-    installed = {font.name.lower() for font in font_manager.fontManager.ttflist}
+    installed = {*(font.name.lower() for font in font_manager.fontManager.ttflist), *_GENERIC}
     for name in [name for name in settings if name in _FONTS]:
         fonts = [settings[name]] if isinstance(settings[name], str) else list(settings[name])
         is_pattern = name.startswith("mathtext")  # such as "DejaVu Serif:italic"
         families = [font_manager.FontProperties(font).get_family()[0] if is_pattern else font for font in fonts]
-        known = [
-            font for font, family in zip(fonts, families, strict=True) if family.lower() in {*installed, *_GENERIC}
-        ]
+        known = [font for font, family in zip(fonts, families, strict=True) if family.lower() in installed]
         if len(known) < len(fonts) and (name == "font.family" or not known):
             missing = ", ".join(font for font in fonts if font not in known)
             yield f"{name}: {missing} not installed; {', '.join(known) or 'the default'} is used"

@@ -33,9 +33,9 @@ _eigenvalue = partial(Variable, ("case", "index"))
 _eigenvalue_quantile = partial(Variable, ("case", "index", "probability"))
 _edges = partial(Variable, ("case", "edge"), domain=EDGES)
 _density = partial(Variable, ("case", "bin"), units="1/lambda")
-_density_of_elements = partial(Variable, ("case", "bin"), units="1/w")
+_w_density = partial(Variable, ("case", "bin"), units="1/w")
+_of_a_draw = partial(Variable, ("case", "draw"), domain=POSITIVE, part="sample")
 _FROM_ORDER = "from order statistics; NaN where fewer than 10 draws are expected on either side"
-_SAMPLE = "sample"  # the part that a table made with ``keep_sample = false`` lacks
 
 BASELINE_SCHEMA: dict[str, Variable] = {
     "d_model": _case("width of the residual stream d", SIZE),
@@ -64,13 +64,9 @@ BASELINE_SCHEMA: dict[str, Variable] = {
     ),
     "analytic_std_tolerance": _statistic("largest error of analytic_std: 0 where exact, NaN where not stated", SPREAD),
     "analytic_method": _statistic("how the analytic value is known, with its accuracy", TEXT),
-    "sample": Variable(("case", "statistic", "draw"), "the statistic of each draw", FINITE, part=_SAMPLE),
-    "sigma_q_estimate": Variable(
-        ("case", "draw"), "each draw's own estimate of sigma_Q, sqrt(|W_Q|_F^2 / (d h))", POSITIVE, part=_SAMPLE
-    ),
-    "sigma_k_estimate": Variable(
-        ("case", "draw"), "each draw's own estimate of sigma_K, sqrt(|W_K|_F^2 / (d h))", POSITIVE, part=_SAMPLE
-    ),
+    "sample": Variable(("case", "statistic", "draw"), "the statistic of each draw", FINITE, part="sample"),
+    "sigma_q_estimate": _of_a_draw("each draw's own estimate of sigma_Q, sqrt(|W_Q|_F^2 / (d h))"),
+    "sigma_k_estimate": _of_a_draw("each draw's own estimate of sigma_K, sqrt(|W_K|_F^2 / (d h))"),
     "eigenvalue_mean": _eigenvalue("mean of the ordered eigenvalue; NaN where infinite, and from d_head on", FALLING),
     "eigenvalue_mean_standard_error": _eigenvalue(
         "standard error of the mean of the ordered eigenvalue; NaN where eigenvalue_std is", SPREAD
@@ -141,7 +137,7 @@ SPECTRA_SCHEMA: dict[str, Variable] = {
     "edge_lower": _case("lower edge of the limiting law, NaN where none is known", SPREAD),
     "edge_upper": _case("upper edge of the limiting law, NaN where none is known", SPREAD),
     # The part that a table lacks if it was not made for a null.
-    "scale_estimate": Variable(("case", "draw"), "each draw's own estimate of prod sigma^2", POSITIVE, part="null"),
+    "scale_estimate": _of_a_draw("each draw's own estimate of prod sigma^2", part="null"),
     **{
         name: replace(BASELINE_SCHEMA[name], part="null")
         for name in ("eigenvalue_quantile_self_normalized", "eigenvalue_quantile_self_normalized_standard_error")
@@ -163,13 +159,9 @@ ELEMENTS_SCHEMA: dict[str, Variable] = {
     "sigma_k": _case(f"standard deviation of the elements of W_K, {_OF_W_QK}", POSITIVE_OR_NAN),
     "bin_edge": _edges("edges of the histogram bins in w"),
     "bin_center": Variable(("case", "bin"), "element w, centre of the bin", EDGES),
-    "density": _density_of_elements("Monte Carlo density of the elements, bin average", NON_NEGATIVE),
-    "density_standard_error": _density_of_elements(
-        "standard error of the density, from the spread between draws", NON_NEGATIVE
-    ),
-    "density_law": _density_of_elements(
-        "bin average of the law of one element, NaN where none is offered", NON_NEGATIVE_OR_NAN
-    ),
+    "density": _w_density("Monte Carlo density of the elements, bin average", NON_NEGATIVE),
+    "density_standard_error": _w_density("standard error of the density, from the spread between draws", NON_NEGATIVE),
+    "density_law": _w_density("bin average of the law of one element, NaN where none is offered", NON_NEGATIVE_OR_NAN),
     "share_outside": _case("share of the elements that lie in no bin", PROBABILITY),
     "share_outside_standard_error": _case(
         "standard error of share_outside, from the spread between draws; 0 where none of them has any", NON_NEGATIVE

@@ -137,10 +137,8 @@ def _parquet(frame: pd.DataFrame, facts: dict) -> bytes:
     except ImportError as error:
         raise ParameterError("format", "parquet", f"csv or latex: pyarrow is not installed ({_PARQUET})") from error
     arrow = pa.Table.from_pandas(frame, preserve_index=False)
-    metadata = {
-        f"rmtbase.{name}": value if isinstance(value, str) else json.dumps(value) for name, value in facts.items()
-    }
-    written = {name: value.encode(errors="backslashreplace") for name, value in metadata.items()}
+    texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in facts.items()}
+    written = {f"rmtbase.{name}": text.encode(errors="backslashreplace") for name, text in texts.items()}
     arrow = arrow.replace_schema_metadata({**(arrow.schema.metadata or {}), **written})
     stream = io.BytesIO()
     pq.write_table(arrow, stream)
@@ -196,9 +194,8 @@ def latex_table(
 def _printed(columns: Mapping[str, list[Any]]) -> tuple[list[str], dict[str, Any]]:
     left_out = _OF_A_HEAD if "head" in columns else ()
     names = [name for name in (*_PLACES, *_NUMBERS) if name in columns and name not in left_out]
-    names = [
-        name for name in names if any(value == value and value != "" for value in columns[name])
-    ]  # NaN is not itself
+    # NaN is not itself.
+    names = [name for name in names if any(value == value and value != "" for value in columns[name])]
     if "name" in names or "d_model" in names:
         names = [name for name in names if name != "case"]  # these identify the case
     shared = {}

@@ -112,13 +112,11 @@ def frame_groups(table: xr.Dataset | xr.DataTree) -> list[str]:
     if not isinstance(table, xr.DataTree):
         return []
     sizes = {path: {*node.sizes} for path, node in table.subtree_with_keys if node.data_vars}
-    paths = _GROUPS | {
-        f"{circuit}{end}": f"circuits/{circuit}/heads" for circuit in CIRCUITS for end in ("", f"_{_BY_HEAD}")
-    }
+    ends = ("", f"_{_BY_HEAD}")
+    paths = _GROUPS | {f"{circuit}{end}": f"circuits/{circuit}/heads" for circuit in CIRCUITS for end in ends}
     finer = {*_OF_A_ROW} - {*_ROWS[_BY_HEAD]}  # a group without these has a row for each head anyway
-    return [
-        name for name, path in paths.items() if path in sizes and (not name.endswith(_BY_HEAD) or sizes[path] & finer)
-    ]
+    present = {name: sizes[path] for name, path in paths.items() if path in sizes}
+    return [name for name, dims in present.items() if not name.endswith(_BY_HEAD) or dims & finer]
 
 
 def present(dataset: xr.Dataset, rows: list[str]) -> Bool[np.ndarray, " row"]:

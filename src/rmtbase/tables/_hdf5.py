@@ -195,10 +195,8 @@ class TableFile:
     def _take(self, amount: int, name: object) -> None:
         self._left -= amount
         if self._left < 0:
-            limit = largest_content(self._size) / 2**20
-            raise self._refuse(
-                f"more values than so small a file can hold, at {quoted(name)}", f"at most {limit:,.0f} MiB in all"
-            )
+            limit = f"at most {largest_content(self._size) / 2**20:,.0f} MiB in all"
+            raise self._refuse(f"more values than so small a file can hold, at {quoted(name)}", limit)
 
     def _refuse(self, fault: str, expected: str = _WHOLE) -> TableError:
         return TableError(self.path, fault, expected)

@@ -186,9 +186,8 @@ def _check_group(group: Outline, name: str, schema: Schema, path: Path | str) ->
     for variable, stored in group.variables.items():
         expected = _known(variable, schema, group)
         if expected is not None and stored.dims != expected.dims:
-            raise TableError(
-                path, f"variable {quoted(variable)} with dims {quoted(stored.dims)}", f"{variable}{expected.dims}"
-            )
+            fault = f"variable {quoted(variable)} with dims {quoted(stored.dims)}"
+            raise TableError(path, fault, f"{variable}{expected.dims}")
         if expected is not None and stored.dtype.kind not in expected.domain.kinds:
             dtype = "text" if stored.dtype.kind == "O" else stored.dtype
             raise TableError(path, f"variable {_place(name, variable)} of type {dtype}", expected.domain.words)

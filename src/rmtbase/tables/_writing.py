@@ -295,12 +295,10 @@ def _is_table(path: Path, start: bytes, kinds: Sequence[str]) -> bool:
         return False
     try:
         with h5py.File(os.fsencode(path), "r", locking=False) as file:
-            attributes = {name: file.attrs[name] for name in ("kind", OF_ALL, OF_VARIABLES)}
+            kind, digest, _ = (file.attrs[name] for name in ("kind", OF_ALL, OF_VARIABLES))
     except (OSError, KeyError, RuntimeError, ValueError, TypeError):
         return False
-    kind, digest = (
-        value.decode(errors="replace") if isinstance(value, bytes) else value for value in list(attributes.values())[:2]
-    )
+    kind, digest = (text.decode(errors="replace") if isinstance(text, bytes) else text for text in (kind, digest))
     return kind in kinds and isinstance(digest, str) and re.fullmatch("[0-9a-f]{64}", digest) is not None
 
 
@@ -321,14 +319,13 @@ def _with_end(path: Path, start: bytes) -> bytes:
         return start + stream.read(_LOOKED_AT)
 
 
+_GENERATOR = b'<meta name="generator" content="rmtbase '
 _FORMS: dict[str, Callable[[Path, bytes, Sequence[str]], bool]] = {
     "table": _is_table,
     "csv": lambda path, start, lines: any(start.startswith(f"{line}\n".encode()) for line in lines),
     "parquet": _is_parquet,
     "latex": lambda path, start, _: start.startswith(b"% rmtbase "),
-    "html": lambda path, start, _: (
-        start.startswith(b"<!DOCTYPE html>") and b'<meta name="generator" content="rmtbase ' in start
-    ),
+    "html": lambda path, start, _: start.startswith(b"<!DOCTYPE html>") and _GENERATOR in start,
     "pdf": lambda path, start, _: start.startswith(b"%PDF-") and b"/Creator (rmtbase)" in _with_end(path, start),
     "svg": lambda path, start, _: start.startswith(b"<?xml") and b"<dc:title>rmtbase</dc:title>" in start,
     "png": lambda path, start, _: start.startswith(b"\x89PNG\r\n") and b"tEXtSoftware\0rmtbase" in start,

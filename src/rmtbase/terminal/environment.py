@@ -7,6 +7,7 @@ import subprocess
 import sys
 import traceback
 from pathlib import Path
+from typing import Any
 
 from rmtbase.errors import ParameterError
 from rmtbase.shown import quoted, shown
@@ -80,9 +81,8 @@ def page_date() -> datetime.date:
 def _compile_with(flags: str) -> tuple[int, list[str]]:
     command = [sys.executable, "-c", "import jax; jax.jit(lambda x: x + 1)(1.0)"]
     environment = os.environ | {"XLA_FLAGS": flags, "JAX_ENABLE_COMPILATION_CACHE": "false"}
-    ended = subprocess.run(
-        command, env=environment, capture_output=True, encoding="utf-8", errors="replace", check=False
-    )
+    options: dict[str, Any] = {"capture_output": True, "encoding": "utf-8", "errors": "replace", "check": False}
+    ended = subprocess.run(command, env=environment, **options)
     return ended.returncode, [match[1] for match in _XLA_MESSAGE.finditer(ended.stderr)]
 
 
