@@ -132,9 +132,7 @@ def _constants_of_side(chain: Chain, side: int) -> list[Constant]:
         "normalization": None if len(chain.sigmas) == 1 else chain.normalization,
     }
 
-    def constant(
-        name: str, symbol: Phrase, quantity: str, compute: Computation, formula: str, **words: Any
-    ) -> Constant:
+    def constant(part: str, symbol: Phrase, quantity: str, compute: Computation, formula: str, **words: Any):
         return Constant(
             name=f"chain_{part}",
             symbol=symbol.latex,
