@@ -49,16 +49,6 @@ KINDS_OF_ERROR = {
     "statistical": "one standard error of an estimate",
 }
 """Meaning of :attr:`Constant.error`, by :attr:`Constant.error_kind`."""
-OEIS = {
-    "rmtbase:constants.v1/zeta_prime_minus_one": "A084448",
-    "rmtbase:constants.v1/square_product_upper_singular_edge": "A104956",
-    "rmtbase:constants.v1/square_product_spike_threshold": "A002194",
-    "rmtbase:constants.v1/laplace_anchor_scale": "A010503",
-}
-"""Sequence of the On-Line Encyclopedia of Integer Sequences with the digits of a constant, by identifier.
-
-Digits are those of the absolute value: A084448 has the digits of -ζ'(-1). ``tests/constants/test_release.py`` compares
-them with those of rmtbase."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +89,7 @@ class _Entry:
     one_draw: OneDraw | None = None
     function: str = ""
     apposition: bool = False
+    oeis: str = ""
     released: Release | None = None
 
     def __post_init__(self) -> None:
@@ -110,11 +101,6 @@ class _Entry:
     def id(self) -> str:
         """Permanent identifier of this number, such as ``rmtbase:constants.v1/product_upper_edge``."""
         return f"{IDENTIFIER}{self.released.name}/{self.name}" if self.released else ""
-
-    @property
-    def oeis(self) -> str:
-        """Sequence of its digits in the On-Line Encyclopedia of Integer Sequences, or "" if there is none."""
-        return OEIS.get(self.id, "")
 
     @property
     def reference(self) -> str:
@@ -160,6 +146,7 @@ class Constant(NamedReal, _Entry):
         one_draw: the quantity of one draw of which this is the limit.
         function: dotted name of the function that computes it; "" for none.
         apposition: true if the description contains an apposition, after which a comma follows.
+        oeis: sequence of the digits of its absolute value in the On-Line Encyclopedia of Integer Sequences, or "".
         released: the set in which it was released.
         published: its digits in the record of that set, or "" if they are computed at each call.
         enclosure: lower and upper bound in decimal, proved in ball arithmetic; None if there are none.
@@ -274,7 +261,7 @@ class ConstantFunction(_Entry):
 
     Attributes:
         name, symbol, symbol_text, description, definition, conditions, method, references, error_kind, parents,
-            most_digits, one_draw, function, apposition: as for :class:`Constant`, at σ = 1 and divided by √d_model.
+            most_digits, one_draw, function, apposition, oeis: as for :class:`Constant`, at σ = 1, divided by √d_model.
         compute: the parameters ↦ the value at mpmath's working precision.
         uncertainty: ``"exact"``, or a description of what is neglected, or a function of the parameters that gives it.
         relative_error: a number, or a function of the parameters that returns it.

@@ -211,7 +211,7 @@ def _words(name: str, record: Mapping[str, Any], release: Release) -> dict[str, 
         "parents": tuple(stored.get("parents", ())),
         "released": release,
         **{field: stored[field] for field in ("symbol", "definition", "method")},
-        **{field: stored[field] for field in ("function", "apposition", "most_digits") if field in stored},
+        **{field: stored[field] for field in ("function", "apposition", "oeis", "most_digits") if field in stored},
     }
     if "one_draw" in stored:
         one_draw = dict(stored["one_draw"])

@@ -18,15 +18,9 @@ import matplotlib
 from matplotlib import font_manager
 
 from rmtbase.errors import MissingFileError, ParameterError, RmtbaseWarning
+from rmtbase.reasons import packaged_texts
 from rmtbase.regular_files import require_regular
 from rmtbase.shown import in_one_line, shown
-
-ORANGE = "#e69f00"
-SKY_BLUE = "#56b4e9"
-BLUISH_GREEN = "#009e73"
-BLUE = "#0072b2"
-VERMILLION = "#d55e00"
-REDDISH_PURPLE = "#cc79a7"
 
 _SEQUENTIAL = (
     "#f3f5e4", "#dcedc2", "#b9dfb9", "#86ccbb", "#4fb3c1", "#2b8fbc", "#245fa3", "#253a86", "#0f1d57",
@@ -151,61 +145,13 @@ def _complaints() -> Iterator[list[str]]:
         logger.removeFilter(keep)
 
 
-LIGHT = Theme(
-    surface="#ffffff",
-    text="#1f2328",
-    muted="#59636e",
-    grid="#dde2e7",
-    null="#7d8792",
-    free_law="#008a64",
-    naive=REDDISH_PURPLE,
-    observed=BLUE,
-    flagged=VERMILLION,
-    series=(BLUE, VERMILLION, BLUISH_GREEN, "#c08400", REDDISH_PURPLE),
-    diverging=(
-        "#08306b", "#0b4a8f", "#1f6db1", "#4a94c8", "#82b8dc", "#b5d5ea", "#dbe8f1",
-        "#f1f1ef",
-        "#fae3c8", "#f8c893", "#f2a55c", "#e08030", "#c05f12", "#954205", "#642a02",
-    ),
-)  # fmt: skip
-
-DARK = Theme(
-    surface="#14171b",
-    text="#e6e9ed",
-    muted="#9aa5b1",
-    grid="#2c333b",
-    null="#8b96a2",
-    free_law="#2fc79b",
-    naive="#c9a0f5",
-    observed=SKY_BLUE,
-    flagged="#ff8b42",
-    series=(SKY_BLUE, "#ff8b42", "#2fc79b", "#f0c04a", "#e39bc2"),
-    diverging=(
-        "#d9efff", "#b0dcff", "#82c4fb", "#55a6e6", "#3a83c0", "#2c6293", "#26455f",
-        "#262b31",
-        "#57402a", "#85542a", "#b56d28", "#df8a31", "#f9aa58", "#ffc98d", "#ffe6c8",
-    ),
-    sequential=(
-        "#1d2440", "#253a76", "#275a9c", "#2b82b4", "#3fa5bd", "#6cc3bd", "#9fd9ba", "#cfeac0", "#f6f7dc",
-    ),
-)  # fmt: skip
-
-PRINT = Theme(
-    surface="#ffffff",
-    text="#000000",
-    muted="#3a3a3a",
-    grid="#e4e4e4",
-    null="#7a7a7a",
-    free_law="#00664a",
-    naive="#c0569a",
-    observed="#00538a",
-    flagged="#c24a00",
-    series=("#00538a", "#c24a00", "#007a58", "#8a6000", "#a8437f"),
-    diverging=LIGHT.diverging,
-)
-
-THEMES = {"light": LIGHT, "dark": DARK, "print": PRINT}
+THEMES = {
+    name: Theme(**{role: tuple(value) if isinstance(value, list) else value for role, value in colours.items()})
+    for name, colours in packaged_texts("rmtbase.drawing", "themes.toml").items()
+}
 """Themes by name."""
+
+LIGHT, DARK, PRINT = THEMES.values()
 
 
 def as_theme(theme: Theme | str) -> Theme:
