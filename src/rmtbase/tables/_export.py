@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import xarray as xr
 
 from rmtbase.errors import ParameterError
-from rmtbase.reasons import Reason
+from rmtbase.reasons import Reason, packaged_texts
 from rmtbase.shown import as_latex, json_safe, last_place, shown, to_place
 from rmtbase.tables._frame import frame_groups, to_pandas
 
@@ -30,39 +30,10 @@ _PARQUET = "pip install 'rmtbase[parquet]'"
 _KEPT = ("kind", "model", "revision", "family", "null", "table", "normalization", "rmtbase_version", "provenance")
 _LONG = 40  # number of rows from which a table may break across pages
 _DIGITS = 5
-_PLACES = (
-    "case", "step", "d_model", "d_head", "sigma_q", "sigma_k", "name", "model", "published_model", "pair", "group",
-    "contrast", "first", "second", "first_group", "second_group", "null", "stack", "layer", "head", "expert",
-    "super_weight", "component", "row", "column", "statistic", "measure", "kind", "earlier", "later",
-)  # fmt: skip
-_NUMBERS = (
-    "score", "expected_score",
-    "mean", "std", "analytic_mean", "analytic_std", "observed", "null_mean", "null_std", "z_score", "p_value",
-    "q_value", "effective_depth", "effective_depth_low", "effective_depth_high", "distance", "fits",
-    "value", "magnitude_over_core", "log10_tail_probability", "first_step", "lasting_step",
-    "n_matrices", "n_departed", "shape", "scale", "median_scale", "r_squared", "nearest_model",
-    "nearest_distance", "nearest_random_median", "nearest_q_value", "alignment", "alignment_p_value", "omnibus_p_value",
-    "omnibus_q_value", "drift", "difference", "adjusted_p_value", "n_scored_heads", "n_departed_heads", "budget",
-    "budget_state", "transmission_shape", "transmission_scale", "n_directions", "no_number", "signal_share",
-    "learned_share_bound", "threshold", "noise_scale", "rest_p_value", "first_p_value", "power_law_exponent",
-    "exponent_p_value", "tail_verdict",
-)  # fmt: skip
 _OF_A_HEAD = ("sigma_q", "sigma_k", "omnibus_p_value", "omnibus_q_value")  # repeated for each statistic
-_ERRORS = {
-    "mean": "standard_error",
-    "drift": "standard_error",
-    "difference": "standard_error",
-    "noise_scale": "noise_scale_std",
-}
+_LATEX = packaged_texts("rmtbase.tables", "latex.toml")
+_ERRORS = {**dict.fromkeys(("mean", "drift", "difference"), "standard_error"), "noise_scale": "noise_scale_std"}
 _BESIDE = {"analytic_mean": "mean", "analytic_std": "std"}  # as many digits as of the simulated value, if known
-_HEADINGS = {
-    "d_model": "$d$", "d_head": "$h$", "sigma_q": r"$\sigma_Q$", "sigma_k": r"$\sigma_K$", "z_score": "$z$",
-    "p_value": "$p$", "q_value": "$q$", "omnibus_p_value": "omnibus $p$", "omnibus_q_value": "omnibus $q$",
-    "adjusted_p_value": "adjusted $p$", "alignment_p_value": "its $p$", "std": "sd", "analytic_std": "analytic sd",
-    "null_std": "null sd", "log10_tail_probability": r"$\log_{10} P$", "shape": r"$\hat k$",
-    "scale": r"$\hat\lambda$", "median_scale": r"median $\hat\lambda$", "r_squared": "$R^2$",
-    "transmission_shape": r"$\hat k$", "transmission_scale": r"$\hat\lambda$",
-}  # fmt: skip
 _NAMES = ("statistic", "component", "measure")
 _TOLD = ("d_model", "d_head", "sigma_q", "sigma_k", "name", "stack", "null")  # in a comment if the same in all rows
 _BRIEF = ("p_value", "q_value", "z_score")  # three digits are enough for these
@@ -175,7 +146,7 @@ def latex_table(
         raise ParameterError("table", f"{len(frame)} rows of {len(columns)} columns", "at least one of each")
     cells = [_column(name, cells_of) for name in columns]
     sides = "".join("l" if any(isinstance(value, str) for value in cells_of[name]) else "r" for name in columns)
-    head = " & ".join(_HEADINGS.get(name, as_latex(name.replace("_", " "))) for name in columns) + r" \\"
+    head = " & ".join(_LATEX["headings"].get(name, as_latex(name.replace("_", " "))) for name in columns) + r" \\"
     rows = [" & ".join(row) + r" \\" for row in zip(*cells, strict=True)]
     contents = ", ".join(part for part in (str(attributes.get("kind", "table")), group) if part)
     lines = [f"% rmtbase {comment(attributes.get('rmtbase_version', ''))}: {comment(contents)}"]
@@ -193,7 +164,7 @@ def latex_table(
 
 def _printed(columns: Mapping[str, list[Any]]) -> tuple[list[str], dict[str, Any]]:
     left_out = _OF_A_HEAD if "head" in columns else ()
-    names = [name for name in (*_PLACES, *_NUMBERS) if name in columns and name not in left_out]
+    names = [name for name in (*_LATEX["places"], *_LATEX["numbers"]) if name in columns and name not in left_out]
     # NaN is not itself.
     names = [name for name in names if any(value == value and value != "" for value in columns[name])]
     if "name" in names or "d_model" in names:
