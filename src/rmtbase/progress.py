@@ -31,8 +31,7 @@ class _Silent:
         pass
 
 
-SILENT: Progress = _Silent()
-"""Progress that reports nothing."""
+SILENT: Progress = _Silent()  #: Progress that reports nothing
 
 
 class NotedOnce:

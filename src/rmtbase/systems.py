@@ -24,8 +24,7 @@ _SPARE = ("free", "inactive", "speculative", "purgeable")  # pages that macOS ca
 _IN_USE_FOR = 1.0  # longest wait in seconds for a file that another process holds open on Windows
 _CANNOT = frozenset(
     {errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM, errno.EACCES}
-)
-"""Errors of file systems that do not support an operation, such as syncing a folder or setting a file's mode."""
+)  #: Errors of file systems that do not support an operation, such as syncing a folder or setting a file's mode
 
 
 @contextmanager

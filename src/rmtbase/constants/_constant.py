@@ -26,8 +26,7 @@ from rmtbase.parameters import (
     require_positive_number,
 )
 
-IDENTIFIER = "rmtbase:constants."
-"""Prefix of every identifier."""
+IDENTIFIER = "rmtbase:constants."  #: Prefix of every identifier
 
 DEFAULT_DIGITS = 30
 PUBLISHED_DIGITS = 100
@@ -47,8 +46,7 @@ KINDS_OF_ERROR = {
     "numerical": "a bound on what was computed",
     "asymptotic": "the size of what an expansion neglects, not a bound",
     "statistical": "one standard error of an estimate",
-}
-"""Meaning of :attr:`Constant.error`, by :attr:`Constant.error_kind`."""
+}  #: Meaning of :attr:`Constant.error`, by :attr:`Constant.error_kind`
 
 
 @dataclass(frozen=True)

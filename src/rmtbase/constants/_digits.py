@@ -10,11 +10,9 @@ from mpmath import mp
 
 from rmtbase.errors import RmtbaseError
 
-Number = Any
-"""An mpf; mpmath has no types."""
+Number = Any  #: An mpf; mpmath has no types
 
-Computation = Callable[[], Number]
-"""Function that returns a value at mpmath's working precision."""
+Computation = Callable[[], Number]  #: Function that returns a value at mpmath's working precision
 
 _GUARDS = (10, 40, 160)
 _BETWEEN = 20

@@ -9,8 +9,7 @@ from typing import Any
 
 from rmtbase.errors import RecordError
 
-NEWEST = "v1"
-"""Name of the newest set."""
+NEWEST = "v1"  #: Name of the newest set
 
 _RELEASED = ("set", "date", "withdrawn")
 _RELEASED_OF_EACH = ("id", "definition", "conditions", "digits", "uncertainty", "parameters", "values")

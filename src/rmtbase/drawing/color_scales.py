@@ -20,11 +20,9 @@ Z_LEVELS = (2.0, 3.0, 5.0, 10.0, 30.0, 100.0, 300.0)
 and models. Values beyond the last level have the last colour; those below the first, as 95 % of random ones are, the
 palest."""
 
-Q_LEVELS = (0.05, 0.01, 1e-3, 1e-4)
-"""q-values at which the colour of the omnibus map changes, the same in all figures."""
+Q_LEVELS = (0.05, 0.01, 1e-3, 1e-4)  #: q-values at which the colour of the omnibus map changes, the same in all figures
 
-MOST_CELLS = 20_000
-"""Largest number of cells of a map that is drawn cell by cell; larger maps are drawn as images."""
+MOST_CELLS = 20_000  #: Largest number of cells of a map that is drawn cell by cell; larger maps are drawn as images
 
 _Q_COLOURS = (7, 9, 11, 12, 14)  # places among a theme's diverging colours, beginning with no evidence
 _HUGE = 1e300

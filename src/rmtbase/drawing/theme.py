@@ -148,8 +148,7 @@ def _complaints() -> Iterator[list[str]]:
 THEMES = {
     name: Theme(**{role: tuple(value) if isinstance(value, list) else value for role, value in colours.items()})
     for name, colours in packaged_texts("rmtbase.drawing", "themes.toml").items()
-}
-"""Themes by name."""
+}  #: Themes by name
 
 LIGHT, DARK, PRINT = THEMES.values()
 

@@ -88,8 +88,7 @@ CIRCUITS: Mapping[str, Circuit] = {
         Circuit("ov", (OUTPUT, VALUE)),
         *(Circuit(factor.name, (factor,)) for factor in (QUERY, KEY, VALUE, OUTPUT)),
     )
-}
-"""Circuits by name; ``/heads`` and ``/null`` of a scores file are those of ``qk``, W_QK."""
+}  #: Circuits by name; ``/heads`` and ``/null`` of a scores file are those of ``qk``, W_QK
 
 QK = CIRCUITS["qk"]
 

@@ -166,8 +166,7 @@ ELEMENTS_SCHEMA: dict[str, Variable] = {
     "share_outside_standard_error": _case(
         "standard error of share_outside, from the spread between draws; 0 where none of them has any", NON_NEGATIVE
     ),
-}
-"""Variables of a table of elements w as the ensemble draws them; for W_QK, the raw product at sigma = 1."""
+}  #: Variables of a table of elements w as the ensemble draws them; for W_QK, the raw product at sigma = 1
 
 ELEMENT_FORMULAS: dict[str, str] = {
     "mean": "m = sum w / N",
@@ -180,8 +179,7 @@ ELEMENT_FORMULAS: dict[str, str] = {
     "weibull_shape": "k, slope of ln(-ln(1 - (i - 1/2)/N)) on ln |w|_(i), middle 80 %",
     "weibull_scale": "exp(mean X - mean Y / k) of the same line",
     "weibull_r_squared": "R^2 of the same line",
-}
-"""Statistics of the elements w of one matrix, in the order of the tables, with their formulas."""
+}  #: Statistics of the elements w of one matrix, in the order of the tables, with their formulas
 
 _SELF = "each draw at its own estimate of sigma"
 

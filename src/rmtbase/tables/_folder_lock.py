@@ -18,8 +18,7 @@ from rmtbase.errors import OutputError, StoreError
 from rmtbase.systems import is_alive
 from rmtbase.tables._writing import here, temporary_name
 
-LOCK = "lock"
-"""Name of the lock file."""
+LOCK = "lock"  #: Name of the lock file
 
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 _PAUSE = 0.05  # seconds in which a process writes its mark

@@ -34,8 +34,7 @@ _GROUPS = {
     "departures": "departures",
     **{name: name for name in _OF_COMPARISONS},
     **{f"{name}_along": f"along/{name}" for name in ("members", "between", "groups")},
-}
-"""Groups of a tree from which frames can be made: name and path."""
+}  #: Groups of a tree from which frames can be made: name and path
 
 _BY_HEAD = "by_head"
 _ROWS = {"departures": ("null", "layer", "head"), _BY_HEAD: ("step", "layer", "head")}

@@ -28,8 +28,7 @@ _NETCDF_ONLY = frozenset(
         *("CLASS", "NAME", "REFERENCE_LIST", "DIMENSION_LIST"),
         *("_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict", "_NCProperties", "_Encoding"),
     }
-)
-"""Attributes by which netCDF describes its own structure."""
+)  #: Attributes by which netCDF describes its own structure
 
 _NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"
 _FILTERS = "only deflate, shuffle and fletcher32"

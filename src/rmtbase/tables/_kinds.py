@@ -103,8 +103,7 @@ KINDS: dict[str, Kind] = {
             relations=(checksums_fit,),
         ),
     )
-}
-"""Known kinds of table by name: those of draws, and those of the result packages imported so far."""
+}  #: Known kinds of table by name: those of draws, and those of the result packages imported so far
 
 
 def register(kind: Kind) -> Kind:

@@ -9,8 +9,7 @@ from jaxtyping import Bool
 from rmtbase.errors import ParameterError
 from rmtbase.tables._circuits import circuit_of
 
-OUTSIDE = "outside the layers"
-"""Name of the place of embeddings, whose layer is -1."""
+OUTSIDE = "outside the layers"  #: Name of the place of embeddings, whose layer is -1
 
 
 def layer_names(dataset: xr.Dataset) -> list[str]:

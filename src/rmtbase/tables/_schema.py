@@ -29,8 +29,7 @@ from rmtbase.tables.domain import (
     Domain,
 )
 
-SCHEMA_VERSION = "1"
-"""Version of the layout of all kinds of file."""
+SCHEMA_VERSION = "1"  #: Version of the layout of all kinds of file
 
 
 @dataclass(frozen=True)
@@ -119,8 +118,7 @@ COORDINATES: dict[str, Variable] = {
 if they differ between layers. ``layer`` is the number of the layer, -1 for matrices outside the layers. In a model of
 several stacks it counts the layers of all stacks, and ``stack`` and ``stack_layer`` identify the layer."""
 
-PARAMETER = "parameter_"
-"""Prefix of coordinates that are parameters of a table's ensemble."""
+PARAMETER = "parameter_"  #: Prefix of coordinates that are parameters of a table's ensemble
 
 REQUIRED_COORDINATES = frozenset({*_NAMED, "probability", "depth", "rank"})
 

@@ -35,8 +35,7 @@ class Verbosity(IntEnum):
     VERBOSE = 1
 
 
-VERBOSITY = ContextVar("verbosity", default=Verbosity.NORMAL)
-"""Verbosity of the running command."""
+VERBOSITY = ContextVar("verbosity", default=Verbosity.NORMAL)  #: Verbosity of the running command
 
 
 class Ending(NamedTuple):

@@ -21,15 +21,13 @@ _SETTINGS = {
     "transformers": ("TRANSFORMERS_", "HF_"),
     "huggingface_hub": ("HF_", "HUGGINGFACE_"),
     "platformdirs": ("XDG_", "HOME"),
-}
-"""Package -> prefixes of the environment variables that it reads as it starts."""
+}  #: Package -> prefixes of the environment variables that it reads as it starts
 
 _STARTS = ("xla_bridge.py", "config.py", "rcsetup.py")  # files that run at the start, in addition to code at import
 _COUNT = re.compile(r"\s*--xla_force_host_platform_device_count=(\d+)\s*")
 _MOST_DEVICES = 1024  # with 4096 JAX does not compute, and millions take hours to start
 _XLA_MESSAGE = re.compile(r"[EFW]\d{4} [\d:.]+ +\d+ \S+\] (.+)")  # of its log: kind, date, time, thread, place, text
-TRIED = "RMTBASE_XLA_FLAGS_TRIED"
-"""Environment variable that holds the XLA_FLAGS with which JAX is known to start."""
+TRIED = "RMTBASE_XLA_FLAGS_TRIED"  #: Environment variable that holds the XLA_FLAGS with which JAX is known to start
 
 _LONGEST = 300  # characters of a library's message
 

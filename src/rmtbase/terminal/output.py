@@ -14,8 +14,7 @@ from rmtbase.errors import OutputError
 if TYPE_CHECKING:
     from rich.console import Console
 
-JSON = ContextVar("json", default=False)
-"""True if the running command prints its result as JSON."""
+JSON = ContextVar("json", default=False)  #: True if the running command prints its result as JSON
 
 
 def show(as_json: Callable[[], object], print_text: Callable[[Console], None]) -> None:

@@ -25,8 +25,7 @@ from rmtbase.terminal.endings import VERBOSITY, Verbosity, detail, note, say
 from rmtbase.terminal.signals import raise_received
 
 _WIDTH = 100_000  # if stdout is no terminal, so that no line is broken
-PRINTED = ContextVar("printed", default=False)
-"""True if the running command has printed its result as JSON."""
+PRINTED = ContextVar("printed", default=False)  #: True if the running command has printed its result as JSON
 _FIRST_LINE, _NEXT_LINES = 30.0, 60.0  # seconds between lines about long work if stderr is no terminal
 _EVERY = "RMTBASE_PROGRESS_SECONDS"
 
