@@ -85,32 +85,26 @@ class TableFile:
         scales: dict[int, str] = {}
         listed: dict[str, tuple[h5py.Group, dict[str, h5py.Dataset]]] = {}
         ahead: dict[str, h5py.Group] = {"": file}
+        objects = 1
         while ahead:
-            name, group = ahead.popitem()
-            members, deeper = self._listed(group)
-            listed[name] = group, members
-            ahead |= {f"{name}/{inner}": child for inner, child in deeper.items()}
-            if len(listed) + len(ahead) + sum(len(members) for _, members in listed.values()) > _MOST_OBJECTS:
+            place, group = ahead.popitem()
+            listed[place] = group, {}
+            objects += len(group)
+            if objects > _MOST_OBJECTS:
                 raise self._refuse(f"more than {_MOST_OBJECTS} objects")
-        for _, members in listed.values():
-            for name, member in members.items():
-                if h5ds.is_scale(member.id):
-                    scales[_address(member.id)] = name
-        return {name: self._group(group, members, scales) for name, (group, members) in listed.items()}
-
-    def _listed(self, group: h5py.Group) -> tuple[dict[str, h5py.Dataset], dict[str, h5py.Group]]:
-        datasets, groups = {}, {}
-        for name in map(str, group):
-            if group.id.links.get_info(os.fsencode(name)).type != h5l.TYPE_HARD:  # not following it
-                raise self._refuse(f"{quoted(name)}, a link", "no links: the values themselves")
-            member = group[name]
-            if isinstance(member, h5py.Dataset):
-                datasets[name] = member
-            elif isinstance(member, h5py.Group):
-                groups[name] = member
-            else:
-                raise self._refuse(f"{quoted(name)}, which is neither variable nor group")
-        return datasets, groups
+            for name in map(str, group):
+                if group.id.links.get_info(os.fsencode(name)).type != h5l.TYPE_HARD:  # not following it
+                    raise self._refuse(f"{quoted(name)}, a link", "no links: the values themselves")
+                member = group[name]
+                if isinstance(member, h5py.Dataset):
+                    listed[place][1][name] = member
+                    if h5ds.is_scale(member.id):
+                        scales[_address(member.id)] = name
+                elif isinstance(member, h5py.Group):
+                    ahead[f"{place}/{name}"] = member
+                else:
+                    raise self._refuse(f"{quoted(name)}, which is neither variable nor group")
+        return {place: self._group(group, members, scales) for place, (group, members) in listed.items()}
 
     def _group(self, group: h5py.Group, members: dict[str, h5py.Dataset], scales: dict[int, str]) -> Group:
         attributes = self._attributes(group)

@@ -50,11 +50,7 @@ def circuits(incomplete: str) -> list[str]:
 
 
 nulls = some_of("gaussian", "kurtosis", "signs", "axes")
-
-
 questions = some_of("all", "spectrum", "entries", "directions", "relation")
-
-
 parts = some_of("layers", "embeddings", "experts", "all")
 
 

@@ -28,10 +28,7 @@ _COUNT = re.compile(r"\s*--xla_force_host_platform_device_count=(\d+)\s*")
 _MOST_DEVICES = 1024  # with 4096 JAX does not compute, and millions take hours to start
 _XLA_MESSAGE = re.compile(r"[EFW]\d{4} [\d:.]+ +\d+ \S+\] (.+)")  # of its log: kind, date, time, thread, place, text
 TRIED = "RMTBASE_XLA_FLAGS_TRIED"  #: Environment variable that holds the XLA_FLAGS with which JAX is known to start
-
 _LONGEST = 300  # characters of a library's message
-
-
 _GIVEN: dict[str, str] = {}  # settings at the start of the command; JAX adds to the environment
 
 
