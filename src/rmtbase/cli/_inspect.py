@@ -32,9 +32,8 @@ def _print_inspection(inspection: Inspection, console: Console) -> None:
 
     title = inspection.model + (f", revision {inspection.revision}" if inspection.revision else "")
     console.print(cell(title, "bold"))
-    console.print(
-        cell(f"family {inspection.architecture}; {inspection.n_sites} attention sites in {inspection.n_layers} layers")
-    )
+    sites = f"{inspection.n_sites} attention sites in {inspection.n_layers} layers"
+    console.print(cell(f"family {inspection.architecture}; {sites}"))
     for group in inspection.layers:
         console.print(cell(f"{group.sentence()}:", "bold"))
         for component, words in group.matrices.items():

@@ -58,10 +58,9 @@ def verify(groups: Mapping[str, Outline], read: Mapping[str, xr.Dataset], path: 
     """Compare all or some variables read from a file with the digest in its root."""
     recorded = groups[""].attrs
     if OF_ALL not in recorded and OF_VARIABLES not in recorded:  # a flipped byte can hide one of the two, not both
+        expected = "a file written by rmtbase: open it with xarray, and write it with rmtbase.tables.write_table"
         raise TableError(
-            path,
-            "no digest, so that damage could not be detected: it was written by other software",
-            "a file written by rmtbase: open it with xarray, and write it with rmtbase.tables.write_table",
+            path, "no digest, so that damage could not be detected: it was written by other software", expected
         )
     try:
         of_variables = json.loads(str(recorded.get(OF_VARIABLES)))

@@ -47,20 +47,18 @@ def to_pandas(table: xr.Dataset | xr.DataTree, group: str | None = None) -> pd.D
     There is a row for each
 
     * (case, statistic) of a baseline, of spectra, of elements or of the atlas; (layer, component) of effective depths;
-    * (kind, earlier, later) of compositions;
+      (kind, earlier, later) of compositions;
     * for scores: (layer, head, statistic) of ``"heads"``, or (layer, head) of ``"by_head"``; (layer, head, component,
       statistic) of their ``"elements"``; (layer, component, statistic) of ``"matrices"``, and with the expert of
-      ``"experts"``; entry of ``"super_weights"``; (layer, head, test) of ``"why"``;
+      ``"experts"``; entry of ``"super_weights"``; (layer, head, test) of ``"why"``; heads of circuits as ``"ov"``;
     * for changes: (layer, head, component) of ``"heads"``, or (layer, head) of ``"by_head"``;
     * for a trajectory, the same at each step, which comes first; (null, layer, head) of its ``"departures"``;
     * for a comparison: entry of ``"models"``; (model, component) of ``"components"``; (pair, statistic) of ``"pairs"``;
       (pair, component) of ``"drifts"``; (model, measure) of ``"members"``; measure of ``"between"``; (contrast,
       measure) of ``"groups"``; and the same along the steps, such as ``"groups_along"``.
 
-    If other circuits were scored, the heads of each are a group, such as ``"ov"`` or ``"ov_by_head"``. The first
-    columns give the place of the row. Then come all coordinates and variables with a single value for the row, or for a
-    part of its place: ``d_model``, ``stack`` and ``omnibus_p_value`` are repeated in each row. A quantile has a column
-    for each probability, such as ``quantile_0.5``. Draws, densities and eigenvalues have other dimensions and are left
+    Columns are the place of the row, then all coordinates and variables with one value for it, or for a part of its
+    place; a quantile has one for each probability, such as ``quantile_0.5``. Draws, densities and eigenvalues are left
     out, and so are heads and matrices that the model does not have.
 
     Args:

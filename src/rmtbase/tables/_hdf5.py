@@ -140,10 +140,8 @@ class TableFile:
                 raise self._refuse(f"variable {quoted(member.name)} of characters that are no texts")
             return np.dtype(object)
         if isinstance(kind, h5py.h5t.TypeStringID):
-            raise self._refuse(
-                f"variable {quoted(member.name)} with texts of variable length",
-                "texts of a fixed width, as rmtbase.tables.write_table writes them",
-            )
+            expected = "texts of a fixed width, as rmtbase.tables.write_table writes them"
+            raise self._refuse(f"variable {quoted(member.name)} with texts of variable length", expected)
         if isinstance(kind, h5py.h5t.TypeIntegerID | h5py.h5t.TypeFloatID) and kind.get_size() in (1, 2, 4, 8):
             return kind.dtype.newbyteorder("=")
         raise self._refuse(f"variable {quoted(member.name)} of type {quoted(member.dtype)}", "numbers or text")
@@ -152,9 +150,8 @@ class TableFile:
         """Raise unless all values are in this file, in storage of a known kind, and within the file's limit."""
         layout, name = member.id.get_create_plist(), member.name
         if layout.get_layout() == h5py.h5d.VIRTUAL or layout.get_external_count():
-            raise self._refuse(
-                f"variable {quoted(name)}, whose values lie in another file", "values in the file itself"
-            )
+            elsewhere = f"variable {quoted(name)}, whose values lie in another file"
+            raise self._refuse(elsewhere, "values in the file itself")
         filters = (h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32)
         if any(layout.get_filter(number)[0] not in filters for number in range(layout.get_nfilters())):
             raise self._refuse(f"variable {quoted(name)}, stored by an unknown filter", _FILTERS)

@@ -129,19 +129,13 @@ BIN_CENTER = Variable(("case", "bin"), "eigenvalue lambda, centre of the bin", E
 def require_version(attributes: Mapping[Any, Any], path: Path | str) -> None:
     """Raise :class:`~rmtbase.errors.TableError` unless these are the root attributes of a file of this schema."""
     if "schema_version" not in attributes or "rmtbase_version" not in attributes:
-        raise TableError(
-            path,
-            "a netCDF file that rmtbase did not write (no schema_version)",
-            f"a file written by rmtbase (schema {SCHEMA_VERSION})",
-        )
+        expected = f"a file written by rmtbase (schema {SCHEMA_VERSION})"
+        raise TableError(path, "a netCDF file that rmtbase did not write (no schema_version)", expected)
     if attributes["schema_version"] != SCHEMA_VERSION:
-        raise TableError(
-            path,
-            f"schema version {shown(attributes['schema_version'], 80)}, written by rmtbase "
-            f"{shown(attributes['rmtbase_version'], 80)}",
-            f"schema version {SCHEMA_VERSION}, the only one that this version of rmtbase reads; make the file anew, or "
-            "read it with the version that wrote it",
-        )
+        schema, version = (shown(attributes[name], 80) for name in ("schema_version", "rmtbase_version"))
+        expected = f"schema version {SCHEMA_VERSION}, the only one that this version of rmtbase reads"
+        advice = "make the file anew, or read it with the version that wrote it"
+        raise TableError(path, f"schema version {schema}, written by rmtbase {version}", f"{expected}; {advice}")
 
 
 def describe(dataset: xr.Dataset, schema: Schema) -> xr.Dataset:

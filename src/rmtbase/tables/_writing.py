@@ -98,7 +98,7 @@ def _bare(dataset: xr.Dataset) -> xr.Dataset:
 
 
 def _fixed_width(dataset: xr.Dataset) -> xr.Dataset:
-    """Convert texts to bytes, to be stored with a fixed width."""
+    """Convert texts to bytes of a fixed width: netCDF-C crashes as files with variable ones are released."""
     empty = [name for name, item in dataset.variables.items() if item.dtype.kind == "O" and not item.size]
     fixed = dataset.assign({name: dataset[name].astype(str) for name in empty})  # xarray takes them for numbers
     for item in (fixed, *fixed.variables.values()):
