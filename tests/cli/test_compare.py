@@ -2,12 +2,12 @@
 
 import csv
 import io
-import json
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from strict import strict_json
 
 import rmtbase
 from rmtbase.results import open_table
@@ -27,11 +27,6 @@ def files(tmp_path_factory):
         tree = rmtbase.score_heads(*weights, "analytic", model=name, matrices="elements" if matrices else "none")
         write_table(tree, folder / f"{name}.nc")
     return [folder / f"{name}.nc" for name in "abcd"]
-
-
-def strict_json(text):
-    """JSON as its standard has it."""
-    return json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
 
 
 def test_compare_writes_the_comparison_of_the_python_call(files, run, tmp_path):

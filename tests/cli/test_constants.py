@@ -51,22 +51,6 @@ def test_listing_is_instant(run_process):
     assert time.perf_counter() - started < 8
 
 
-def test_one_name_shows_all_that_is_known(run):
-    ran = run("constants", "tracy_widom_1_mean")
-    constant = constants.tracy_widom_1_mean
-    assert ran.status == 0
-    for text in (constant.digits(30), constant.definition, constant.symbol, constant.uncertainty, "10.1007/BF02099545"):
-        assert text in ran.out
-
-
-@pytest.mark.parametrize("digits", [1, 5, 100, 300])
-def test_digits_are_as_many_as_asked_for(digits, run):
-    ran = run("constants", "square_product_upper_singular_edge", "--digits", digits, "--json")
-    (entry,) = json.loads(ran.out)["constants"]
-    assert entry["value"] == constants.square_product_upper_singular_edge.digits(digits)
-    assert len(entry["value"].replace(".", "")) == digits
-
-
 SHAPES = ((768, 64), (16, 16))
 FORMATS = {"text": (), "json": ("--json",), "latex": ("--format", "latex"), "latex-rows": ("--format", "latex-rows")}
 
@@ -110,18 +94,6 @@ def test_every_pure_constant_prints_by_default(output, run):
         ]
 
 
-@pytest.mark.parametrize("function", constants.functions(), ids=lambda function: function.name)
-def test_by_default_there_are_thirty_digits_or_as_many_as_there_are(function, run):
-    constant = function(**{name: {"d_model": 768, "d_head": 64}[name] for name in function.parameters})
-    held = min(30, function.most_digits)
-    assert constant.digits() == constant.digits(held)
-    ran = run("constants", function.name, *options(function, (768, 64)), "--json")
-    (entry,) = json.loads(ran.out)["constants"]
-    assert entry["value"] == constant.digits()
-    mantissa = entry["value"].partition("e")[0]
-    assert len(mantissa.replace(".", "").lstrip("-0")) == held
-
-
 def test_more_digits_than_there_are_are_refused_with_their_number(run):
     held = {entry.most_digits: entry for entry in ENTRIES}
     assert {12, 15, 100, 1000} <= set(held)
@@ -132,17 +104,6 @@ def test_more_digits_than_there_are_are_refused_with_their_number(run):
         assert line.startswith(f"rmtbase: error: digits = {most + 1}: expected at most {most}: {entry.name}")
 
 
-def test_functions_take_the_shape(run):
-    ran = run("constants", "product_upper_edge", "--d-model", 768, "--d-head", 64)
-    assert "1564.22613784948143" in ran.out
-    ran = run("constants", "product_upper_edge")
-    assert "of d_model, d_head" in ran.out
-    assert "\\psi_+" in ran.out
-    ran = run("constants", "element_excess_kurtosis", "aspect_ratio", "--d-model", 768, "--d-head", 64, "--digits", 5)
-    assert "0.093750" in ran.out
-    assert "0.083333" in ran.out
-
-
 def test_json_is_machine_readable(run):
     ran = run("constants", "--json", "--d-model", 768, "--d-head", 64, "--digits", 25)
     page = json.loads(ran.out)
@@ -151,8 +112,8 @@ def test_json_is_machine_readable(run):
     values = {entry["name"]: entry["value"] for entry in page["constants"]}
     assert values["square_product_upper_edge"] == "6.750000000000000000000000"
     assert values["trace_mean"].startswith("49152.0")
-    cited = {key for entry in page["constants"] for key in entry["references"]}
-    assert set(page["references"]) == cited
+    assert set(page["references"]) == {key for entry in page["constants"] for key in entry["references"]}
+    assert [(one["id"], one["date"]) for one in page["constants"]] == [(entry.id, "2026-11-23") for entry in ENTRIES]
 
 
 def test_latex_rows(run):
@@ -161,20 +122,6 @@ def test_latex_rows(run):
     assert comment.startswith("%")
     assert rows[0].startswith(r"\texttt{square\_product\_upper\_edge} & $\lambda_+^{P}$ & $6.750000000$ & ")
     assert rows[1].endswith(r"\cite{weibull_1951,ding_2026} \\")
-
-
-def test_rows_have_no_digit_beyond_the_error(run):
-    where = ("--d-model", 768, "--d-head", 64, "--format", "latex-rows")
-    assert r" & $1516.0 \pm 0.7$ & " in run("constants", "largest_eigenvalue_mean", *where).out
-    small = run("constants", "largest_eigenvalue_std", *where, "--sigma", 0.02).out
-    assert r" & $(7.1 \pm 0.1)\times 10^{-6}$ & " in small
-
-
-def test_bibtex_has_each_reference_once_and_parses(run):
-    ran = run("cite", *(entry.name for entry in ENTRIES))
-    assert keys(ran.out) == [*constants.bibliography(), "rmtbase"]
-    ran = run("cite", "tracy_widom_1_mean", "tracy_widom_1_std")
-    assert set(keys(ran.out)) == {*constants.tracy_widom_1_mean.references, "rmtbase"}
 
 
 EDGE = ["product_upper_edge", "--d-model", 2048, "--d-head", 128]
@@ -233,13 +180,10 @@ def test_a_constant_is_found_by_its_identifier_and_shows_it(run):
     assert low[:-1] == high[:-1] == constants.as_json(one, 31)[0]["value"][: len(low) - 1]
     shown = run("constants", "zeta_prime_minus_one").out
     assert re.search(r"OEIS: A084448", shown)
-    assert "relative 1.0e-100: a bound" in run("constants", "tracy_widom_1_mean").out
+    mean, shown = constants.tracy_widom_1_mean, run("constants", "tracy_widom_1_mean").out
+    assert "relative 1.0e-100: a bound" in shown
+    assert all(text in shown for text in (mean.digits(30), mean.definition, mean.symbol, "10.1007/BF02099545"))
     assert keys(run("cite", one.id).out) == ["weibull_1951", "rmtbase"]
-
-
-def test_identifiers_are_listed_with_their_dates(run):
-    entries = json.loads(run("constants", "--json").out)["constants"]
-    assert [(one["id"], one["date"]) for one in entries] == [(entry.id, "2026-11-23") for entry in ENTRIES]
 
 
 @pytest.mark.parametrize("output", FORMATS)
@@ -259,11 +203,16 @@ def test_every_format_carries_identifier_and_date(output, run):
         assert "[0.0543677282991962301597328936841, 0.0543677282991962301597328936842]" in said
 
 
-def test_people_are_shown_no_digit_beyond_the_error(run):
-    ran = run("constants", "largest_eigenvalue_mean", "--d-model", 768, "--d-head", 64)
+def test_no_digit_is_shown_beyond_the_error(run):
+    shape = ("--d-model", 768, "--d-head", 64)
+    rows = (*shape, "--format", "latex-rows")
+    assert r" & $1516.0 \pm 0.7$ & " in run("constants", "largest_eigenvalue_mean", *rows).out
+    small = run("constants", "largest_eigenvalue_std", *rows, "--sigma", 0.02).out
+    assert r" & $(7.1 \pm 0.1)\times 10^{-6}$ & " in small
+    ran = run("constants", "largest_eigenvalue_mean", *shape)
     assert re.search(r"value: 1516\.0 ± 0\.7$", ran.out, re.MULTILINE)
     assert "E λ_max = 1516.0 ± 0.7" in ran.out
-    assert "1516.0 ± 0.7" in run("constants", "--d-model", 768, "--d-head", 64).out
+    assert "1516.0 ± 0.7" in run("constants", *shape).out
 
 
 def test_sigmas_and_normalization_rescale(run):
@@ -278,7 +227,7 @@ def test_sigmas_and_normalization_rescale(run):
     assert scaled == pytest.approx([g**2 * edge, g * radius, log_determinant + 32 * np.log(g), ratio], rel=1e-14)
 
 
-@pytest.mark.parametrize("names", [(), ("product_upper_edge",), ("product_upper_edge", "trace_mean")], ids=str)
+@pytest.mark.parametrize("names", [(), ("product_upper_edge",), tuple(entry.name for entry in ENTRIES)], ids=len)
 def test_cite_prints_rmtbase_and_the_literature_of_what_is_named(names, run):
     cited = {key for name in names for key in constants.find(name).references}
     ran = run("cite", *names)
