@@ -67,7 +67,6 @@ COMMANDS = {
     "compare": ("compare", "first.nc", "last.nc", "-o", "compare.nc"),
     "export": ("export", "given.nc", "-o", "given.csv"),
 }
-"""How often a command is drawn; 1 for those that are not named."""
 ENDING = {
     signal.SIGINT: (130, "rmtbase: interrupted"),
     signal.SIGTERM: (143, "rmtbase: terminated"),
@@ -80,36 +79,22 @@ LONGEST = 300.0
 
 @dataclass(frozen=True)
 class Whole:
-    """A command that nothing interrupted.
+    """A command that nothing interrupted."""
 
-    Attributes:
-        seconds: of processor time from the moment that its handlers stood.
-        files: what it left, by name.
-        table: its ``table.nc``, if it writes one.
-    """
-
-    seconds: float
-    files: frozenset[str]
-    table: xr.Dataset | None
+    seconds: float  # of processor time from the moment that its handlers stood
+    files: frozenset[str]  # what it left, by name
+    table: xr.Dataset | None  # its ``table.nc``, if it writes one
 
 
 @dataclass(frozen=True)
 class Moment:
-    """When and how a command is interrupted.
+    """When and how a command is interrupted."""
 
-    Attributes:
-        after: seconds of processor time of all its threads.
-        signal: which.
-        again: seconds until the second signal, or None for one alone.
-        group: whether the command's workers get it too, as from a terminal.
-        terminal: whether stderr is a terminal, so that bars are shown.
-    """
-
-    after: float
+    after: float  # seconds of processor time of all its threads
     signal: signal.Signals = signal.SIGINT
-    again: float | None = None
-    group: bool = False
-    terminal: bool = False
+    again: float | None = None  # seconds until the second signal, or None for one alone
+    group: bool = False  # whether the command's workers get it too, as from a terminal
+    terminal: bool = False  # whether stderr is a terminal, so that bars are shown
 
     @classmethod
     def drawn(cls, seconds: float, chance: random.Random) -> Moment:
@@ -205,14 +190,12 @@ class Run:
             time.sleep(0.02)
 
     def used(self) -> float:
-        """Processor time of the process, in seconds."""
         with suppress(OSError, IndexError):
             fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
             return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
         return math.inf
 
     def stop(self, moment: Moment) -> None:
-        """Send the signals of a moment, and wait for the end."""
         sent = time.monotonic()
         self.send(moment.signal, moment.group)
         if moment.again is not None:
@@ -245,9 +228,7 @@ class Run:
         """What stderr holds, without the terminal's control sequences and what they have wiped out."""
         text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.err.decode(errors="replace"))
         lines = re.split(r"[\r\n]+", text)
-        return [
-            line for line in lines if line.strip() and (not self.terminal or "rmtbase: " in line or "  File" in line)
-        ]
+        return [line for line in lines if line.strip() and (not self.terminal or re.search("rmtbase: |  File", line))]
 
     def files(self) -> frozenset[str]:
         return frozenset(str(path.relative_to(self.folder)) for path in self.folder.rglob("*"))
@@ -258,7 +239,6 @@ class Run:
 
 
 def uninterrupted(folder: Path, arguments: tuple[str, ...]) -> Whole:
-    """What a command does when nothing interrupts it."""
     run = Run(folder, arguments)
     begin = end = run.used()
     while run.process.poll() is None:
@@ -334,14 +314,12 @@ def given(name: str) -> dict[str, bytes]:
 
 
 def prepare(folder: Path, name: str) -> None:
-    """Write what a command reads."""
     folder.mkdir(parents=True, exist_ok=True)
     for file, content in given(name).items():
         (folder / file).write_bytes(content)
 
 
 def spread(seconds: list[float]) -> str:
-    """Median, 99 % quantile and maximum of times to end."""
     ordered = sorted(seconds)
     return (
         f"{len(ordered)} ended, median {ordered[len(ordered) // 2]:.2f} s, 99 % within "

@@ -20,21 +20,19 @@ from rmtbase.tables import open_table
 NOTHING_YET = Whole(seconds=60.0, files=frozenset(), table=None)
 
 
-MOMENTS = [(0.0, False), (0.05, True), (0.2, False), (0.5, True)]
+MOMENTS = [
+    (Moment(0.2), "interrupted"),
+    (Moment(0.3, signal.SIGTERM), "terminated"),
+    (Moment(0.0), "interrupted"),
+    (Moment(0.05, terminal=True), "interrupted"),
+    (Moment(0.5, terminal=True), "interrupted"),
+]
 
 
-@pytest.mark.parametrize(("after", "terminal"), mostly_exhaustive(MOMENTS, always={0.2}))
-def test_interrupt_in_the_first_moments_is_one_line_and_status_130(after, terminal, tmp_path):
-    run = interrupted(tmp_path, COMMANDS["demo"], Moment(after, terminal=terminal), NOTHING_YET)
-    assert run is not None
-    assert run.wrong == []
-    assert run.lines == ["rmtbase: interrupted"]
-
-
-def test_termination_is_one_line_and_status_143(tmp_path):
-    run = interrupted(tmp_path, COMMANDS["demo"], Moment(0.3, signal.SIGTERM), NOTHING_YET)
-    assert run is not None
-    assert (run.wrong, run.lines) == ([], ["rmtbase: terminated"])
+@pytest.mark.parametrize(("moment", "word"), mostly_exhaustive(MOMENTS, always=MOMENTS[:2]), ids=str)
+def test_interrupt_in_the_first_moments_is_one_line_and_a_status(moment, word, tmp_path):
+    run = interrupted(tmp_path, COMMANDS["demo"], moment, NOTHING_YET)
+    assert run is not None and (run.wrong, run.lines) == ([], [f"rmtbase: {word}"])
 
 
 @pytest.mark.exhaustive
@@ -81,13 +79,8 @@ main()
 
 
 def hooked(code, module="rmtbase.constants"):
-    return subprocess.run(
-        [sys.executable, "-c", HOOKED.format(code=code, module=module)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    command = [sys.executable, "-c", HOOKED.format(code=code, module=module)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
 SWALLOWED = {
@@ -268,9 +261,6 @@ def test_interrupt_does_not_wait_for_what_other_threads_are_doing():
     released.set()
 
 
-# The other ways in which a process can end early.
-
-
 def constants(**streams):
     return subprocess.run([sys.executable, "-m", "rmtbase", "constants"], text=True, timeout=60, check=False, **streams)
 
@@ -291,9 +281,8 @@ def test_full_disk_behind_stdout_is_one_line():
 
 
 def test_closed_stdout_is_an_error_that_a_closed_stderr_does_not_tell():
-    ran = subprocess.run(
-        ["sh", "-c", f"{sys.executable} -m rmtbase constants >&- 2>&-"], capture_output=True, timeout=60, check=False
-    )
+    command = ["sh", "-c", f"{sys.executable} -m rmtbase constants >&- 2>&-"]
+    ran = subprocess.run(command, capture_output=True, timeout=60, check=False)
     assert (ran.returncode, ran.stdout, ran.stderr) == (2, b"", b"")
 
 

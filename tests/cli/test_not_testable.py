@@ -14,9 +14,7 @@ from rmtbase.tables import KINDS
 D_MODEL, LAYERS = 32, 2
 COMPONENTS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
-WITHOUT_TESTS = {
-    "baseline", "cite", "constants", "demo", "doctor", "export", "inspect", "law", "plot",
-}  # fmt: skip
+WITHOUT_TESTS = {"baseline", "cite", "constants", "demo", "doctor", "export", "inspect", "law", "plot"}
 """Commands that test nothing themselves; ``demo`` prints what ``score`` does."""
 
 
@@ -151,14 +149,11 @@ def test_what_cannot_be_tested_is_named_and_counted_apart(
     assert not re.search(r"\b(None of|No|Something was learned)\b", said.partition("cannot be tested")[0]) or (
         untested < total and "testable" in said
     )
-    tested, cannot = total - untested, " cannot be told. Not tested: "
-    assert (
-        (cannot if command == "score" else f"{total} of {total} ")
-        if not tested
-        else f" of {tested} testable "
-        if command != "score"
-        else "testable"
-    ) in said
+    tested, of_scores = total - untested, command == "score"
+    if tested:
+        assert ("testable" if of_scores else f" of {tested} testable ") in said
+    else:
+        assert (" cannot be told. Not tested: " if of_scores else f"{total} of {total} ") in said
     printed = json.loads(run(command, made / model, *options, "--json").out)
     assert len(printed["not_testable"]) == untested
     assert len({one["place"] for one in printed["not_testable"]}) == untested

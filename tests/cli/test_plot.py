@@ -50,19 +50,6 @@ def test_what_a_style_file_sets_in_vain_is_told(run, null_file, tmp_path):
     assert ran.err.startswith("rmtbase: old.mplstyle: Bad key no.such.key")
 
 
-def test_a_file_of_another_kind_stays(run, null_file, tmp_path):
-    path = tmp_path / "notes.pdf"
-    path.write_text("notes")
-    command = ("plot", null_file, "--only", NAMES[0], "-o", path)
-    ran = run(*command)
-    assert (ran.status, path.read_text()) == (2, "notes")
-    assert "remove it, or name another" in ran.err
-    path.unlink()
-    for _ in range(2):  # the second time it replaces its own
-        assert run(*command).status == 0
-        assert path.read_bytes().startswith(b"%PDF-")
-
-
 def test_a_dash_is_stdout(null_file, capsysbinary):
     command = ["plot", str(null_file), "--only", NAMES[0], "-o", "-"]
     for options, start in (([], b"\x89PNG"), (["--format", "pdf"], b"%PDF-"), (["--format", "svg"], b"<?xml")):
