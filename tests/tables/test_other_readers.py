@@ -77,18 +77,18 @@ def test_any_text_comes_back(text, table, tmp_path):
 @pytest.mark.exhaustive
 def test_hundreds_of_opens_without_closing_survive(tmp_path):
     path = write_table(rmtbase.score("demo", "analytic"), tmp_path / "scores.nc")
-    code = (
-        "import sys, netCDF4, xarray\n"
-        "def read(group):\n"
-        "    for variable in group.variables.values():\n"
-        "        variable[...]\n"
-        "    for inner in group.groups.values():\n"
-        "        read(inner)\n"
-        f"for _ in range({OPENS}):\n"
-        "    xarray.open_datatree(sys.argv[1], engine='netcdf4')\n"
-        f"for _ in range({OPENS}):\n"
-        "    read(netCDF4.Dataset(sys.argv[1]))\n"
-        "print('survived')\n"
-    )
+    code = f"""
+import sys, netCDF4, xarray
+def read(group):
+    for variable in group.variables.values():
+        variable[...]
+    for inner in group.groups.values():
+        read(inner)
+for _ in range({OPENS}):
+    xarray.open_datatree(sys.argv[1], engine='netcdf4')
+for _ in range({OPENS}):
+    read(netCDF4.Dataset(sys.argv[1]))
+print('survived')
+"""
     ended = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (0, "survived\n"), ended.stderr[-2000:]
