@@ -30,12 +30,12 @@ from rmtbase.statistics import SPECTRAL_STATISTICS
 
 def test_baseline_writes_the_table_of_the_python_call(run, tmp_path):
     path = tmp_path / "table.nc"
-    options = ["--d-model", 32, "--d-head", 8, "--sigma", 0.5, "--sigma", 2, "--draws", 40, "--seed", 9]
+    options = ["--d-model", 32, "--d-head", 8, "--sigma", 0.5, "--sigma", "2,1", "--draws", 40, "--seed", 9]
     ran = run("baseline", *options, "--normalization", "none", "-o", path)
     assert ran.status == 0
     assert ran.err == f"rmtbase: wrote {path}\n"
     assert "normalized_participation_ratio" in ran.out
-    expected = rmtbase.baseline(32, 8, [0.5, 2.0], 40, 9, "none")
+    expected = rmtbase.baseline(32, 8, [0.5, (2.0, 1.0)], 40, 9, "none")
     assert open_table(path, "baseline").identical(expected)
 
 
