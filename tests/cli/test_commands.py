@@ -121,13 +121,6 @@ def test_score_in_words(run, model_folder, null_file):
     assert "rmtbase: rotary" in ran.err
 
 
-def test_score_of_a_rank_deficient_head_prints_strict_json(run, weights, null_file, tmp_path):
-    weights.queries[0, 1, 3] = 0
-    ran = run("score", weights.save(tmp_path / "model"), "--null", null_file, "--json")
-    (finding,) = strict_json(ran.out)["findings"]
-    assert (finding["layer"], finding["head"]) == (0, 1)
-
-
 def test_score_says_warnings_about_the_model(run, weights, null_file, tmp_path):
     weights.queries[0, 1] = 0
     ran = run("score", weights.save(tmp_path / "model"), "--null", null_file, "--json")
@@ -196,27 +189,13 @@ def test_baseline_says_whose_shape_it_takes(run):
     ("condition", "status", "words"),
     [
         ("layer == 0 and head == 1 and not differs", 0, ""),
-        ("layer == 7", 2, "a layer that is there: 0, 1"),
-        ("4 == head and differs", 2, "a head that is there: 0, 1, 2, 3"),
-        ("layer in [6, 7]", 2, "a layer that is there: 0, 1"),
         ("layer in [1, 7] and head == 0 and differs", 0, ""),
         ("layer != 7 and layer == head - 9", 0, ""),
         ("layer == 0 and head == 1 and differs", 3, "1 of 8 meet --fail-if"),
-        (
-            "head == 1 and moved_share > 0.2 and moved_share_equal_axes > 0.2 and towards == 'fewer'",
-            3,
-            "layer 0 head 1",
-        ),
+        ("head == 1 and moved_share_equal_axes > 0.2 and towards == 'fewer'", 3, "layer 0 head 1"),
         ("layer == 1 and head == 2 and not differs", 4, "1 of 8 cannot be told to meet or not"),
         ("not testable", 3, "layer 1 head 2"),
-        (
-            "layer +",
-            2,
-            "a condition on layer, head, p_value, q_value, differs, moved_share, moved_share_equal_axes, towards,",
-        ),
-        ("sigma > 1", 2, "a condition on layer"),
-        ("layer", 2, "true or false"),
-        ("@layer", 2, "a condition on layer"),
+        ("layer +", 2, "a condition on layer, head, p_value, q_value, differs, moved_share, moved_share_equal_axes,"),
         ("__import__('os').getcwd()", 2, "a condition on layer"),
     ],
 )

@@ -159,22 +159,6 @@ def there():
         threading.Event().wait()
 """,
 }
-UNDONE = """
-def there():
-    try:
-        interrupt()
-    finally:
-        for part in range(10):
-            time.sleep(0.05)
-            print(part, flush=True)
-"""
-AT_THE_END = """
-import atexit
-def there():
-    atexit.register(interrupt)
-"""
-
-
 BEFORE_ANY_COMMAND = [
     (signal.SIGTERM, "rmtbase.cli._app", "terminated"),
     (signal.SIGHUP, "rmtbase.cli._app", "hung up"),
@@ -204,43 +188,50 @@ def test_every_command_ends_within_a_bounded_time(how):
     assert (ran.returncode, ran.stderr) == (130, "rmtbase: interrupted; what it was doing did not stop within 0.5 s\n")
 
 
-@pytest.mark.exhaustive
-def test_third_interrupt_ends_native_code_at_once():
-    code = """
+INTERRUPTED = "rmtbase: interrupted"
+ENDS = {
+    "native code, at the third": (
+        """
 import threading
 def there():
     import hashlib
     for after in (0.3, 0.35, 0.4):
         threading.Timer(after, os.kill, (os.getpid(), signal.SIGINT)).start()
     hashlib.pbkdf2_hmac("sha256", b"", b"", 2**30)
-"""
+""",
+        (130, f"{INTERRUPTED}\n", ""),
+    ),
+    "what it undoes is undone to its end": (
+        """
+def there():
+    try:
+        interrupt()
+    finally:
+        for part in range(10):
+            time.sleep(0.05)
+            print(part, flush=True)
+""",
+        (130, f"{INTERRUPTED}\n", "9"),
+    ),
+    "when the work is done": (
+        "import atexit\ndef there():\n    atexit.register(interrupt)",
+        (130, f"{INTERRUPTED}; too late to stop anything: the command had done its work\n", "upper_edge"),
+    ),
+    "ignored from the start": (
+        "signal.signal(signal.SIGINT, signal.SIG_IGN)\nimport rmtbase.__main__\ndef there():\n    interrupt()",
+        (0, "", "upper_edge"),
+    ),
+}
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("how", ENDS)
+def test_an_interrupt_ends_as_it_should(how):
+    code, (status, err, out) = ENDS[how]
     begin = time.monotonic()
     ran = hooked(code)
-    assert (ran.returncode, ran.stderr) == (130, "rmtbase: interrupted\n")
-    assert time.monotonic() - begin < 8.0  # of which most is the start; without it, ten seconds of patience
-
-
-@pytest.mark.exhaustive
-def test_what_an_interrupt_undoes_is_undone_to_its_end():
-    ran = hooked(UNDONE)
-    assert (ran.returncode, ran.stderr) == (130, "rmtbase: interrupted\n")
-    assert ran.stdout.split() == [str(part) for part in range(10)]
-
-
-@pytest.mark.exhaustive
-def test_an_interrupt_that_is_seen_when_the_work_is_done_says_so():
-    ran = hooked(AT_THE_END)
-    said = "rmtbase: interrupted; too late to stop anything: the command had done its work\n"
-    assert (ran.returncode, ran.stderr) == (130, said)
-    assert "upper_edge" in ran.stdout
-
-
-@pytest.mark.exhaustive
-def test_interrupt_that_the_process_was_started_to_ignore_is_ignored(tmp_path):
-    code = "signal.signal(signal.SIGINT, signal.SIG_IGN)\nimport rmtbase.__main__\ndef there():\n    interrupt()"
-    ran = hooked(code)
-    assert (ran.returncode, ran.stderr) == (0, "")
-    assert "upper_edge" in ran.stdout
+    assert (ran.returncode, ran.stderr, out in ran.stdout) == (status, err, True)
+    assert time.monotonic() - begin < 8.0  # of which most is the start; else ten seconds of patience
 
 
 def test_interrupt_does_not_wait_for_what_other_threads_are_doing():

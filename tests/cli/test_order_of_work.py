@@ -36,6 +36,7 @@ CONDITIONS = [
     ("layer +", "a condition on"),
     ("sigma > 1", "a condition on"),
     ("p_value", "true or false"),
+    ("@layer", "a condition on"),
     ("layer == 9", "a layer that is there: 0, 1, 2, 3"),
     ("head in [8, 9] and differs", "a head that is there: 0, 1, 2, 3, 4, 5, 6, 7"),
 ]

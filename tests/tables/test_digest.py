@@ -124,15 +124,10 @@ def test_table_saved_by_other_software_is_refused_until_it_is_written_on_purpose
         open_table(tmp_path / "part.nc", "baseline")
     with xr.load_dataset(tmp_path / "part.nc") as again:
         assert open_table(write_table(again, tmp_path / "part.nc"), "baseline").identical(part)
-
-
-def test_table_changed_by_other_software_is_refused_until_it_is_written_on_purpose(table_file, tmp_path):
     with xr.load_dataset(table_file) as changed:
-        changed = changed.assign_attrs(title="my own")
-        changed.to_netcdf(tmp_path / "changed.nc", engine="netcdf4")  # of the encoding that its file had
-        with pytest.raises(TableError, match=r"do not fit the digest.*write it with rmtbase\.tables\.write_table"):
-            open_table(tmp_path / "changed.nc", "baseline")
-        assert open_table(write_table(changed, tmp_path / "changed.nc"), "baseline").attrs["title"] == "my own"
+        changed.assign_attrs(title="my own").to_netcdf(tmp_path / "changed.nc", engine="netcdf4")
+    with pytest.raises(TableError, match=r"do not fit the digest.*write it with rmtbase\.tables\.write_table"):
+        open_table(tmp_path / "changed.nc", "baseline")
 
 
 def test_writing_twice_gives_the_same_bytes_with_checksums_and_leaves_the_table_as_it_is(table, table_file, tmp_path):

@@ -36,20 +36,12 @@ def texts_of_variable_length(path):
     return found
 
 
-@pytest.mark.parametrize(
-    "a_table", mostly_exhaustive(KINDS, always={"scores", "composition", "comparison"}), indirect=True
-)
-def test_no_text_is_of_variable_length(a_table, tmp_path):
+@EVERY_KIND
+@pytest.mark.parametrize("engine", mostly_exhaustive(["netcdf4", "h5netcdf"], always=1))
+def test_xarray_reads_what_rmtbase_reads_and_no_text_is_of_variable_length(engine, a_table, tmp_path):
     a_table.attrs["notes"] = '["Größe σ², 大きさ"]'
     path = write_table(a_table, tmp_path / "table.nc")
     assert texts_of_variable_length(path) == []
-    assert open_table(path, a_table.attrs["kind"]).identical(a_table)
-
-
-@EVERY_KIND
-@pytest.mark.parametrize("engine", mostly_exhaustive(["netcdf4", "h5netcdf"], always=1))
-def test_xarray_reads_what_rmtbase_reads(engine, a_table, tmp_path):
-    path = write_table(a_table, tmp_path / "table.nc")
     opened = xr.open_datatree(path, engine=engine, group="/")
     with opened as plain:
         for node in opened.subtree:
