@@ -1,4 +1,4 @@
-"""Ctrl-C at any moment: status 130, one line, nothing left; the long version is ``python tests/cli/interrupts.py``."""
+"""Ctrl-C at any moment: status 130, one line, nothing left; the long version is ``python benchmarks/interrupts.py``."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ import threading
 import time
 
 import pytest
-from interrupts import BASELINE, COMMANDS, Moment, Run, Whole, interrupted
+from interrupts_of_commands import BASELINE, COMMANDS, Moment, Run, Whole, interrupted
 
 from exhaustive import mostly_exhaustive
 from rmtbase.heads.read_sites import HeadWork, Takers, read_sites, require_circuits
