@@ -214,11 +214,14 @@ def test_a_gate_ends_with_a_status_of_its_own(condition, status, words, run, wei
     assert heads[6]["reason"] == "W_Q is zeros, or rounding to them"
 
 
+SIGNAL = ("--heavy-tails", "--matrices", "none", "--circuits", "qk", "--minus", "demo@step-0")
+
+
 @pytest.mark.parametrize(
     ("command", "options"),
     [
         ("score", ("--circuits", "ov,key", "--null", "analytic")),
-        pytest.param("signal", ("--heavy-tails", "--matrices", "none"), marks=pytest.mark.exhaustive),
+        pytest.param("signal", SIGNAL, marks=pytest.mark.exhaustive),
         pytest.param(
             "trajectory",
             ("--revisions", "step-0,step-200", "--matrices", "none", "-o", "run.nc"),

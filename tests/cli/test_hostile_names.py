@@ -114,32 +114,22 @@ def test_output_that_its_encoding_cannot_hold_is_escaped(run_process):
     assert json.loads(ran.out)["d_head"] == 4
 
 
-def test_a_fault_of_our_own_is_one_line_and_status_70(run_process, tmp_path):
-    broken = (
-        "import rmtbase.constants\nrmtbase.constants.current_set = lambda: 1 / 0\nfrom rmtbase.cli import main\nmain("
-    )
-    (tmp_path / "quiet.py").write_text(f"{broken}['constants'])")
-    (tmp_path / "loud.py").write_text(f"{broken}['constants', '--debug'])")
-    (tmp_path / "memory.py").write_text(broken.replace("1 / 0", "bytearray(2**62)") + "['constants'])")
+def test_a_fault_of_our_own_is_one_line_and_status_70():
+    def ended(fault, *options):
+        code = f"import rmtbase.constants\nrmtbase.constants.current_set = lambda: {fault}\n"
+        code += f"from rmtbase.cli import main\nmain({['constants', *options]})"
+        command = [sys.executable, "-c", code]
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        return ran.returncode, ran.stderr
+
     said = "rmtbase: internal error: ZeroDivisionError: division by zero"
     said += " (rmtbase --debug shows where; please report it)\n"
-    assert python(tmp_path / "quiet.py") == (70, said)
-    status, err = python(tmp_path / "loud.py")
-    assert status == 70
-    assert err.startswith("Traceback")
-    assert err.endswith(said)
-    status, err = python(tmp_path / "memory.py")
-    assert status == 2
-    assert is_one_line(err)
-    assert err.startswith("rmtbase: error: out of memory")
+    assert ended("1 / 0") == (70, said)
+    status, err = ended("1 / 0", "--debug")
+    assert status == 70 and err.startswith("Traceback") and err.endswith(said)
+    status, err = ended("bytearray(2**62)")
+    assert status == 2 and is_one_line(err) and err.startswith("rmtbase: error: out of memory")
 
-
-def python(script):
-    ran = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60, check=False)
-    return ran.returncode, ran.stderr
-
-
-# CSV
 
 FORMULAS = ("=1+1", "+1", "-1", "@SUM(A1)", " =1+1", '"=1+1', "'=1+1", "\t=1+1", "\r=1+1", "\n=1+1", "＝1+1")
 

@@ -161,7 +161,12 @@ def test_what_cannot_be_tested_is_named_and_counted_apart(
     assert any("cannot be tested" in line for line in printed["sentences"])
 
 
-def test_elements_without_a_test_are_no_finding_of_none(made, run, null_file):
+def test_overlaps_and_elements_without_a_test_are_no_finding_of_none(made, run, null_file):
+    printed = json.loads(run("composition", made / "all directions", "--json").out)
+    assert printed["sentences"][0].startswith("0 of 3 pairs of heads compose beyond chance")
+    assert [one["overlapping"] for one in printed["kinds"]] == [None] * 3
+    assert printed["not_testable"] == [] and len(printed["overlaps_not_testable"]) == 3
+    assert "every rotation gives the same number" in printed["overlaps_not_testable"][0]["reason"]
     options = ("--null", null_file)
     said = " ".join(run("score", made / "constant", *options).out.split())
     assert "Elements: 14 of 14 weight matrices cannot be tested: constant" in said
@@ -174,15 +179,6 @@ def test_elements_without_a_test_are_no_finding_of_none(made, run, null_file):
     assert printed["n_matrices"] == 14 and printed["not_testable"] == []
     assert "weibull_shape" not in printed["flagged"] and printed["flagged"]["excess_kurtosis"] == 14
     assert all("ties" in one["reason"] for one in printed["without_tail"])
-
-
-def test_an_overlap_with_the_whole_space_has_no_test(made, run):
-    said = " ".join(run("composition", made / "all directions").out.split())
-    assert "0 of 3 pairs of heads compose beyond chance" in said
-    assert "3 of 3 overlaps of subspaces cannot be tested: every rotation gives the same number" in said
-    printed = json.loads(run("composition", made / "all directions", "--json").out)
-    assert [one["overlapping"] for one in printed["kinds"]] == [None] * 3
-    assert printed["not_testable"] == [] and len(printed["overlaps_not_testable"]) == 3
 
 
 def test_heads_without_a_number_of_directions_say_why(made, run, tmp_path):

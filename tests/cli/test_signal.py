@@ -50,18 +50,6 @@ def test_json_holds_every_head(run):
     assert printed["groups"][0].keys() >= {"n_directions", "directions", "layer", "what"}
 
 
-@pytest.mark.exhaustive
-def test_a_difference_is_looked_at(run):
-    printed = json.loads(run("signal", "demo", "--minus", "demo@step-0", "--matrices", "none", "--json").out)
-    assert "step-0" in printed["model"]
-
-
-def test_decisions_are_printed(run, model_folder):
-    printed = run("signal", model_folder, "--format", "peft").out
-    assert set(json.loads(printed)) >= {"target_modules", "rank_pattern"}
-    assert "unfrozen_parameters:" in run("signal", model_folder, "--format", "yaml").out
-
-
 def test_directions_are_read_as_tokens(run, model_folder):
     options = ("demo@step-200", "--circuits", "qk", "--matrices", "none", "--directions", 1)
     ran = run("signal", *options)
@@ -155,9 +143,12 @@ def test_the_command_tells_them(run, model_folder, tmp_path):
     assert {one["tail_verdict"] for one in found} > {""}
 
 
-def test_files_without_tails_are_as_they_were(run, request, model_folder):
+def test_files_without_tails_and_decisions_are_as_they_were(run, request, model_folder):
     old = open_table(request.config.rootpath / "tests/data/signal.nc", "signal")
     assert not any(row.tails for row in signal_rows(old))
     assert not any(name.startswith("tails") for name in figure_names(old))
     printed = json.loads(run("signal", model_folder, "--matrices", "none", "--json").out)
     assert not any("heavy_tails" in one for one in printed["spectra"])
+    printed = run("signal", model_folder, "--format", "peft").out
+    assert set(json.loads(printed)) >= {"target_modules", "rank_pattern"}
+    assert "unfrozen_parameters:" in run("signal", model_folder, "--format", "yaml").out

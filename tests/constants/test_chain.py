@@ -61,17 +61,14 @@ def test_it_can_be_cited_with_its_conditions_and_kept():
         assert again.digits(50) == edge.digits(50)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "name"),
-    [
-        (((8, 0),), "dims"),
-        (((8,),), "dims"),
-        (((8, 4, 8), -1.0), "sigma"),
-        (((8, 4), 1.0, "sqrt_d"), "normalization"),
-        (((8, 4, 8), 1.0, "unit"), "normalization"),
-        (((8, 4, 8), [1.0, 2.0, 3.0]), "sigmas"),
-    ],
-)
-def test_what_is_no_chain_is_refused(arguments, name):
-    with pytest.raises(ParameterError, match=name):
-        constants.chain_constants(*arguments)
+def test_what_is_no_chain_is_refused():
+    for name, *arguments in (
+        ("dims", (8, 0)),
+        ("dims", (8,)),
+        ("sigma", (8, 4, 8), -1.0),
+        ("normalization", (8, 4), 1.0, "sqrt_d"),
+        ("normalization", (8, 4, 8), 1.0, "unit"),
+        ("sigmas", (8, 4, 8), [1.0, 2.0, 3.0]),
+    ):
+        with pytest.raises(ParameterError, match=name):
+            constants.chain_constants(*arguments)
