@@ -58,24 +58,16 @@ def test_quiet_and_verbose_exclude_each_other(run):
         assert "one of --quiet and --verbose" in ran.err
 
 
-@pytest.mark.parametrize("flag", ["-V", "--version"])
-def test_version_of_the_module_run_as_a_program(flag, run_process):
-    ran = run_process(flag)
-    assert (ran.status, ran.out, ran.err) == (0, f"{rmtbase.__version__}\n", "")
-
-
-def test_no_arguments_at_all_print_the_help_and_fail(run):
-    ran = run()
-    assert ran.status == 2
-    assert "baseline" in ran.out + ran.err and "error" not in ran.err
-
-
-def test_the_module_and_the_script_are_one_program(run_process):
-    script = subprocess.run(
-        [Path(sys.executable).with_name("rmtbase"), "score"], capture_output=True, text=True, check=False
-    )
+def test_the_module_and_the_script_are_one_program_with_a_version_and_a_help(run, run_process):
+    script = [Path(sys.executable).with_name("rmtbase"), "score"]
+    ended = subprocess.run(script, capture_output=True, text=True, check=False)
     module = run_process("score")
-    assert (module.status, module.out, module.err) == (script.returncode, script.stdout, script.stderr)
+    assert (module.status, module.out, module.err) == (ended.returncode, ended.stdout, ended.stderr)
+    for flag in ("-V", "--version"):
+        ran = run(flag)
+        assert (ran.status, ran.out, ran.err) == (0, f"{rmtbase.__version__}\n", "")
+    ran = run()
+    assert ran.status == 2 and "baseline" in ran.out + ran.err and "error" not in ran.err
 
 
 @pytest.fixture

@@ -39,16 +39,14 @@ def test_baseline_writes_the_table_of_the_python_call(run, tmp_path):
     assert open_table(path, "baseline").identical(expected)
 
 
-def test_baseline_takes_several_shapes(run, tmp_path):
+def test_baseline_takes_several_shapes_or_that_of_a_model_and_names_the_file_by_it(run, tmp_path):
     path = tmp_path / "table.nc"
     options = ["--d-model", 32, "--d-model", 16, "--d-head", 8, "--d-head", 4, "--sigma", 1, "--sigma", 2]
     assert run("baseline", *options, "--draws", 10, "--json", "--json", "-o", path).status == 0
     assert open_table(path, "baseline")["d_head"].values.tolist() == [8, 8, 4, 4]
-
-
-def test_baseline_without_a_name_is_named_by_its_shape(run, shape):
-    assert run("baseline", *shape, "--draws", 10).status == 0
-    assert [path.name for path in Path.cwd().iterdir()] == ["baseline-32x8.nc"]
+    ran = run("baseline", "gpt2", "--draws", "2")
+    assert ran.status == 0 and "openai-community/gpt2, known: d_model = 768, d_head = 64" in ran.err
+    assert [path.name for path in Path.cwd().iterdir()] == ["baseline-768x64.nc"]
 
 
 def test_baseline_as_json(run, tmp_path, shape):
@@ -89,7 +87,7 @@ def test_score_writes_scores_and_page_and_prints_the_summary(run, model_folder, 
     assert ran.err.splitlines()[-1] == f"rmtbase: wrote {nc} and {page}"
 
 
-def test_score_against_the_analytic_null_draws_nothing(run, model_folder, tmp_path, monkeypatch):
+def test_score_against_the_analytic_null_draws_nothing(run, model_folder, null_file, tmp_path, monkeypatch):
     monkeypatch.setenv("RMTBASE_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     # An output may be called what the baseline is called: no file of that name is read.
@@ -99,11 +97,7 @@ def test_score_against_the_analytic_null_draws_nothing(run, model_folder, tmp_pa
     assert open_table("analytic", "scores").identical(rmtbase.score(model_folder, "analytic"))
     assert not (tmp_path / "cache").exists()  # where a null that was drawn is kept
     assert strict_json(ran.out)["n_heads"] == 8
-
-
-def test_a_baseline_file_called_analytic_is_given_with_its_folder(run, model_folder, null_file, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "analytic").write_bytes(null_file.read_bytes())
+    (tmp_path / "analytic").write_bytes(null_file.read_bytes())  # given with its folder it is a baseline
     ran = run("-v", "score", model_folder, "--null", "./analytic")
     assert "rmtbase: null of (32, 8): 200 draws from analytic" in ran.err.replace("./", "")
 
@@ -177,12 +171,6 @@ def test_the_farthest_statistic_is_told_by_one_distance_and_a_floor_as_a_bound(r
     assert f" ln {finding.statistic} " in row
     assert f" -{finding.distance:.1f} " in row.replace("+", "-")
     assert f" ≤ {finding.omnibus_q_value:.2g} " in row
-
-
-def test_baseline_says_whose_shape_it_takes(run):
-    ran = run("baseline", "gpt2", "--draws", "2")
-    assert ran.status == 0
-    assert "openai-community/gpt2, known: d_model = 768, d_head = 64" in ran.err
 
 
 @pytest.mark.parametrize(

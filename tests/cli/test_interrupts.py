@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from textwrap import indent
 
 import pytest
 from interrupts_of_commands import BASELINE, COMMANDS, Moment, Run, Whole, interrupted
@@ -66,7 +67,9 @@ def interrupt(number=signal.SIGINT):
     os.kill(os.getpid(), number)
     for _ in range(1000):
         pass
-{code}
+{before}
+def there():
+{body}
 class Finder:
     def find_spec(self, name, path, target=None):
         if name == {module!r}:
@@ -78,8 +81,9 @@ main()
 """
 
 
-def hooked(code, module="rmtbase.constants"):
-    command = [sys.executable, "-c", HOOKED.format(code=code, module=module)]
+def hooked(body, module="rmtbase.constants", before=""):
+    code = HOOKED.format(body=indent(body.strip("\n"), "    "), module=module, before=before)
+    command = [sys.executable, "-c", code]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
@@ -88,75 +92,66 @@ SWALLOWED = {
 class Object:
     def __del__(self):
         interrupt()
-def there():
-    Object()
-    time.sleep(60)
+Object()
+time.sleep(60)
 """,
     "by a library that makes another error of it": """
-def there():
-    try:
-        interrupt()
-    except BaseException:
-        raise ImportError("no numbers")
+try:
+    interrupt()
+except BaseException:
+    raise ImportError("no numbers")
 """,
     "by a library that catches all errors and goes on": """
-def there():
+try:
+    interrupt()
+except BaseException:
+    pass
+time.sleep(60)
+""",
+    "by one that goes on while it handles another": """
+try:
+    raise ValueError
+except ValueError:
     try:
         interrupt()
     except BaseException:
         pass
     time.sleep(60)
 """,
-    "by one that goes on while it handles another": """
-def there():
-    try:
-        raise ValueError
-    except ValueError:
-        try:
-            interrupt()
-        except BaseException:
-            pass
-        time.sleep(60)
-""",
     "by nobody, and repeated on its way": """
-def there():
-    try:
-        interrupt()
-    finally:
-        interrupt()
+try:
+    interrupt()
+finally:
+    interrupt()
 """,
     "by nobody, and repeated until it is enough": """
-def there():
-    try:
-        interrupt()
-    finally:
-        interrupt()
-        interrupt()
-        time.sleep(60)
+try:
+    interrupt()
+finally:
+    interrupt()
+    interrupt()
+    time.sleep(60)
 """,
 }
 NEVER_STOPS = {
     "native code that Python cannot interrupt": """
-def there():
-    import hashlib
-    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
-    hashlib.pbkdf2_hmac("sha256", b"", b"", 2**30)
+import hashlib
+threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+hashlib.pbkdf2_hmac("sha256", b"", b"", 2**30)
 """,
     "code that catches every interrupt": """
 came = []
-def there():
-    while True:
-        try:
-            os.kill(os.getpid(), signal.SIGINT) if not came else time.sleep(60)
-        except BaseException:
-            came.append(1)
+while True:
+    try:
+        os.kill(os.getpid(), signal.SIGINT) if not came else time.sleep(60)
+    except BaseException:
+        came.append(1)
 """,
     "an undoing that waits for a thread which never ends": """
-def there():
-    try:
-        interrupt()
-    finally:
-        threading.Event().wait()
+try:
+    interrupt()
+finally:
+    threading.Event().wait()
 """,
 }
 BEFORE_ANY_COMMAND = [
@@ -171,7 +166,7 @@ BEFORE_ANY_COMMAND = [
     ("number", "module", "word"), mostly_exhaustive(BEFORE_ANY_COMMAND, always={signal.SIGTERM, signal.SIGHUP})
 )
 def test_a_signal_before_the_command_line_is_there_ends_with_its_own_status(number, module, word):
-    ran = hooked(f"def there():\n    interrupt(signal.{number.name})", module)
+    ran = hooked(f"interrupt(signal.{number.name})", module)
     assert (ran.returncode, ran.stderr) == (128 + number, f"rmtbase: {word}\n")
 
 
@@ -184,7 +179,7 @@ def test_no_interrupt_is_lost_or_told_twice(how):
 @pytest.mark.parametrize("how", mostly_exhaustive(NEVER_STOPS, always={"code that catches every interrupt"}))
 def test_every_command_ends_within_a_bounded_time(how):
     patience = "import threading\nimport rmtbase.terminal.signals as signals\nsignals._PATIENCE = 0.5\n"
-    ran = hooked(patience + NEVER_STOPS[how])
+    ran = hooked(NEVER_STOPS[how], before=patience)
     assert (ran.returncode, ran.stderr) == (130, "rmtbase: interrupted; what it was doing did not stop within 0.5 s\n")
 
 
@@ -193,34 +188,29 @@ ENDS = {
     "native code, at the third": (
         """
 import threading
-def there():
-    import hashlib
-    for after in (0.3, 0.35, 0.4):
-        threading.Timer(after, os.kill, (os.getpid(), signal.SIGINT)).start()
-    hashlib.pbkdf2_hmac("sha256", b"", b"", 2**30)
+import hashlib
+for after in (0.3, 0.35, 0.4):
+    threading.Timer(after, os.kill, (os.getpid(), signal.SIGINT)).start()
+hashlib.pbkdf2_hmac("sha256", b"", b"", 2**30)
 """,
         (130, f"{INTERRUPTED}\n", ""),
     ),
     "what it undoes is undone to its end": (
         """
-def there():
-    try:
-        interrupt()
-    finally:
-        for part in range(10):
-            time.sleep(0.05)
-            print(part, flush=True)
+try:
+    interrupt()
+finally:
+    for part in range(10):
+        time.sleep(0.05)
+        print(part, flush=True)
 """,
         (130, f"{INTERRUPTED}\n", "9"),
     ),
     "when the work is done": (
-        "import atexit\ndef there():\n    atexit.register(interrupt)",
+        "import atexit\natexit.register(interrupt)",
         (130, f"{INTERRUPTED}; too late to stop anything: the command had done its work\n", "upper_edge"),
     ),
-    "ignored from the start": (
-        "signal.signal(signal.SIGINT, signal.SIG_IGN)\nimport rmtbase.__main__\ndef there():\n    interrupt()",
-        (0, "", "upper_edge"),
-    ),
+    "ignored from the start": ("interrupt()", (0, "", "upper_edge")),
 }
 
 
@@ -229,7 +219,8 @@ def there():
 def test_an_interrupt_ends_as_it_should(how):
     code, (status, err, out) = ENDS[how]
     begin = time.monotonic()
-    ran = hooked(code)
+    ignoring = "signal.signal(signal.SIGINT, signal.SIG_IGN)\nimport rmtbase.__main__\n"
+    ran = hooked(code, before="" if status else ignoring)
     assert (ran.returncode, ran.stderr, out in ran.stdout) == (status, err, True)
     assert time.monotonic() - begin < 8.0  # of which most is the start; else ten seconds of patience
 

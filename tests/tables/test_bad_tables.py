@@ -85,10 +85,3 @@ def test_dataset_in_memory_is_validated_as_a_file_is(table):
     rng = np.random.default_rng(0)
     with pytest.raises(TableError, match="baseline dataset"):
         rmtbase.score_heads(*rng.standard_normal((2, 2, 4, 16)), Table(table.drop_attrs()))
-
-
-def test_scores_without_a_group_are_refused(scores, tmp_path):
-    pruned = xr.DataTree.from_dict({"/heads": scores["heads"].to_dataset()})
-    pruned.attrs = scores.attrs
-    write_table(pruned, tmp_path / "less.nc")
-    refused(open_scores, tmp_path / "less.nc", "/null")
