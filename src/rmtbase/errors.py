@@ -10,6 +10,8 @@ from pathlib import Path
 
 from rmtbase.shown import one_line, quoted, shown
 
+Shape = Sequence[int]
+
 
 class RmtbaseError(Exception):
     """Base class of all errors that rmtbase raises on purpose. It can be pickled, and so be raised by a worker.
@@ -205,9 +207,7 @@ class MissingTensorError(CheckpointError):
 class ShapeError(CheckpointError):
     """The shape ``found`` of a ``tensor`` contradicts the one that the configuration implies, ``expected``."""
 
-    def __init__(
-        self, path: Path | str, tensor: str, found: Sequence[int], expected: Sequence[int], because: str
-    ) -> None:
+    def __init__(self, path: Path | str, tensor: str, found: Shape, expected: Shape, because: str) -> None:
         self.tensor, self.found, self.expected = tensor, tuple(found), tuple(expected)
         turned = len(self.found) == 2 and self.found == self.expected[::-1]
         advice = "; transpose it: it is stored as (inputs, outputs), or the other way about" if turned else ""

@@ -22,13 +22,12 @@ _OPEN_FOLDERS = Path("/proc/self/fd")
 _VM_STAT = Path("/usr/bin/vm_stat")
 _SPARE = ("free", "inactive", "speculative", "purgeable")  # pages that macOS can give to any process
 _IN_USE_FOR = 1.0  # longest wait in seconds for a file that another process holds open on Windows
-_CANNOT = frozenset(
-    {errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM, errno.EACCES}
-)  #: Errors of file systems that do not support an operation, such as syncing a folder or setting a file's mode
+#: Errors of file systems that do not support an operation, such as syncing a folder or setting a file's mode
+_CANNOT = (errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM, errno.EACCES)
 
 
 @contextmanager
-def where_there_is_such_a_thing() -> Iterator[None]:
+def if_supported() -> Iterator[None]:
     """Ignore errors of a file system that does not support an operation."""
     try:
         yield
@@ -39,7 +38,7 @@ def where_there_is_such_a_thing() -> Iterator[None]:
 
 def sync_folder(folder: Path) -> None:
     """Write the names in a folder to the disk; Windows, which cannot open folders as files, does so by itself."""
-    with where_there_is_such_a_thing():
+    with if_supported():
         descriptor = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)

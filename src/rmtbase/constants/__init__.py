@@ -36,17 +36,7 @@ from rmtbase.constants._export import (
     shown_enclosure,
 )
 from rmtbase.constants._record import encloses
-from rmtbase.constants._registry import (
-    ConstantSet,
-    constant_set,
-    constants,
-    current_set,
-    find,
-    functions,
-    groups,
-    set_named,
-    sets,
-)
+from rmtbase.constants._registry import ConstantSet, constant_set, constants, current_set, find, functions, groups, sets
 from rmtbase.constants._typeset import Conditions
 from rmtbase.errors import ParameterError
 

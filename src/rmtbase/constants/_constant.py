@@ -128,25 +128,19 @@ class Constant(NamedReal, _Entry):
 
     Attributes:
         name: name of the attribute of :mod:`rmtbase.constants`.
-        symbol: LaTeX, to be set in mathematics.
-        symbol_text: the symbol as plain text.
-        description: one line of plain text.
-        definition: LaTeX, to be set in mathematics.
-        conditions: conditions under which it holds.
-        method: how the digits are computed.
+        symbol, symbol_text: LaTeX, to be set in mathematics, and plain text.
+        description, definition: one line of plain text, and LaTeX, to be set in mathematics.
+        conditions, method: conditions under which it holds, and how the digits are computed.
         references: keys of ``references.bib``; the first is the one to cite.
         compute: function that returns the value at mpmath's working precision.
         uncertainty: ``"exact"`` if a closed form gives any number of digits; otherwise the possible error, in words.
-        error_kind: kind of the error, a key of ``KINDS_OF_ERROR``.
-        relative_error: the same as a number; 0 if exact.
-        parents: names of the constants from which this one is computed.
-        most_digits: largest number of digits available.
+        error_kind, relative_error: kind of the error, a key of ``KINDS_OF_ERROR``, and it as a number; 0 if exact.
+        parents, most_digits: constants from which it is computed, and the largest number of digits available.
         one_draw: the quantity of one draw of which this is the limit.
         function: dotted name of the function that computes it; "" for none.
         apposition: true if the description contains an apposition, after which a comma follows.
         oeis: sequence of the digits of its absolute value in the On-Line Encyclopedia of Integer Sequences, or "".
-        released: the set in which it was released.
-        published: its digits in the record of that set, or "" if they are computed at each call.
+        released, published: the set in which it was released, and its digits there, "" if they are computed anew.
         enclosure: lower and upper bound in decimal, proved in ball arithmetic; None if there are none.
         arguments: arguments of its :class:`ConstantFunction`; None for a pure number.
 
@@ -240,10 +234,6 @@ class Constant(NamedReal, _Entry):
         return f'<table><caption style="text-align: left">{heading}</caption>{cells}</table>'
 
 
-def unscaled(value: Number, square: Number, d_head: int) -> Number:
-    return value  # of a number that does not depend on the scale of W_QK
-
-
 def power(degree: int) -> Callable[[Number, Number, int], Number]:
     def rescaled(value: Number, square: Number, d_head: int) -> Number:
         return value * (square ** (degree // 2) if degree % 2 == 0 else mp.sqrt(square) ** degree)
@@ -264,12 +254,12 @@ class ConstantFunction(_Entry):
         uncertainty: ``"exact"``, or a description of what is neglected, or a function of the parameters that gives it.
         relative_error: a number, or a function of the parameters that returns it.
         parameters: names of the dimensions on which it depends, among ``d_model`` and ``d_head``.
-        rescaled: (the value, g², d_head) ↦ the value for g W_QK.
+        rescaled: (the value, g², d_head) ↦ the value for g W_QK; None if it does not depend on the scale.
         defines_gain: true if the definition ends with g = σ_Q σ_K, which is multiplied by √d for the raw product.
     """
 
     parameters: tuple[str, ...] = ("d_model", "d_head")
-    rescaled: Callable[[Number, Number, int], Number] = unscaled
+    rescaled: Callable[[Number, Number, int], Number] | None = None
     defines_gain: bool = False
 
     def __call__(
@@ -301,7 +291,7 @@ class ConstantFunction(_Entry):
         sigmas = {"sigma": sigma, "sigma_q": sigma_q, "sigma_k": sigma_k}
         factors = ("sigma_q", "sigma_k") if sigma is None else ("sigma", "sigma")
         q, k = (require_positive_number(name, 1 if sigmas[name] is None else sigmas[name]) for name in factors)
-        raw, scaled = require_normalization(normalization) == "none", self.rescaled is not unscaled
+        raw, scaled = require_normalization(normalization) == "none", self.rescaled is not None
         dims = self._checked(self.takes(normalization), shape, named)
         parameters = tuple(dims[name] for name in self.parameters)
         self.compute(*parameters)  # refuses parameters outside its domain now, not when digits are computed
@@ -310,7 +300,7 @@ class ConstantFunction(_Entry):
             value = self.compute(*parameters)
             square = (Fraction(repr(q)) * Fraction(repr(k))) ** 2 * (dims.get("d_model", 1) if raw else 1)
             scale = mp.mpf(square.numerator) / square.denominator
-            return self.rescaled(value, scale, dims["d_head"]) if scaled else value
+            return self.rescaled(value, scale, dims["d_head"]) if self.rescaled else value
 
         stated: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(_Entry)}
         for name in ("uncertainty", "relative_error"):
@@ -337,7 +327,7 @@ class ConstantFunction(_Entry):
 
     def takes(self, normalization: str = DEFAULT_NORMALIZATION) -> tuple[str, ...]:
         """Return the required dimensions: :attr:`parameters`, and d_model for the scale of the raw product."""
-        raw = normalization == "none" and self.rescaled is not unscaled
+        raw = normalization == "none" and self.rescaled is not None
         return _SHAPE if raw else self.parameters
 
     def value(self, *shape: int, **named: Any) -> float:

@@ -78,8 +78,7 @@ class FiguresByName(dict[str, Figure]):
             for name, figure in self.items()
         )
 
-    def _mime_(self) -> tuple[str, str]:
-        return "text/html", self._repr_html_()
+    _mime_ = _Displayed._mime_
 
 
 def content(figures: Mapping[str, Figure], format: str, dpi: float = 150) -> bytes:

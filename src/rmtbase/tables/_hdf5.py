@@ -23,11 +23,9 @@ from rmtbase.tables._schema import require_version
 
 _MOST_OBJECTS = 1000
 
-_NETCDF_ONLY = frozenset(
-    {
-        *("CLASS", "NAME", "REFERENCE_LIST", "DIMENSION_LIST"),
-        *("_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict", "_NCProperties", "_Encoding"),
-    }
+_NETCDF_ONLY = (
+    *("CLASS", "NAME", "REFERENCE_LIST", "DIMENSION_LIST"),
+    *("_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict", "_NCProperties", "_Encoding"),
 )  #: Attributes by which netCDF describes its own structure
 
 _NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"
@@ -99,7 +97,7 @@ class TableFile:
                 if isinstance(member, h5py.Dataset):
                     listed[place][1][name] = member
                     if h5ds.is_scale(member.id):
-                        scales[_address(member.id)] = name
+                        scales[h5o.get_info(member.id).addr] = name
                 elif isinstance(member, h5py.Group):
                     ahead[f"{place}/{name}"] = member
                 else:
@@ -130,7 +128,7 @@ class TableFile:
         if not member.shape:
             return ()
         references: Any = member.attrs["DIMENSION_LIST"]  # KeyErrors become errors of the table, as all others
-        dims = tuple(scales[_address(h5py.h5r.dereference(scale, member.id))] for (scale,) in references)
+        dims = tuple(scales[h5o.get_info(h5py.h5r.dereference(scale, member.id)).addr] for (scale,) in references)
         return dims[: len(dims) - _is_text(member)]
 
     def _dtype(self, member: h5py.Dataset) -> np.dtype:
@@ -205,10 +203,6 @@ def _is_text(member: h5py.Dataset) -> bool:
     """Return True if a variable holds single characters, which is how texts of a fixed width are stored."""
     kind = member.id.get_type()
     return isinstance(kind, h5py.h5t.TypeStringID) and not kind.is_variable_str() and kind.get_size() == 1
-
-
-def _address(identifier: Any) -> int:
-    return h5o.get_info(identifier).addr
 
 
 def _attribute(attribute: h5py.h5a.AttrID) -> Any:

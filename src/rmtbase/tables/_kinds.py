@@ -40,9 +40,7 @@ NORMALIZATION = {"normalization": Domain("'sqrt_d' or 'none'", kinds="OUT", choi
 """Attribute of tables whose matrices may be divided by √d."""
 
 _SIMULATED = {"draws": DRAWS, "seed": INTEGER}
-_LEAST = {
-    "draw": 2, "index": 0, "depth": 0, "super_weight": 0, "direction": 0,
-}  # least number of entries of a dimension; 1 for all others  # fmt: skip
+_LEAST = {"draw": 2, "index": 0, "depth": 0, "super_weight": 0, "direction": 0}  # entries; 1 of other dimensions
 
 
 @in_one_line

@@ -21,14 +21,7 @@ import xarray as xr
 from rmtbase.errors import OutputError
 from rmtbase.interrupts import interrupts_held
 from rmtbase.regular_files import identity, open_regular, require_regular
-from rmtbase.systems import (
-    is_alive,
-    process_namespace,
-    replace_file,
-    sync_folder,
-    utf8_path,
-    where_there_is_such_a_thing,
-)
+from rmtbase.systems import if_supported, is_alive, process_namespace, replace_file, sync_folder, utf8_path
 from rmtbase.tables._digest import OF_ALL, OF_VARIABLES, digest_attributes, without_digest
 from rmtbase.tables._heaps import largest_content
 from rmtbase.tables._kinds import groups_of
@@ -197,7 +190,7 @@ def _replace(path: Path | str, write: Callable[[Path], object], swept: bool = Fa
         with suppress(FileNotFoundError):  # else the new file gets the mode of the one that it replaces
             mode = stat.S_IMODE(target.stat().st_mode)
             if mode != stat.S_IMODE(temporary.stat().st_mode):
-                with where_there_is_such_a_thing():
+                with if_supported():
                     temporary.chmod(mode)
         replace_file(temporary, target)
         sync_folder(target.parent)
