@@ -127,7 +127,7 @@ def is_broken_pipe(error: BaseException) -> bool:
 
 def available_memory() -> int | None:
     """Return the bytes of memory that the system can give; None if it does not report them."""
-    for ask in (_meminfo, _memory_status, _vm_stat, _free_pages):
+    for ask in (_meminfo, _memory_status, _vm_stat, lambda: os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")):
         with suppress(OSError, KeyError, ValueError, AttributeError):
             free, left = ask(), address_space_left()
             return free if left is None else min(free, left)
@@ -171,7 +171,3 @@ def _vm_stat() -> int:
     if size is None:
         raise ValueError(output)
     return int(size[1]) * (int(pages["free"]) + sum(int(pages.get(name, 0)) for name in _SPARE[1:]))
-
-
-def _free_pages() -> int:
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -132,13 +132,11 @@ def _cell(value: object) -> object:
     return f"'{text}" if text.lstrip(_BEFORE).startswith(_FORMULA) else text
 
 
-def latex_table(
-    frame: pd.DataFrame, columns: Sequence[str] | None, attributes: Mapping[str, Any], group: str | None
-) -> str:
+def latex_table(frame: pd.DataFrame, columns: Sequence[str] | None, attrs: Mapping[str, Any], group: str | None) -> str:
     r"""Format a frame as a ``tabular``, or a ``longtable`` from 40 rows on, with booktabs rules and escaped names."""
     comment = partial(as_latex, longest=2000)  # it stays within its line
     cells_of: dict[str, list[Any]] = {str(name): frame[name].tolist() for name in frame.columns}
-    facts = {name: attributes[name] for name in ("model", "revision") if attributes.get(name)}
+    facts = {name: attrs[name] for name in ("model", "revision") if attrs.get(name)}
     if columns is None:
         columns, shared = _printed(cells_of)
         facts |= shared
@@ -148,8 +146,8 @@ def latex_table(
     sides = "".join("l" if any(isinstance(value, str) for value in cells_of[name]) else "r" for name in columns)
     head = " & ".join(_LATEX["headings"].get(name, as_latex(name.replace("_", " "))) for name in columns) + r" \\"
     rows = [" & ".join(row) + r" \\" for row in zip(*cells, strict=True)]
-    contents = ", ".join(part for part in (str(attributes.get("kind", "table")), group) if part)
-    lines = [f"% rmtbase {comment(attributes.get('rmtbase_version', ''))}: {comment(contents)}"]
+    contents = ", ".join(part for part in (str(attrs.get("kind", "table")), group) if part)
+    lines = [f"% rmtbase {comment(attrs.get('rmtbase_version', ''))}: {comment(contents)}"]
     lines += [f"% {comment(', '.join(f'{name} {value}' for name, value in facts.items()))}"] if facts else []
     reasons = Counter(Reason.read(text).words for text in cells_of.get("reason", ()) if text)
     lines += [f"% {count} of {len(rows)} rows lack numbers: {comment(why)}" for why, count in reasons.items()]

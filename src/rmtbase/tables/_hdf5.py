@@ -63,9 +63,7 @@ class TableFile:
         self._left = largest_content(self._size)
         self.groups = self._look(file)
 
-    def read(
-        self, group: str = "", rows: Mapping[str, slice] | None = None, only: set[str] | None = None
-    ) -> xr.Dataset:
+    def read(self, group: str = "", rows: Mapping[str, slice] | None = None, only: set | None = None) -> xr.Dataset:
         inspected, rows = self.groups[group], rows or {}
         variables = {}
         for name, stored in inspected.variables.items():

@@ -67,14 +67,16 @@ def ended_by(error: BaseException, debug: bool = False, as_json: bool = False) -
     else:
         raise error
     if as_json and ending.message:
-        from rmtbase.terminal.streams import print_json_once
+        from rmtbase.terminal.streams import PRINTED, print_json
 
         facts = {
             name: value if value is None or isinstance(value, bool | int | float) else shown(value, _LONGEST)
             for name, value in ending.facts.items()
         }
         with suppress(OSError, ValueError):  # stdout is closed or full, which stderr tells
-            print_json_once({"error": {**ending._asdict(), "facts": facts}})
+            if not PRINTED.get():  # stdout holds one object
+                print_json({"error": {**ending._asdict(), "facts": facts}})
+                sys.stdout.flush()
     return ending.status
 
 

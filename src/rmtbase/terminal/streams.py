@@ -70,13 +70,6 @@ def print_json(value: object) -> None:
     print(text)
 
 
-def print_json_once(value: object) -> None:
-    """Print a value as JSON unless a result has been printed: stdout holds one object."""
-    if not PRINTED.get():
-        print_json(value)
-        sys.stdout.flush()
-
-
 def say_written(*paths: Path) -> None:
     """Name the files that were written, on stderr."""
     if paths:
