@@ -226,12 +226,10 @@ class Constant(NamedReal, _Entry):
             "definition": f"${self.symbol} = {self.definition}$",
             "references": ", ".join(self.references),
         }
-        cells = "".join(
-            f'<tr><th style="text-align: left">{name}</th><td style="text-align: left">{escape(text)}</td></tr>'
-            for name, text in rows.items()
-        )
+        left = 'style="text-align: left"'
+        cells = (f"<tr><th {left}>{name}</th><td {left}>{escape(text)}</td></tr>" for name, text in rows.items())
         heading = f"<b>{escape(self.name)}</b> {escape(self.description)}"
-        return f'<table><caption style="text-align: left">{heading}</caption>{cells}</table>'
+        return f"<table><caption {left}>{heading}</caption>{''.join(cells)}</table>"
 
 
 def power(degree: int) -> Callable[[Number, Number, int], Number]:
@@ -306,12 +304,9 @@ class ConstantFunction(_Entry):
         for name in ("uncertainty", "relative_error"):
             if callable(stated[name]):
                 stated[name] = stated[name](*parameters)
-        conditions = {
-            "shape": Phrase(
-                ", ".join(f"{name} = {value}" for name, value in dims.items()),
-                ", ".join(f"${_DIMENSIONS[name]} = {value}$" for name, value in dims.items()),
-            )
-        }
+        text = ", ".join(f"{name} = {value}" for name, value in dims.items())
+        latex = ", ".join(f"${_DIMENSIONS[name]} = {value}$" for name, value in dims.items())
+        conditions = {"shape": Phrase(text, latex)}
         if scaled:
             conditions["normalization"] = _DIVIDED[normalization]
             of_q, of_k = shown_sigma(q), shown_sigma(k)

@@ -27,6 +27,7 @@ MOST_CELLS = 20_000  #: Largest number of cells of a map that is drawn cell by c
 _Q_COLOURS = (7, 9, 11, 12, 14)  # places among a theme's diverging colours, beginning with no evidence
 _HUGE = 1e300
 _RATIOS = (1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
+_BOTH_RATIOS = (*(round(1 / ratio, 2) for ratio in reversed(_RATIOS)), *_RATIOS)
 
 Scaling = Callable[[np.ndarray], np.ndarray]
 
@@ -97,12 +98,7 @@ Q = ColorScale(
     lambda theme: [theme.diverging[place] for place in _Q_COLOURS],
     lambda q: -np.log10(q),
 )
-RATIO = ColorScale(
-    "value over the null's median",
-    (*(round(1 / ratio, 2) for ratio in reversed(_RATIOS)), *_RATIOS),
-    lambda theme: theme.diverging,
-    np.log,
-)
+RATIO = ColorScale("value over the null's median", _BOTH_RATIOS, lambda theme: theme.diverging, np.log)
 MOVED_SHARE = _sequential("moved share (%)", (2.0, 4.0, 8.0, 15.0, 25.0, 40.0, 55.0, 70.0), np.asarray)
 COMPOSING_SHARE = _sequential("pairs that compose (%)", (0.1, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 70.0), np.asarray)
 DENSITY = _sequential("density of $(w - \\bar w)/s$", (1e-5, 1e-4, 1e-3, 0.01, 0.05, 0.1, 0.2, 0.4))

@@ -27,11 +27,8 @@ from rmtbase.tables.domain import DRAWS, INTEGER, JSON_OBJECT, TEXT, Domain
 
 Groups = Mapping[str, xr.Dataset]
 Fault = tuple[str, str] | None
+#: Check of names and sizes across a table, whose values have a digest: None, or what was found and what was expected
 Relation = Callable[[Groups], Fault]
-"""Check across the variables of a table; returns None, or what was found and what was expected.
-
-The digest already shows that the values are those that were written, so these do not compare values with one another.
-"""
 
 EVERY_FILE = {"schema_version": TEXT, "rmtbase_version": TEXT, "kind": TEXT, "provenance": JSON_OBJECT}
 """Attributes of every table."""

@@ -35,15 +35,9 @@ class _Plain(Console):
 
     def __init__(self, *, stderr: bool = False, width: int | None = None) -> None:
         stream = sys.stderr if stderr else sys.stdout
-        super().__init__(
-            file=stream,
-            force_terminal=stream.isatty(),  # ignores FORCE_COLOR, which some CI systems set for logs
-            markup=False,
-            emoji=False,
-            highlight=False,
-            soft_wrap=False,
-            width=width,
-        )
+        is_terminal = stream.isatty()  # ignores FORCE_COLOR, which some CI systems set for logs
+        verbatim: dict[str, Any] = {"markup": False, "emoji": False, "highlight": False, "soft_wrap": False}
+        super().__init__(file=stream, force_terminal=is_terminal, width=width, **verbatim)
 
     def on_broken_pipe(self) -> NoReturn:
         raise BrokenPipeError
@@ -187,15 +181,9 @@ def bars() -> Iterator[Progress]:
             with _told_from_time_to_time(progress):
                 yield progress
         else:
-            columns = (
-                TextColumn("{task.description}", markup=False),
-                BarColumn(),
-                MofNCompleteColumn(),
-                _Rate(),
-                TextColumn("left"),
-                TimeRemainingColumn(),
-            )
-            with Display(*columns, console=console, transient=True) as display:
+            columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), _Rate())
+            remaining = (TextColumn("left"), TimeRemainingColumn())
+            with Display(*columns, *remaining, console=console, transient=True) as display:
                 progress = Bars(display)
                 yield progress
     finally:
