@@ -10,13 +10,9 @@
     >>> constants.product_upper_edge(d_model=2048, d_head=128, sigma=0.02, normalization="sqrt_d") * 1000
     0.6131453...
 
-Constants come in dated sets. This module is the newest set, and each set is also an attribute, such as
-``rmtbase.constants.v1``. Each constant has a permanent identifier, such as ``product_upper_edge.id``, by which
-:func:`find` finds it in its set.
-
 A pure number is a :class:`Constant`, which acts as a number in every expression; a number that depends on the shape is
-a :class:`ConstantFunction`. All are attributes of this module; :func:`constants` and :func:`functions` list them, and
-:func:`find` looks one up. This package does not import jax.
+a :class:`ConstantFunction`. All are attributes of this module, the newest of dated sets such as its attribute ``v1``.
+:func:`find` looks one up by its name, or in any set by its permanent identifier. This package does not import jax.
 """
 
 from typing import Any

@@ -160,12 +160,10 @@ def save(
 ) -> list[Path]:
     """Write figures to a single file, or each to its own file in a folder.
 
-    A path that ends in .pdf, .svg or .png is a file: a PDF has a page for each figure, the others hold one figure. A
-    path without a suffix is a folder, made if it is missing, with a file for each figure.
-
     Args:
         figures: a figure, axes, or figures by name.
-        path: path of the file or folder.
+        path: a file in .pdf (a page for each figure), .svg or .png (one figure); without a suffix a folder, made if it
+            is missing, with a file for each figure.
         format: ``"pdf"``, ``"svg"`` or ``"png"``; if None, that of the path's suffix, or PNG in a folder.
         dpi: dots per inch of a PNG.
         overwrite: whether to replace files that are not figures of that format written by rmtbase.

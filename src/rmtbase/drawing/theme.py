@@ -1,8 +1,4 @@
-"""Colours by role, so that the same thing has the same colour in all figures.
-
-The hues are those of Okabe & Ito (2008), which remain distinct under the common kinds of colour blindness; no figure
-distinguishes things only by hue. The dark theme lightens them until they stand out from a dark page.
-"""
+"""Colours by role, so that the same thing has the same colour in all figures; none distinguishes things only by hue."""
 
 from __future__ import annotations
 

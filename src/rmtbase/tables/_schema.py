@@ -121,8 +121,6 @@ several stacks it counts the layers of all stacks, and ``stack`` and ``stack_lay
 PARAMETER = "parameter_"  #: Prefix of coordinates that are parameters of a table's ensemble
 
 REQUIRED_COORDINATES = frozenset({*_NAMED, "probability", "depth", "rank"})
-
-
 BIN_CENTER = Variable(("case", "bin"), "eigenvalue lambda, centre of the bin", EDGES)
 
 
