@@ -129,7 +129,6 @@ class Run:
             self.err += part
 
     def _handlers_stand(self) -> float:
-        """When the process was first seen to catch SIGTERM, which Python of itself does not."""
         status = Path(f"/proc/{self.process.pid}/status")
         caught = 1 << (signal.SIGTERM - 1)
         while self.process.poll() is None:
@@ -144,7 +143,6 @@ class Run:
             (os.killpg if group else os.kill)(self.process.pid, number)
 
     def finish(self) -> None:
-        """Wait for its end, for what it still says, and for the processes that it started."""
         try:
             self.status = self.process.wait(LONGEST)
         except subprocess.TimeoutExpired:
@@ -160,7 +158,6 @@ class Run:
         os.close(self._ours)
 
     def wait_for(self, seconds: float) -> None:
-        """Wait until the process has used so much processor time since its handlers stood, or has ended."""
         until = self.used() + seconds
         while self.process.poll() is None and self.used() < until:
             time.sleep(0.02)
@@ -190,7 +187,6 @@ class Run:
         return []
 
     def processes(self) -> dict[int, str]:
-        """The processes of its session, each with its command line."""
         found = {}
         for folder in Path("/proc").iterdir():
             if folder.name.isdigit():
@@ -215,7 +211,6 @@ class Run:
 
 
 def interrupted(folder: Path, arguments: tuple[str, ...], moment: Moment, whole: Whole) -> Run | None:
-    """A command after an interrupt, with all that is wrong with its end; None if it had ended before."""
     run = Run(folder, arguments, moment.terminal)
     run.wait_for(moment.after)
     run.stop(moment)

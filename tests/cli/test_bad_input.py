@@ -9,7 +9,6 @@ import pytest
 import xarray as xr
 
 import rmtbase
-from exhaustive import mostly_exhaustive
 from rmtbase.nulls import Table
 from rmtbase.tables import open_table, write_table
 
@@ -89,37 +88,6 @@ def test_disk_that_fills_up_while_writing_keeps_the_old_file_and_what_was_drawn(
     assert "nothing is left to draw" in ran.err
     assert set(before.contents()) == {"kept.nc"}
     assert open_table(path, "baseline").sizes["draw"] == 5
-
-
-def test_analytic_null_of_heads_too_thin_for_it(refused, weights, make_weights, tmp_path):
-    folder = make_weights(weights.queries[:, :, :7], weights.keys[:, :, :7]).save(tmp_path / "thin")
-    outputs = ["-o", tmp_path / "scores.nc", "-o", tmp_path / "page.html"]
-    refused("null = 'analytic'", "d_head = 7", "8 or more", command=["score", folder, "--null", "analytic", *outputs])
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("name", mostly_exhaustive(["notes", "notes.html"], always={"notes.html"}))
-def test_output_replaces_no_file_of_another_kind(name, refused, run, model_folder, null_file, tmp_path):
-    notes = tmp_path / name
-    commands = [["score", model_folder, "--null", null_file]]
-    if name == "notes":
-        commands += [["baseline", "--d-model", 32, "--d-head", 8, "--draws", 5]]
-        commands += [["depth", model_folder, "--component", "attention_key", "--max-depth", 2, "--draws", 19]]
-    for command in commands:
-        notes.write_text("my notes")
-        refused("notes", "is there; remove it", command=[*command, "-o", notes])
-        notes.unlink()
-        for _ in range(2):  # the second time it replaces its own
-            assert run(*command, "-o", notes).status == 0
-        assert notes.read_bytes()[:8] != b"my notes"
-
-
-def test_output_never_overwrites_an_input(refused, model_folder, null_file, tmp_path):
-    own = tmp_path / "null.nc"
-    own.write_bytes(null_file.read_bytes())
-    refused("null.nc", command=["score", model_folder, "--null", own, "-o", own])
-    weights = model_folder / "model.safetensors"
-    refused("model.safetensors", command=["score", model_folder, "--null", null_file, "-o", weights])
 
 
 @pytest.fixture

@@ -126,7 +126,6 @@ def test_score_says_warnings_about_the_model(run, weights, null_file, tmp_path):
 
 @pytest.fixture(scope="module")
 def doctor():
-    """What doctor says as JSON."""
     said, notes = io.StringIO(), io.StringIO()
     with redirect_stdout(said), redirect_stderr(notes), pytest.raises(SystemExit) as left:
         main(["doctor", "--json"])

@@ -14,7 +14,6 @@ DATA = Path(__file__).parents[1] / "data"
 
 
 def names_of_files():
-    """What the demo writes."""
     first, last = demo_revisions()[0], demo_revisions()[-1]
     scores, reports = ([f"scores-{step}.nc", f"report-{step}.html"] for step in (first, last))
     return {"baseline.nc", *scores, *reports}

@@ -136,7 +136,6 @@ FORMULAS = ("=1+1", "+1", "-1", "@SUM(A1)", " =1+1", '"=1+1', "'=1+1", "\t=1+1",
 
 @pytest.fixture(scope="module")
 def tree(null_file, tmp_path_factory, make_weights):
-    """Scores of a small model."""
     queries, keys = np.random.default_rng(3).standard_normal((2, 2, 4, 8, 32))
     folder = make_weights(queries, keys).save(tmp_path_factory.mktemp("models") / "model")
     return rmtbase.score(folder, Table(null_file))

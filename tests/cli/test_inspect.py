@@ -7,6 +7,7 @@ import re
 import shlex
 
 import pytest
+from strict import strict_json
 
 import rmtbase
 from rmtbase.models import Gained, Product, Scaled, Stacked, Tensor, inspect_model, open_model, take_rows
@@ -80,11 +81,8 @@ def test_score_of_several_circuits_prints_and_writes_each(run, tmp_path):
     )
     rows = csv.DictReader(io.StringIO(run("export", nc, "--group", "key", "--statistic", "trace").out))
     assert len(list(rows)) == 16
-
-
-def test_score_of_several_circuits_as_json(run):
     options = ("--null", "analytic", "--matrices", "none", "--json")
-    printed = json.loads(run("score", "demo", *options, "--circuits", "output").out)
+    printed = strict_json(run("score", "demo", *options, "--circuits", "output").out)
     tree = rmtbase.score("demo", "analytic", matrices="none", circuits=("output",))
     assert printed["sentences"] == summarize_scores(tree).sentences()
     assert list(printed["circuits"]) == ["output"]
@@ -93,13 +91,11 @@ def test_score_of_several_circuits_as_json(run):
 
 
 def commands_in(text):
-    """Commands that a page, or a terminal, names."""
     return [shlex.split(found) for found in re.findall(r"rmtbase (?:score|signal|law|baseline|constants)[^<\n]*", text)]
 
 
 @pytest.fixture
 def awkward(weights, tmp_path):
-    """A model in a folder whose name needs quotes in a shell."""
     return weights.save(tmp_path / "my model's folder")
 
 

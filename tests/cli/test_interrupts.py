@@ -247,25 +247,19 @@ def constants(**streams):
     return subprocess.run([sys.executable, "-m", "rmtbase", "constants"], text=True, timeout=60, check=False, **streams)
 
 
-def test_reader_that_stops_reading_is_no_error():
+def test_a_full_disk_behind_stdout_is_one_line_and_a_reader_that_stops_or_closed_streams_are_none():
+    with open("/dev/full", "w") as full:  # noqa: PTH123  # a device
+        ran = constants(stdout=full, stderr=subprocess.PIPE)
+    said = "rmtbase: error: the output cannot be written: No space left on device\n"
+    assert (ran.returncode, ran.stderr) == (2, said)
+    command = ["sh", "-c", f"{sys.executable} -m rmtbase constants >&- 2>&-"]
+    ran = subprocess.run(command, capture_output=True, timeout=60, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (2, b"", b"")
     read, write = os.pipe()
     os.close(read)
     ran = constants(stdout=write, stderr=subprocess.PIPE)
     os.close(write)
     assert (ran.returncode, ran.stderr) == (128 + signal.SIGPIPE, "")
-
-
-def test_full_disk_behind_stdout_is_one_line():
-    with open("/dev/full", "w") as full:  # noqa: PTH123  # a device
-        ran = constants(stdout=full, stderr=subprocess.PIPE)
-    assert ran.returncode == 2
-    assert ran.stderr == "rmtbase: error: the output cannot be written: No space left on device\n"
-
-
-def test_closed_stdout_is_an_error_that_a_closed_stderr_does_not_tell():
-    command = ["sh", "-c", f"{sys.executable} -m rmtbase constants >&- 2>&-"]
-    ran = subprocess.run(command, capture_output=True, timeout=60, check=False)
-    assert (ran.returncode, ran.stdout, ran.stderr) == (2, b"", b"")
 
 
 @pytest.mark.exhaustive

@@ -19,7 +19,6 @@ WITHOUT_TESTS = {"baseline", "cite", "constants", "demo", "doctor", "export", "i
 
 
 def write(folder, change=lambda tensors: None, d_head=8, n_heads=2, layers=LAYERS, d_model=D_MODEL):
-    """A Llama checkpoint of normal weights, changed."""
     rng, wide, tensors = np.random.default_rng(0), n_heads * d_head, {}
     shapes = {
         **dict.fromkeys(COMPONENTS[:3], (wide, d_model)), "o_proj": (d_model, wide),
@@ -107,7 +106,6 @@ MADE = {
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """The folder of every model."""
     folder = tmp_path_factory.mktemp("made")
     for name, options in MADE.items():
         write(folder / name, **options)

@@ -19,7 +19,6 @@ NOTES = "my notes\n"
 
 @pytest.fixture
 def file(tmp_path):
-    """A scores file that is read."""
     return Path(shutil.copy(DATA / "scores.nc", tmp_path / "read.nc"))
 
 
@@ -79,10 +78,14 @@ WRITING = (
     ("plot", "read.nc", "--only", "omnibus-map", "-o", "a.pdf"),
     ("baseline", "--d-model", 8, "--d-head", 2, "--draws", 5, "-o", "a.nc"),
     ("compare", "read.nc", "-o", "a.nc"),
+    ("score", "demo", "--matrices", "none", "--null", "analytic", "-o", "a.html"),
+    ("depth", "demo", "--component", "attention_key", "--max-depth", 2, "--draws", 19, "-o", "a.nc"),
 )
 
 
-@pytest.mark.parametrize("command", WRITING, ids=lambda command: f"{command[0]} {command[-1]}")
+@pytest.mark.parametrize(
+    "command", mostly_exhaustive(WRITING, always=7), ids=lambda command: f"{command[0]} {command[-1]}"
+)
 def test_a_command_replaces_its_own_and_no_other(command, file, run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = tmp_path / command[-1]
@@ -110,11 +113,14 @@ def test_no_command_replaces_what_it_reads(link, command, file, run, tmp_path):
     assert file.read_bytes() == whole
 
 
-def test_files_of_a_model_that_is_read_stay(run, model_folder):
+def test_files_of_a_model_that_is_read_stay(run, model_folder, null_file, tmp_path):
+    own = Path(shutil.copy(null_file, tmp_path / "null.nc"))
+    assert "null.nc" in run("score", model_folder, "--null", own, "-o", own).err
+    assert own.read_bytes() == null_file.read_bytes()
     before = {path.name: path.read_bytes() for path in model_folder.iterdir()}
     for name in before:
-        for command in (("depth", model_folder), ("composition", model_folder), ("diff", model_folder, model_folder)):
-            assert run(*command, "-o", model_folder / name).status == 2
+        for command in (("score",), ("depth",), ("composition",), ("diff", model_folder)):
+            assert run(*command, model_folder, "-o", model_folder / name).status == 2
     assert {path.name: path.read_bytes() for path in model_folder.iterdir()} == before
 
 

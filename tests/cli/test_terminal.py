@@ -41,7 +41,6 @@ def in_terminal(run, monkeypatch):
 
 
 def plain(shown):
-    """What was shown, without the terminal's control sequences."""
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
 
 
@@ -99,7 +98,6 @@ def test_log_holds_no_bars_where_colours_are_forced(run, shape, tmp_path, monkey
 
 @pytest.fixture
 def long(shape, monkeypatch):
-    """A command that is at work for many of the intervals after which it says so."""
     monkeypatch.setenv("RMTBASE_PROGRESS_SECONDS", "0.02")
     return ("baseline", *shape, "--draws", "40k")
 

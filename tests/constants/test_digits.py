@@ -18,7 +18,6 @@ PRECISIONS = (32, 42)
 
 
 def computed(constant, **changes):
-    """The constant without its shipped digits."""
     return replace(constant, published="", **changes)
 
 

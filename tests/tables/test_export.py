@@ -32,7 +32,6 @@ def rows_of(content):
 
 @pytest.fixture(scope="module")
 def stored():
-    """Files of each kind, not to be changed in place."""
     return {kind: open_table(DATA / f"{kind}.nc", kind) for kind in KINDS_WITH_A_FRAME}
 
 

@@ -43,7 +43,6 @@ def test_full_disk_is_told_as_full_whatever_netcdf_calls_it(kind, raised, tmp_pa
 
 @pytest.fixture(params=NO_LOCKS, ids=errno.errorcode.get)
 def no_locks(request, monkeypatch):
-    """No file can be locked."""
     fcntl = pytest.importorskip("fcntl")
 
     def refuse(*arguments):
@@ -92,8 +91,6 @@ def test_other_faults_of_locking_are_errors(tmp_path, monkeypatch):
 
 @pytest.fixture
 def unreadable(monkeypatch):
-    """HDF5 files may not be read."""
-
     def refuse(path):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 

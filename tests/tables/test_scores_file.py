@@ -60,7 +60,6 @@ def stored():
 
 @pytest.fixture
 def tree(stored):
-    """To be changed at will."""
     return stored.copy(deep=True)
 
 
