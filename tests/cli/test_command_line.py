@@ -42,8 +42,7 @@ def test_quiet_tells_the_result_alone(flag, place, run, shape, tmp_path):
 def test_verbose_tells_the_source_of_the_null_and_the_times(place, run, model_folder, null_file):
     command = ["score", model_folder, "--null", null_file]
     ran = run(*command[:place], "-v", *command[place:])
-    assert ran.status == 0
-    assert f"simulated; from {null_file}" in " ".join(ran.out.split())
+    assert ran.status == 0 and f"simulated; from {null_file}" in " ".join(ran.out.split())
     assert "rmtbase: reading layers: 2 of 2 in " in ran.err
     last = ran.err.splitlines()[-1]
     assert last.startswith("rmtbase: took ")
@@ -54,8 +53,7 @@ def test_verbose_tells_the_source_of_the_null_and_the_times(place, run, model_fo
 def test_quiet_and_verbose_exclude_each_other(run):
     for command in (["-q", "-v", "doctor"], ["-q", "doctor", "-v"]):
         ran = run(*command)
-        assert (ran.status, ran.out) == (2, "")
-        assert "one of --quiet and --verbose" in ran.err
+        assert (ran.status, ran.out) == (2, "") and "one of --quiet and --verbose" in ran.err
 
 
 def test_the_module_and_the_script_are_one_program_with_a_version_and_a_help(run, run_process):

@@ -20,11 +20,14 @@ GEMMA2 = LLAMA | {"model_type": "gemma2", "architectures": ["Gemma2Model"], "hea
 T5 = {"model_type": "t5", "d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2, "vocab_size": 32}
 
 
-def test_configuration_with_a_byte_order_mark_is_read(tmp_path):
-    torch = pytest.importorskip("torch")
+def save(config, folder):
     transformers = pytest.importorskip("transformers")
-    torch.manual_seed(0)
-    transformers.AutoModel.from_config(transformers.LlamaConfig(**LLAMA)).save_pretrained(tmp_path)
+    pytest.importorskip("torch").manual_seed(0)
+    transformers.AutoModel.from_config(transformers.AutoConfig.for_model(**config)).save_pretrained(folder)
+
+
+def test_configuration_with_a_byte_order_mark_is_read(tmp_path):
+    save(LLAMA, tmp_path)
     before = open_model(tmp_path).matrix(0, "attention_query")
     file = tmp_path / "config.json"
     file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
@@ -41,12 +44,8 @@ def test_configuration_with_a_byte_order_mark_is_read(tmp_path):
     ids=["llama", "gemma2", "t5"],
 )
 def test_configuration_whose_network_cannot_be_built_is_read_or_refused(config, name, values, tmp_path, monkeypatch):
-    torch = pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
     monkeypatch.delenv("RMTBASE_PROOF", raising=False)
-    torch.manual_seed(0)
-    made = transformers.AutoConfig.for_model(**config)
-    transformers.AutoModel.from_config(made).save_pretrained(tmp_path / "model")
+    save(config, tmp_path / "model")
     file = tmp_path / "model" / "config.json"
     stored = json.loads(file.read_text())
     for value in values:
@@ -80,8 +79,7 @@ def test_nonsense_where_a_shell_asks_for_completion_is_named(value, run, monkeyp
     monkeypatch.setenv("_RMTBASE_COMPLETE", value)
     monkeypatch.delenv("COMP_WORDS", raising=False)
     ran = run("law", "--d-model", 8, "--d-head", 2)
-    assert ran.status == 2
-    assert "_RMTBASE_COMPLETE" in ran.err
+    assert ran.status == 2 and "_RMTBASE_COMPLETE" in ran.err
 
 
 UNSUITABLE = [
@@ -141,9 +139,7 @@ LIMITED = [
 @pytest.mark.parametrize(("before", "command", "said"), mostly_exhaustive(LIMITED, always=[LIMITED[0], LIMITED[2]]))
 def test_what_a_process_may_not_have_is_one_line(before, command, said, tmp_path):
     if "OLDPWD/model" in command:  # which PyTorch proves, and PyTorch needs a working directory
-        transformers = pytest.importorskip("transformers")
-        pytest.importorskip("torch")
-        transformers.AutoModel.from_config(transformers.LlamaConfig(**LLAMA)).save_pretrained(tmp_path / "model")
+        save(LLAMA, tmp_path / "model")
     line = f"{before}; exec {sys.executable} -m rmtbase {command}"
     environment = {name: value for name, value in os.environ.items() if name != "RMTBASE_PROOF"}
     environment["RMTBASE_CACHE"] = str(tmp_path / "cache")  # no proof of an earlier run

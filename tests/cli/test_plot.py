@@ -10,7 +10,7 @@ STYLE = Path(__file__).parents[2] / "examples" / "paper" / "paper.mplstyle"
 NAMES = ["null-spectrum-32x8", "ordered-eigenvalues-32x8", "baseline"]
 
 
-def test_a_name_with_a_suffix_is_a_file(run, null_file, tmp_path):
+def test_a_name_with_a_suffix_is_a_file_unless_a_folder_is_there(run, null_file, tmp_path):
     path = tmp_path / "fig.pdf"
     ran = run("plot", null_file, "-o", path)
     assert (ran.status, ran.err) == (0, f"rmtbase: wrote {path}\n")
@@ -19,6 +19,12 @@ def test_a_name_with_a_suffix_is_a_file(run, null_file, tmp_path):
     assert [one.name for one in sorted((tmp_path / "folder").iterdir())] == [
         f"null-{name}.svg" for name in sorted(NAMES)
     ]
+    (tmp_path / "a.pdf").mkdir()
+    (tmp_path / "v1.2").mkdir()
+    ran = run("plot", null_file, "-o", tmp_path / "a.pdf")
+    assert (ran.status, list((tmp_path / "a.pdf").iterdir())) == (2, [])
+    assert "a folder of that name is there" in ran.err
+    assert run("plot", null_file, "-o", tmp_path / "v1.2").status == 0
 
 
 def test_one_figure_in_the_style_of_a_paper(run, null_file, tmp_path):
@@ -30,15 +36,6 @@ def test_one_figure_in_the_style_of_a_paper(run, null_file, tmp_path):
     assert b"DejaVu" not in content
     width = float(content.split(b"/MediaBox [ 0 0 ")[1].split()[0])
     assert width == pytest.approx(3.4 * 72)
-
-
-def test_folder_of_a_picture_s_name_is_refused(run, null_file, tmp_path):
-    (tmp_path / "fig.pdf").mkdir()
-    (tmp_path / "v1.2").mkdir()
-    ran = run("plot", null_file, "-o", tmp_path / "fig.pdf")
-    assert (ran.status, list((tmp_path / "fig.pdf").iterdir())) == (2, [])
-    assert "a folder of that name is there" in ran.err
-    assert run("plot", null_file, "-o", tmp_path / "v1.2").status == 0
 
 
 @pytest.mark.exhaustive

@@ -115,40 +115,29 @@ COMMANDS = re.compile(
 """Of LaTeX without any package."""
 
 
-def test_latex_is_balanced_and_of_known_commands():
+def test_latex_is_balanced_and_of_known_commands_in_rows_of_six_cells():
     for tex in (tex for entry in ENTRIES for tex in (entry.symbol, entry.definition)):
-        assert not unbalanced(tex), tex
-        assert tex.isascii(), tex
-        assert "$" not in tex, tex
+        assert not unbalanced(tex) and tex.isascii() and "$" not in tex, tex
         assert all(COMMANDS.fullmatch(command) for command in re.findall(r"\\([A-Za-z]+)", tex)), tex
         assert not re.search(r"\^[^{\\]\^|_[^{\\]_", tex), tex  # double scripts
-
-
-def test_latex_rows_have_six_cells_each():
     powers = constants.as_latex([constants.element_divergence_1, a_constant(compute=lambda: 12345, published="")], 3)
     assert "$0.215$" in powers and r"$1.23 \times 10^{4}$" in powers
     head, *rows = constants.as_latex(ENTRIES, 12).splitlines()
-    assert head.startswith("% name & symbol & value")
-    assert len(rows) == len(ENTRIES)
+    assert head.startswith("% name & symbol & value") and len(rows) == len(ENTRIES)
     for row in rows:
-        assert row.count(" & ") == 5
-        assert row.endswith(r" \\")
-        assert not unbalanced(row)
-        assert not re.search(r"(?<!\\)[%#]", row)
+        assert row.count(" & ") == 5 and row.endswith(r" \\")
+        assert not unbalanced(row) and not re.search(r"(?<!\\)[%#]", row)
 
 
 def test_json_survives_a_round_trip_with_digits_as_strings():
     plain = json.loads(json.dumps(constants.as_json(ENTRIES, 40)))
     for entry, fields in zip(ENTRIES, plain, strict=True):
-        assert fields["name"] == entry.name
-        assert set(fields["references"]) == set(entry.references)
+        assert fields["name"] == entry.name and set(fields["references"]) == set(entry.references)
         assert fields["conditions"] == entry.conditions.stated()
         if isinstance(entry, Constant):
-            assert fields["value"] == entry.digits(40)
-            assert fields["uncertainty"] == entry.uncertainty
+            assert (fields["value"], fields["uncertainty"]) == (entry.digits(40), entry.uncertainty)
         else:
-            assert fields["value"] is None
-            assert fields["parameters"] == list(entry.parameters)
+            assert (fields["value"], fields["parameters"]) == (None, list(entry.parameters))
 
 
 SHAPES = [

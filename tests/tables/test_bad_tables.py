@@ -1,5 +1,7 @@
 """Files that are not what they are given as: each refused by name, never read as something near."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -10,14 +12,7 @@ from rmtbase.nulls import Table
 from rmtbase.results import open_table
 from rmtbase.tables import write_table
 
-
-def open_scores(path):
-    return open_table(path, "scores")
-
-
-def open_baseline(path):
-    return open_table(path, "baseline")
-
+open_scores, open_baseline = partial(open_table, kind="scores"), partial(open_table, kind="baseline")
 
 ATTRIBUTES = ("provenance", "normalization", "draws", "seed")
 VARIABLES = ("sample", "sigma_q_estimate", "d_head", "eigenvalue_quantile_self_normalized")

@@ -14,27 +14,22 @@ FLIPS = 10
 EVERY_KIND = pytest.mark.parametrize("a_table", KINDS, indirect=True)
 
 
-def kind_of(table):
-    return table.attrs["kind"]
-
-
 @EVERY_KIND
 def test_what_was_written_comes_back_without_a_word(a_table, tmp_path):
-    opened = open_table(write_table(a_table, tmp_path / "table.nc"), kind_of(a_table))
-    assert opened.identical(a_table)
+    assert open_table(write_table(a_table, tmp_path / "table.nc"), a_table.attrs["kind"]).identical(a_table)
 
 
 @pytest.mark.parametrize("a_table", mostly_exhaustive(KINDS, always={"baseline", "scores", "atlas"}), indirect=True)
 def test_flipped_byte_is_seen_or_changes_nothing(a_table, tmp_path):
     whole = write_table(a_table, tmp_path / "table.nc").read_bytes()
-    rng = np.random.default_rng(list(KINDS).index(kind_of(a_table)))
+    rng = np.random.default_rng(list(KINDS).index(a_table.attrs["kind"]))
     seen = 0
     for place in rng.integers(len(whole), size=FLIPS):
         damaged = bytearray(whole)
         damaged[place] ^= rng.integers(1, 256)
         (tmp_path / "damaged.nc").write_bytes(damaged)
         try:
-            found = open_table(tmp_path / "damaged.nc", kind_of(a_table))
+            found = open_table(tmp_path / "damaged.nc", a_table.attrs["kind"])
         except RmtbaseError:
             seen += 1
             continue
@@ -59,9 +54,8 @@ def test_changed_number_is_named(kind, group, name, stored_tables, tmp_path):
     with netCDF4.Dataset(path, "a") as file:
         variable = (file if group == "/" else file[group])[name]
         variable[..., 0] = variable[..., 0] * (1.0 + 1e-15)
-    with pytest.raises(
-        TableError, match=rf"variable '{group.rstrip('/')}/{name}' that does not fit its digest.*write_table"
-    ):
+    said = rf"variable '{group.rstrip('/')}/{name}' that does not fit its digest.*write_table"
+    with pytest.raises(TableError, match=said):
         open_table(path, kind)
 
 

@@ -31,27 +31,14 @@ def first(value):
     return change
 
 
-def swapped(values):
-    values[[0, 1]] = values[[1, 0]]
-    return values
-
-
-def alike(values):
-    return np.repeat(values[:1], len(values))
-
-
 def reversed_last(values):
     return values[..., ::-1].copy()
-
-
-def as_text(values):
-    return values.astype(str)
 
 
 CANNOT_BE = [
     ("baseline", "density", first(-1.0), "density"),
     ("baseline", "bin_edge", first(np.nan), "NaN in variable 'bin_edge'"),
-    ("baseline", "probability", as_text, "'probability' of type"),
+    ("baseline", "probability", lambda p: p.astype(str), "'probability' of type"),
     ("baseline", "probability", lambda p: p + 1.0, "probability"),
     ("baseline", "probability", reversed_last, "'probability'; expected probabilities"),
     ("baseline", "index", reversed_last, "'index'"),
@@ -71,13 +58,13 @@ CANNOT_BE = [
     ("elements", "d_model", lambda d: 0 * d + 12.5, "the value 12.5"),
     ("effective_depth", "p_value", first(1.5), "the value 1.5 in variable 'p_value'"),
     ("effective_depth", "depth", reversed_last, "depth"),
-    ("effective_depth", "component", alike, "component"),
+    ("effective_depth", "component", lambda c: np.repeat(c[:1], len(c)), "component"),
     ("effective_depth", "effective_depth", lambda d: 0 * d + 1.5, "the value 1.5 in variable 'effective_depth'"),
     ("effective_depth", "fits", lambda f: 0 * f + 0.5, "0, 1 or NaN"),
     ("composition", "score", first(1.5), "the value 1.5 in variable 'score'"),
     ("composition", "kind", first("x"), "'x' in variable 'kind'; expected kinds of composition, q, k, v"),
     ("composition", "later_head", lambda h: h + 1, "other heads along later"),
-    ("composition", "earlier", swapped, "other heads along later"),
+    ("composition", "earlier", lambda k: k[[1, 0, *range(2, len(k))]], "other heads along later"),
     ("composition", "later_layer", lambda h: h - 1, "integers of at least 0"),
     ("atlas", "distance_spread", first(0.0), "distance_spread"),
     ("scores", "heads/p_value", lambda p: p + 1.0, "'/heads/p_value'"),
