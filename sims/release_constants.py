@@ -17,9 +17,10 @@ from typing import Any
 
 from enclosures import ENCLOSURES, decimal_bounds
 
-from rmtbase.constants import Constant, ConstantFunction, ConstantSet, encloses, set_named
+from rmtbase.constants import Constant, ConstantFunction, ConstantSet, encloses
 from rmtbase.constants._digits import agreed_digits
 from rmtbase.constants._record import released
+from rmtbase.constants._registry import set_named
 from rmtbase.tables import write_bytes
 
 RELEASED_DIGITS, ENCLOSED_DIGITS = 100, 110

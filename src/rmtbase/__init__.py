@@ -41,19 +41,15 @@ __all__ = [
 ]  # fmt: skip
 
 _HOME = {
+    **{name: f"rmtbase.results.{name}" for name in ("composition", "depth", "diff", "signal", "trajectory")},
     "baseline": "rmtbase.montecarlo",
     "compare": "rmtbase.results.comparison",
-    "composition": "rmtbase.results.composition",
-    "depth": "rmtbase.results.depth",
-    "diff": "rmtbase.results.diff",
     "export": "rmtbase.tables",
     "open_model": "rmtbase.models",
     "open_table": "rmtbase.results",
     "plot": "rmtbase.results.figures",
     "score": "rmtbase.results.scores",
     "score_heads": "rmtbase.results.scores",
-    "signal": "rmtbase.results.signal",
-    "trajectory": "rmtbase.results.trajectory",
 }
 _PACKAGES = (
     *("constants", "drawing", "ensembles", "errors", "heads", "laws", "linalg", "models", "montecarlo"),

@@ -1,6 +1,5 @@
 """Check of arguments against the declared types, where a user's call enters the library.
 
-:func:`checked` decorates a function or a class; :func:`check_public` applies it to all public names of a package.
 Domains, such as positive numbers, are checked by :mod:`rmtbase.parameters`.
 """
 
@@ -12,7 +11,7 @@ import os
 import sys
 from collections import ChainMap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from itertools import chain, islice, repeat
 from pathlib import Path
 from types import NoneType, UnionType
@@ -23,15 +22,6 @@ import lazy_loader
 from rmtbase.errors import ParameterError
 from rmtbase.shown import quoted
 
-_WORDS = {
-    int: "an integer",
-    float: "a number",
-    bool: "True or False",
-    str: "a text",
-    bytes: "bytes",
-    Path: "a path",
-    NoneType: "None",
-}
 _NO_NUMBERS = frozenset("bcmMOSU")  # kinds of dtype; V is that of narrow floats of other packages
 
 
@@ -127,7 +117,7 @@ def _require(name: str, value: Any, declared: Any) -> Any:
     """Return the value; an array of items as a list, and an iterator, whose items come once, as one that checks."""
     if declared is Any:
         return value
-    if not _test(declared)(value):
+    if not _check(declared)[0](value):
         raise ParameterError(*_fault(name, value, declared))
     if declared is bool:
         return bool(value)
@@ -135,7 +125,7 @@ def _require(name: str, value: Any, declared: Any) -> Any:
         return value
     kinds = _alternatives(declared)
     several = [kind for kind in kinds if _is_container(kind, value)]
-    if not several or any(_test(kind)(value) for kind in kinds if kind not in several):
+    if not several or any(_check(kind)[0](value) for kind in kinds if kind not in several):
         return value
     if not isinstance(value, Iterator):
         return value.tolist() if hasattr(value, "tolist") else value
@@ -147,45 +137,60 @@ def _fault(name: str, value: Any, declared: Any) -> tuple[str, object, str]:
     for kind in _alternatives(declared):
         if _is_container(kind, value):
             for place, item, item_type in _items(value, kind):
-                if not _test(item_type)(item):
+                if not _check(item_type)[0](item):
                     return _fault(f"{name}{place}", item, item_type)
-    return name, value, _words(declared)
+    return name, value, _check(declared)[1]
 
 
 def _alternatives(declared: Any) -> tuple[Any, ...]:
     return get_args(declared) if get_origin(declared) in (Union, UnionType) else (declared,)
 
 
+def _holds(declared: Any, value: Any) -> bool:
+    """Return True for a container of the declared kind whose items are of their types."""
+    items = _items(value, declared)
+    return _is_container(declared, value) and all(_check(kind)[0](item) for _, item, kind in items)
+
+
 @cache
-def _test(declared: Any) -> Callable[[Any], bool]:
-    """Return the test that a value is of a declared type."""
+def _check(declared: Any) -> tuple[Callable[[Any], bool], str]:
+    """Return the test that a value is of a declared type, and that type in words."""
     origin, args = get_origin(declared), get_args(declared)
     if origin in (Union, UnionType):
-        tests = [_test(kind) for kind in args]
-        return lambda value: any(test(value) for test in tests)
+        tests, words = zip(*map(_check, args), strict=True)
+        return (lambda value: any(test(value) for test in tests)), " or ".join(dict.fromkeys(words))
     if origin is Literal:
-        return lambda value: any(isinstance(value, type(choice)) and value == choice for choice in args)
+        named = " or ".join(filter(None, (", ".join(map(repr, args[:-1])), repr(args[-1]))))
+        return (lambda value: any(isinstance(value, type(choice)) and value == choice for choice in args)), named
     if declared in _SCALARS:
         return _SCALARS[declared]
     if origin is type or declared is type:
-        return lambda value: isinstance(value, type)
+        return (lambda value: isinstance(value, type)), "a class"
     if origin is Callable or declared is Callable:
-        return callable
-    if _module(declared) == "jaxtyping":
-        return _is_array if _module(declared.array_type) == "numpy" else _is_anything
-    if origin is not None and _module(origin) == "numpy":
-        return _is_array
+        return callable, "a function"
+    is_shaped = _module(declared) == "jaxtyping"
+    if _module(declared.array_type if is_shaped else origin) == "numpy":
+        return _is_array, "an array of numbers"
     if isinstance(origin, type):
-        return lambda value: (
-            _is_container(declared, value) and all(_test(kind)(item) for _, item, kind in _items(value, declared))
-        )
+        if issubclass(origin, Mapping):
+            named = f"a mapping, each key {_check(args[0])[1]} and each value {_check(args[1])[1]}"
+        elif _is_fixed(declared):
+            named = f"({', '.join(_check(kind)[1] for kind in args)})"
+        else:
+            several = "a sequence" if issubclass(origin, Sequence) else "a collection"
+            named = f"{several}, each item {_check(args[0])[1]}"
+        return partial(_holds, declared), named
+    name = getattr(declared, "__name__", str(declared))
+    opened = ", as rmtbase.open_table opens it" if _module(declared).startswith("xarray") else ""
+    named = f"{'an' if name[0] in 'AEIOU' else 'a'} {name}{opened}"
     if getattr(declared, "_is_protocol", False):
         members = [name for kind in declared.__mro__ if kind is not object for name in vars(kind) if name[0] != "_"]
-        return lambda value: all(hasattr(value, name) for name in members)
-    if not isinstance(declared, type) or declared is object or _module(declared).startswith("numpy._typing"):
-        return _is_anything
+        return (lambda value: all(hasattr(value, name) for name in members)), named
+    is_class = isinstance(declared, type) and declared is not object
+    if is_shaped or not is_class or _module(declared).startswith("numpy._typing"):
+        return _is_anything, named
     base = Mapping if hasattr(declared, "__total__") else declared  # a TypedDict is no class of its values
-    return lambda value: isinstance(value, base)
+    return (lambda value: isinstance(value, base)), named
 
 
 def _module(kind: Any) -> str:
@@ -219,13 +224,18 @@ def _is_array(value: Any) -> bool:
     return isinstance(value, list | tuple) or hasattr(value, "dtype") or _is_number(value)
 
 
-_SCALARS: dict[Any, Callable[[Any], bool]] = {
-    Any: _is_anything,
-    int: _is_integer,
-    float: _is_number,
-    bool: lambda value: isinstance(value, bool) or getattr(getattr(value, "dtype", None), "kind", "") == "b",
-    Path: lambda value: isinstance(value, os.PathLike),
-    None: lambda value: value is None,
+_SCALARS: dict[Any, tuple[Callable[[Any], bool], str]] = {
+    Any: (_is_anything, "anything"),
+    int: (_is_integer, "an integer"),
+    float: (_is_number, "a number"),
+    bool: (
+        lambda value: isinstance(value, bool) or getattr(getattr(value, "dtype", None), "kind", "") == "b",
+        "True or False",
+    ),
+    str: (lambda value: isinstance(value, str), "a text"),
+    bytes: (lambda value: isinstance(value, bytes), "bytes"),
+    Path: (lambda value: isinstance(value, os.PathLike), "a path"),
+    **dict.fromkeys((None, NoneType), (lambda value: value is None, "None")),
 }
 
 
@@ -245,7 +255,6 @@ def _is_container(declared: Any, value: Any) -> bool:
 
 
 def _is_fixed(declared: Any) -> bool:
-    """Return True for a tuple of so many items, each of its own type."""
     return get_origin(declared) is tuple and Ellipsis not in get_args(declared)
 
 
@@ -259,29 +268,3 @@ def _items(value: Any, declared: Any) -> Iterator[tuple[str, Any, Any]]:
         few = islice(value, 1) if getattr(value, "dtype", "O") != "O" else value  # those of an array are of one type
         for index, item in enumerate(few):
             yield f"[{index}]", item, args[index if _is_fixed(declared) else 0]
-
-
-def _words(declared: Any) -> str:
-    """Return a declared type in words."""
-    origin, args = get_origin(declared), get_args(declared)
-    if declared in _WORDS:
-        return _WORDS[declared]
-    if origin in (Union, UnionType):
-        return " or ".join(dict.fromkeys(map(_words, args)))
-    if origin is Literal:
-        return " or ".join(filter(None, (", ".join(map(repr, args[:-1])), repr(args[-1]))))
-    if origin is Callable or declared is Callable:
-        return "a function"
-    if origin is type:
-        return "a class"
-    if _test(declared) is _is_array:
-        return "an array of numbers"
-    if origin is not None and issubclass(origin, Mapping):
-        return f"a mapping, each key {_words(args[0])} and each value {_words(args[1])}"
-    if _is_fixed(declared):
-        return f"({', '.join(map(_words, args))})"
-    if origin is not None:
-        return f"{'a sequence' if issubclass(origin, Sequence) else 'a collection'}, each item {_words(args[0])}"
-    name = getattr(declared, "__name__", str(declared))
-    opened = ", as rmtbase.open_table opens it" if _module(declared).startswith("xarray") else ""
-    return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}{opened}"

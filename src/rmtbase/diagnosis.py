@@ -15,18 +15,17 @@ _SHAPES = ((768, 64), (64, 64))  # (d_model, d_head): well conditioned, as most 
 
 
 def examine() -> dict[str, dict[str, Any]]:
-    """Report what is installed and how it computes, section by section: name -> value.
-
-    ``["precision"]["verdict"]`` is ``"good"`` if double precision holds. Loads JAX and starts its devices.
-    """
+    """Report what is installed and how it computes, by section and name; ``["precision"]["verdict"]`` is "good"."""
     import jax
 
     import rmtbase
+    from rmtbase.ensembles import low_rank_product
     from rmtbase.linalg import DTYPE, PRNG_IMPLEMENTATION, available_cores
-    from rmtbase.montecarlo import cache_folder
+    from rmtbase.montecarlo import cache_folder, choose_solver
     from rmtbase.tables import software_versions
 
     packages = {name: version or "not installed" for name, version in software_versions(*PACKAGES).items()}
+    chosen = {shape: choose_solver(low_rank_product(*shape)) for shape in _SHAPES}
     return {
         "software": {"rmtbase": rmtbase.__version__, "python": platform.python_version(), **packages},
         "libraries": _libraries(),
@@ -36,7 +35,10 @@ def examine() -> dict[str, dict[str, Any]]:
             "executable": sys.executable,
         },
         "numerics": {"dtype": DTYPE, "prng": PRNG_IMPLEMENTATION},
-        "solvers": _solvers(),
+        "solvers": {
+            f"draws, d_model {d_model}, d_head {d_head}": f"{choice.name} ({choice.reason})"
+            for (d_model, d_head), choice in chosen.items()
+        },
         "devices": {str(device): device.device_kind for device in jax.devices()},
         "precision": _precision(),
         "files": {"cache": str(cache_folder())},
@@ -44,7 +46,6 @@ def examine() -> dict[str, dict[str, Any]]:
 
 
 def _libraries() -> dict[str, str]:
-    """List the libraries below the packages, which affect the last digits and which files can be read."""
     import h5py
     import netCDF4
     import numpy  # noqa: F401  # loads its BLAS
@@ -61,18 +62,6 @@ def _libraries() -> dict[str, str]:
     libraries["HDF5, to read and write"] = netCDF4.__hdf5libversion__
     libraries["netCDF-C"] = netCDF4.__netcdf4libversion__
     return libraries
-
-
-def _solvers() -> dict[str, str]:
-    """Report the solver that rmtbase chooses here for some shapes, with the reason."""
-    from rmtbase.ensembles import low_rank_product
-    from rmtbase.montecarlo import choose_solver
-
-    chosen = {
-        f"draws, d_model {d_model}, d_head {d_head}": choose_solver(low_rank_product(d_model, d_head))
-        for d_model, d_head in _SHAPES
-    }
-    return {case: f"{choice.name} ({choice.reason})" for case, choice in chosen.items()}
 
 
 def _precision() -> dict[str, str]:

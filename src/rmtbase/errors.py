@@ -1,8 +1,6 @@
-"""Exceptions of rmtbase.
+"""Exceptions of rmtbase: attributes hold the values that explain it, the message says what was found and expected.
 
-Every error that rmtbase raises on purpose derives from :class:`RmtbaseError`. Its attributes hold the values that
-explain it, and its message says what was found, what was expected, and what to do. The command line turns each error
-into one line on stderr and exit status 2.
+The command line turns each into one line on stderr and exit status 2.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +9,8 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from rmtbase.shown import one_line, quoted, shown
+
+Shape = Sequence[int]
 
 
 class RmtbaseError(Exception):
@@ -36,10 +36,7 @@ def _rebuilt(kind: type[RmtbaseError], args: tuple, attributes: dict[str, object
 
 
 class RmtbaseWarning(UserWarning):
-    """Base class of warnings of rmtbase: the result is valid, but there is something to know about it.
-
-    The command line prints a warning as one line among its notes.
-    """
+    """Base class of warnings of rmtbase: the result is valid, but there is something to know about it."""
 
 
 class _FileError(RmtbaseError):
@@ -67,10 +64,7 @@ class ParameterError(RmtbaseError, ValueError):
 
 
 class MissingDependencyError(RmtbaseError, ImportError):
-    """An optional ``package``, of the ``extra`` of rmtbase, is needed for a ``purpose``.
-
-    ``oldest`` is the oldest sufficient version, ``found`` the installed one; either may be None.
-    """
+    """A ``package`` of an ``extra`` is needed for a ``purpose``, ``oldest`` or later; ``found`` is installed."""
 
     def __init__(
         self, package: str, purpose: str, extra: str, oldest: str | None = None, found: str | None = None
@@ -138,10 +132,7 @@ class WorkerError(RmtbaseError):
 
 @contextmanager
 def resumable(finished: Callable[[], str]) -> Iterator[None]:
-    """Add to the message of an error that stops a run which work is finished and kept, for the run to resume from.
-
-    ``finished`` returns the words when the run stops; "" if nothing is kept.
-    """
+    """Add to an error that stops a run which work is ``finished()`` and kept, for the run to resume from."""
     try:
         yield
     except (OutputError, WorkerError) as error:
@@ -167,10 +158,7 @@ class ForkedProcessError(RmtbaseError, RuntimeError):
 
 
 class AllocationError(RmtbaseError, MemoryError):
-    """A single draw of the ``ensemble``, a matrix of this ``shape``, does not fit in memory.
-
-    ``needed`` are the bytes of the matrix; if the draw was refused beforehand, of the draw, beside those ``available``.
-    """
+    """A draw of the ``ensemble``, a matrix of this ``shape``, takes ``needed`` bytes, more than are ``available``."""
 
     def __init__(
         self, ensemble: str, shape: Sequence[int], precision: str, needed: int, *, available: int | None = None
@@ -183,9 +171,8 @@ class AllocationError(RmtbaseError, MemoryError):
                 "several times that while it is drawn"
             )
         else:
-            found = (
-                f"one draw, a matrix of {size}, takes at least {needed:,} bytes of memory, and {available:,} are free"
-            )
+            found = f"one draw, a matrix of {size}, takes at least {needed:,} bytes of memory"
+            found += f", and {available:,} are free"
         super().__init__(f"{ensemble}: {found}: use a smaller shape, or a machine with more memory")
 
 
@@ -208,31 +195,24 @@ class CorruptFileError(_ContentError, CheckpointError):
 
 
 class MissingTensorError(CheckpointError):
-    """The ``tensor`` that the layout of an ``architecture`` needs is not in the checkpoint.
-
-    ``because`` is the reason for expecting it in any case, from the configuration or from the other tensors.
-    """
+    """The ``tensor`` that an ``architecture`` has is not in the checkpoint, which needs it ``because`` of something."""
 
     def __init__(self, path: Path | str, tensor: str, architecture: str, because: str = "") -> None:
         self.tensor, self.architecture, self.because = tensor, architecture, because
         why = f" ({because})" if because else ""
-        super().__init__(
-            path, f"tensor {quoted(tensor)}, which a {shown(architecture)} model has, is not in this checkpoint{why}"
-        )
+        needed = f"tensor {quoted(tensor)}, which a {shown(architecture)} model has"
+        super().__init__(path, f"{needed}, is not in this checkpoint{why}")
 
 
 class ShapeError(CheckpointError):
     """The shape ``found`` of a ``tensor`` contradicts the one that the configuration implies, ``expected``."""
 
-    def __init__(
-        self, path: Path | str, tensor: str, found: Sequence[int], expected: Sequence[int], because: str
-    ) -> None:
+    def __init__(self, path: Path | str, tensor: str, found: Shape, expected: Shape, because: str) -> None:
         self.tensor, self.found, self.expected = tensor, tuple(found), tuple(expected)
         turned = len(self.found) == 2 and self.found == self.expected[::-1]
         advice = "; transpose it: it is stored as (inputs, outputs), or the other way about" if turned else ""
-        super().__init__(
-            path, f"tensor {quoted(tensor)} has shape {shown(self.found)}; expected {self.expected} ({because}){advice}"
-        )
+        fault = f"tensor {quoted(tensor)} has shape {shown(self.found)}"
+        super().__init__(path, f"{fault}; expected {self.expected} ({because}){advice}")
 
 
 class NonFiniteError(CheckpointError):
@@ -240,11 +220,9 @@ class NonFiniteError(CheckpointError):
 
     def __init__(self, path: Path | str, tensor: str, nan_count: int, inf_count: int) -> None:
         self.tensor, self.nan_count, self.inf_count = tensor, nan_count, inf_count
-        super().__init__(
-            path,
-            f"tensor {quoted(tensor)} holds {nan_count} NaN and {inf_count} infinite values; "
-            "expected finite weights (a diverged or damaged checkpoint cannot be scored)",
-        )
+        values = f"tensor {quoted(tensor)} holds {nan_count} NaN and {inf_count} infinite values"
+        expected = "expected finite weights (a diverged or damaged checkpoint cannot be scored)"
+        super().__init__(path, f"{values}; {expected}")
 
 
 _WIDESPREAD = ("bert", "gpt2", "gpt_neox", "llama", "mistral", "qwen3")
@@ -253,9 +231,7 @@ _WIDESPREAD = ("bert", "gpt2", "gpt_neox", "llama", "mistral", "qwen3")
 def near_architectures(name: str, supported: Sequence[str]) -> str:
     """List some supported names: first those similar to the given one, then the most widely used."""
     near = get_close_matches(name, supported, n=6, cutoff=0.5)
-    return ", ".join(
-        dict.fromkeys((*near, *(architecture for architecture in _WIDESPREAD if architecture in supported)))
-    )
+    return ", ".join(dict.fromkeys([*near, *filter(supported.__contains__, _WIDESPREAD)]))
 
 
 class UnprovedConfigurationError(CheckpointError):
@@ -263,10 +239,7 @@ class UnprovedConfigurationError(CheckpointError):
 
 
 class UnknownArchitectureError(CheckpointError):
-    """The ``architecture`` that the configuration names has no known layout, as the ``supported`` ones have.
-
-    ``near`` are some of their names, the most similar ones first.
-    """
+    """The ``architecture`` has no known layout, as the ``supported`` ones have, of which some are ``near``."""
 
     def __init__(self, path: Path | str, architecture: str, supported: Sequence[str]) -> None:
         self.architecture, self.supported = architecture, tuple(supported)

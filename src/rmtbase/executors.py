@@ -12,11 +12,7 @@ class Inline:
 
 @dataclass(frozen=True)
 class LocalProcesses:
-    """Local processes through Dask, each on one core of the CPU, at most a few per core.
-
-    They communicate by TLS with keys made for this run. Use them from under ``if __name__ == "__main__":``, like all
-    code that starts processes.
-    """
+    """Local processes through Dask, one core each, with TLS by keys of this run."""
 
     count: int  #: number of processes
 

@@ -1,7 +1,4 @@
-"""Check that JAX can still be used in this process: the threads that its calls wait for do not survive a fork.
-
-Imported with the package, so that a fork is noticed whichever package is used first.
-"""
+"""Check that a fork has not lost JAX's threads; imported with the package, so that every fork is noticed."""
 
 import os
 import sys

@@ -15,12 +15,7 @@ _HELD = tuple(number for number in signal.Signals if number in INTERRUPTS or num
 
 @contextmanager
 def interrupts_held() -> Iterator[None]:
-    """Hold back signals until the block is left, for code that must not be interrupted.
-
-    Examples are the import of JAX or torch, whose C++ code ends the process if Python raises in it, and netCDF4, whose
-    lock is never released if its holder is interrupted. Other threads than the main one receive no signals; there it
-    does nothing.
-    """
+    """Hold back signals in the main thread, for code that must not be interrupted, as netCDF4 or the import of JAX."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -57,11 +52,7 @@ def interrupts_held() -> Iterator[None]:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Hold back signals while threads and processes are started, because half-started ones could not be stopped.
-
-    A terminal sends Ctrl-C to all processes. Threads started in the block, and their processes, never see it; the code
-    that entered the block must stop them. Outside the main thread it does nothing.
-    """
+    """Hold back signals while threads and processes are started, which never see Ctrl-C: the caller must stop them."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -36,10 +36,8 @@ _SMALLEST_PRODUCT = 1e-35  # of the sigmas; beyond it or its inverse, squared ei
 
 def require_positive_integer(name: str, value: object, most: int = 2**53) -> int:
     """Return an integer from 1 to ``most``, by default that up to which float64 counts; booleans are no integers."""
-    number = _integer(name, value, 1, "a positive integer")
-    if number > most:
-        raise ParameterError(name, value, f"at most {most}")
-    return number
+    _integer(name, value, 1, math.inf, "a positive integer")
+    return _integer(name, value, 1, most, f"at most {most}")
 
 
 def require_bins(value: object) -> int:
@@ -54,19 +52,15 @@ def require_repeats(name: str, value: object) -> int:
 
 def require_integer(name: str, value: object, least: int, most: int, expected: str = "an integer") -> int:
     """Return an integer from ``least`` to ``most``."""
-    domain = f"{expected} from {least} to {most}"
-    number = _integer(name, value, least, domain)
-    if number > most:
-        raise ParameterError(name, value, domain)
-    return number
+    return _integer(name, value, least, most, f"{expected} from {least} to {most}")
 
 
-def _integer(name: str, value: object, least: int, expected: str) -> int:
+def _integer(name: str, value: object, least: int, most: float, expected: str) -> int:
     try:
         number = None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
     except TypeError:  # not an integer, or an array of several
         number = None
-    if number is None or number < least:
+    if number is None or not least <= number <= most:
         raise ParameterError(name, value, expected)
     return number
 
@@ -102,28 +96,20 @@ def require_probability(name: str, value: object, below: float = 1.0) -> float:
 
 def require_draws(value: object) -> int:
     """Return an integer of at least 2."""
-    draws = require_positive_integer("draws", value)
-    if draws < 2:
-        raise ParameterError("draws", value, "at least 2 (a standard error needs a spread)")
-    return draws
+    require_positive_integer("draws", value)
+    return _integer("draws", value, 2, math.inf, "at least 2 (a standard error needs a spread)")
 
 
 def require_seed(seed: object) -> int:
     """Return an integer in [0, 2^63)."""
-    expected = "an integer from 0 to 2^63 - 1"
-    number = _integer("seed", seed, 0, expected)
-    if number >= _MAX_SEED:
-        raise ParameterError("seed", seed, expected)
-    return number
+    return _integer("seed", seed, 0, _MAX_SEED - 1, "an integer from 0 to 2^63 - 1")
 
 
 def require_head_shape(d_model: object, d_head: object) -> tuple[int, int]:
     """Return positive integers (d_model, d_head), d_head ≤ d_model."""
-    width = require_positive_integer("d_model", d_model, _WIDEST)
-    head = require_positive_integer("d_head", d_head)
-    if head > width:
-        raise ParameterError("d_head", head, f"at most d_model = {width} (W_Q is d_head × d_model, of rank d_head)")
-    return width, head
+    width, head = require_positive_integer("d_model", d_model, _WIDEST), require_positive_integer("d_head", d_head)
+    expected = f"at most d_model = {width} (W_Q is d_head × d_model, of rank d_head)"
+    return width, _integer("d_head", head, 1, width, expected)
 
 
 def require_dims(value: object) -> tuple[int, ...]:
@@ -150,9 +136,8 @@ def require_sigmas(sigmas: object, count: int) -> tuple[float, ...]:
 
 def require_order(k: object) -> int:
     """Return the order of a moment, a nonnegative integer."""
-    if (order := _integer("k", k, 0, "a non-negative integer")) > _HIGHEST_ORDER:
-        raise ParameterError("k", k, f"at most {_HIGHEST_ORDER}")
-    return order
+    _integer("k", k, 0, math.inf, "a non-negative integer")
+    return _integer("k", k, 0, _HIGHEST_ORDER, f"at most {_HIGHEST_ORDER}")
 
 
 def require_moderate_sigmas(sigmas: object, count: int) -> tuple[float, ...]:
@@ -190,20 +175,13 @@ def require_independent_entries(initialization: object, purpose: str, name: str 
     """Check as :func:`require_initialization`, and that the entries are independent, as a ``purpose`` needs."""
     if require_initialization(initialization, name) == "orthogonal":
         independent = ", ".join(map(repr, INITIALIZATIONS[:-1]))
-        expected = (
-            f"one of {independent}: {purpose} needs independent entries, and those of an orthogonal matrix are not"
-        )
-        raise ParameterError(name, initialization, expected)
+        reason = f"{purpose} needs independent entries, and those of an orthogonal matrix are not"
+        raise ParameterError(name, initialization, f"one of {independent}: {reason}")
     return str(initialization)
 
 
 def require_real_array(name: str, value: object) -> NDArray[Any]:
-    """Return an array of real numbers in its own dtype.
-
-    JAX arrays and torch tensors, on any device, with or without gradients, are converted without loss; bfloat16, which
-    NumPy lacks, becomes the type of ml_dtypes. Complex numbers, booleans, text, dates and objects are refused, and so
-    are masked arrays with masked entries, whose masks NumPy would silently drop.
-    """
+    """Return real numbers in their own dtype, of JAX and torch without loss; masks would be silently dropped."""
     import numpy as np
 
     expected = "real numbers"
@@ -221,7 +199,6 @@ def require_real_array(name: str, value: object) -> NDArray[Any]:
 
 
 def _numpy_array(value: Any) -> NDArray[Any]:
-    """Convert a value, or torch tensors, to a NumPy array; torch is not imported for that."""
     import numpy as np
 
     torch = sys.modules.get("torch")

@@ -9,15 +9,12 @@ class Progress(Protocol):
 
     def bar(self, label: str, total: int) -> Callable[[int], None]:
         """Begin a bar of ``total`` steps; call the returned function with the number of steps since the last call."""
-        ...
 
     def note(self, line: str) -> None:
         """Report one line that its reader should see now: what is resumed, what could not be read."""
-        ...
 
     def detail(self, line: str) -> None:
         """Report one line that the result also records: where a null came from, what was noted about a model."""
-        ...
 
 
 class _Silent:
@@ -31,8 +28,7 @@ class _Silent:
         pass
 
 
-SILENT: Progress = _Silent()
-"""Progress that reports nothing."""
+SILENT: Progress = _Silent()  #: Progress that reports nothing
 
 
 class NotedOnce:

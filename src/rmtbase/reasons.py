@@ -1,7 +1,4 @@
-"""Reasons why something was not tested: codes with values in files, sentences for people.
-
-The sentences are templates in ``reasons.toml``. Nothing follows from their words.
-"""
+"""Reasons why something was not tested: codes with values in files, sentences by ``reasons.toml`` for people."""
 
 from __future__ import annotations
 
@@ -53,11 +50,7 @@ class Reason:
 
     @classmethod
     def read(cls, text: object) -> Reason:
-        """Read a reason from its text in a file.
-
-        Raises:
-            ValueError: the text is not empty and not a known code, followed by a JSON object with its values.
-        """
+        """Read a reason from its text in a file; a ValueError unless it is a known code with its values as JSON."""
         code, _, details = str(text).partition(" ")
         try:
             reason = cls(code, dict(json.loads(details or "{}")))
@@ -104,10 +97,7 @@ class NotTestable(NamedTuple):
 
 
 def listed_reasons(reasons: Sequence[Reason]) -> str:
-    """List reasons, the most frequent first, each with its count if there are several.
-
-    Reasons that differ only in their values count as one, with the values of the first.
-    """
+    """List reasons by their codes, the most frequent first, each with its count if there are several."""
     codes = [reason.codes for reason in reasons]
     counts = Counter(codes).most_common()
     words = [reasons[codes.index(key)].words for key, _ in counts[:_LISTED]]

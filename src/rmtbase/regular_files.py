@@ -1,8 +1,4 @@
-"""Opening of foreign files only if they are regular files.
-
-A pipe would wait for its writer, a device has no end, and a socket answers. The kind of a file is checked before it is
-opened, and again afterwards, in case it was exchanged in between.
-"""
+"""Opening of foreign files only if they are regular, before and after: a pipe would wait, a device has no end."""
 
 import errno
 import os
@@ -10,13 +6,8 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
-_KINDS = (
-    (stat.S_ISDIR, "a folder"),
-    (stat.S_ISFIFO, "a named pipe"),
-    (stat.S_ISSOCK, "a socket"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
-)
+_KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
+_KINDS |= dict.fromkeys((stat.S_IFCHR, stat.S_IFBLK), "a device")
 
 
 def require_regular(path: Path) -> None:
@@ -44,7 +35,7 @@ def open_regular(path: Path, *, buffered: bool = True) -> BinaryIO:
 
 def _require_regular(path: Path, status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
-        kind = next((name for is_kind, name in _KINDS if is_kind(status.st_mode)), "something else")
+        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "something else")
         raise OSError(errno.EINVAL, f"it is {kind}; expected a regular file", str(path))
 
 

@@ -1,9 +1,7 @@
 """Safe display of external text: paths, names of tensors, headers, and messages of other libraries.
 
-A name in a foreign file may contain terminal control codes, marks that reverse the reading direction, line breaks,
-bytes that are not text, or a megabyte of characters. All text that is printed, raised or written for people to read
-passes through this module; HTML and CSV are also escaped where they are written. An object of rmtbase is shown as one
-short line.
+A foreign name may contain terminal control codes, marks that reverse the reading direction, bytes that are not text, or
+a megabyte of characters. All text for people passes through here; HTML and CSV are also escaped where they are written.
 """
 
 import dataclasses
@@ -27,11 +25,7 @@ _NUMBER = 8  # characters of a number that is shown with all its digits
 
 
 def shown(value: object, longest: int = _NAME) -> str:
-    r"""Convert a value to harmless text, with characters that cannot be printed as escapes (``\x1b``, ``\u202e``).
-
-    A text of more than ``longest`` characters keeps its beginning and its end, with the number of omitted characters
-    between them.
-    """
+    r"""Convert a value to harmless text, cut in the middle, with escapes (``\x1b``) for what cannot be printed."""
     text = str(value)
     left_out = len(text) - longest
     if left_out > 0:
@@ -40,9 +34,7 @@ def shown(value: object, longest: int = _NAME) -> str:
         text = f"{text[: longest - ending]}[… {left_out:,} characters …]{text[-ending:]}"
     if text.isprintable():
         return text
-    return "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
-    )
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
 
 
 def as_latex(value: object, longest: int = _NAME) -> str:
@@ -73,11 +65,7 @@ def json_safe(value: Any) -> Any:
 
 
 def in_one_line(kind: Kind) -> Kind:
-    """Decorate a dataclass or named tuple so that its ``repr`` is one short line, also in a notebook.
-
-    Arrays are shown by their shape, collections by their size and objects by their class, and the line is cut if it is
-    too long; the fields hold everything.
-    """
+    """Decorate a dataclass or named tuple so that its ``repr`` is one short line, also in a notebook."""
     decorated: Any = kind
     decorated.__repr__, decorated._repr_html_ = _line, lambda instance: f"<code>{html.escape(repr(instance))}</code>"
     return kind
@@ -99,7 +87,6 @@ def _line(instance: Any) -> str:
 
 
 def _brief(value: Any) -> str:
-    """Show a field's value, in full if it is short."""
     if getattr(value, "shape", ()) and hasattr(value, "dtype"):
         return f"<{' × '.join(map(str, value.shape))} {value.dtype}>"
     if isinstance(value, float):
@@ -120,11 +107,7 @@ def percent(share: float) -> str:
 
 
 def last_place(error: float, other_error: float = 0.0) -> int | None:
-    """Return the power of ten of the last digit of a number with an error: the second digit of that error.
-
-    None unless the error is positive and finite. ``other_error`` is the largest error of a number that stands beside
-    it: if positive, its second digit is the last one, unless the error's comes before.
-    """
+    """Power of ten of the second digit of an error, or of the larger of two; None unless it is positive and finite."""
     if not (error > 0 and math.isfinite(error)):
         return None
     widest = max(error, other_error) if other_error > 0 and math.isfinite(other_error) else error
@@ -132,10 +115,7 @@ def last_place(error: float, other_error: float = 0.0) -> int | None:
 
 
 def to_place(value: float, place: int, beside: float | None = None) -> str:
-    """Format a number to the digit 10^place, and to an integer at least; "" for NaN.
-
-    It has an exponent outside 0.001 to a million; an error has one where the value that it stands ``beside`` has.
-    """
+    """Format a number to the digit 10^place, with an exponent where ``beside`` has it; "" for NaN."""
     if math.isnan(value):
         return ""
     size = abs(value if beside is None else beside)

@@ -1,8 +1,6 @@
 """Differences between Linux, macOS and Windows in files, processes and memory, one function for each.
 
-A feature is detected by whether Python has it, so that any other system does what it can. Signals are handled next to
-the command that receives them (``terminal/signals.py``), forks next to what they would break (``forks.py``), and cores
-next to the threads (``linalg/_threads.py``).
+A feature is detected by whether Python has it. Signals are handled in ``terminal/signals.py``, forks in ``forks.py``.
 """
 
 from __future__ import annotations
@@ -24,14 +22,12 @@ _OPEN_FOLDERS = Path("/proc/self/fd")
 _VM_STAT = Path("/usr/bin/vm_stat")
 _SPARE = ("free", "inactive", "speculative", "purgeable")  # pages that macOS can give to any process
 _IN_USE_FOR = 1.0  # longest wait in seconds for a file that another process holds open on Windows
-_CANNOT = frozenset(
-    {errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM, errno.EACCES}
-)
-"""Errors of file systems that do not support an operation, such as syncing a folder or setting a file's mode."""
+#: Errors of file systems that do not support an operation, such as syncing a folder or setting a file's mode
+_CANNOT = (errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM, errno.EACCES)
 
 
 @contextmanager
-def where_there_is_such_a_thing() -> Iterator[None]:
+def if_supported() -> Iterator[None]:
     """Ignore errors of a file system that does not support an operation."""
     try:
         yield
@@ -42,7 +38,7 @@ def where_there_is_such_a_thing() -> Iterator[None]:
 
 def sync_folder(folder: Path) -> None:
     """Write the names in a folder to the disk; Windows, which cannot open folders as files, does so by itself."""
-    with where_there_is_such_a_thing():
+    with if_supported():
         descriptor = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)
@@ -51,11 +47,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def replace_file(new: Path, target: Path) -> None:
-    """Replace a file by another, atomically.
-
-    Windows refuses this while any process, such as a virus scanner, has the old file open; then it is retried for a
-    second.
-    """
+    """Replace a file atomically; on Windows for a second again and again while a process has the old one open."""
     until = time.monotonic() + (_IN_USE_FOR if sys.platform == "win32" else 0.0)
     while True:
         try:
@@ -72,10 +64,7 @@ def replace_file(new: Path, target: Path) -> None:
 
 @contextmanager
 def utf8_path(path: Path) -> Iterator[Path]:
-    """Yield the path, or another name of the file if the name of its folder is not UTF-8, valid inside the block.
-
-    Only Linux has such another name. On macOS all names are UTF-8.
-    """
+    """Yield the path, or, on Linux, another name of the file if the name of its folder is not UTF-8."""
     try:
         os.fspath(path).encode()
     except UnicodeEncodeError:
@@ -138,7 +127,7 @@ def is_broken_pipe(error: BaseException) -> bool:
 
 def available_memory() -> int | None:
     """Return the bytes of memory that the system can give; None if it does not report them."""
-    for ask in (_meminfo, _memory_status, _vm_stat, _free_pages):
+    for ask in (_meminfo, _memory_status, _vm_stat, lambda: os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")):
         with suppress(OSError, KeyError, ValueError, AttributeError):
             free, left = ask(), address_space_left()
             return free if left is None else min(free, left)
@@ -157,7 +146,6 @@ def address_space_left() -> int | None:
 
 
 def _meminfo() -> int:
-    """Read the available memory on Linux."""
     lines = dict(line.split(":", 1) for line in _MEMINFO.read_text(encoding="utf-8").splitlines())
     return 1024 * int(lines["MemAvailable"].split()[0])
 
@@ -183,8 +171,3 @@ def _vm_stat() -> int:
     if size is None:
         raise ValueError(output)
     return int(size[1]) * (int(pages["free"]) + sum(int(pages.get(name, 0)) for name in _SPARE[1:]))
-
-
-def _free_pages() -> int:
-    """Read the free pages on other systems."""
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

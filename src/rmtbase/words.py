@@ -33,14 +33,14 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {plural(count, noun)}"
 
 
-def listing(items: Sequence[object], most: int, noun: str = "") -> str:
+def listing(items: Sequence[object], most: int) -> str:
     """List at most so many items, and count the others.
 
-    >>> listing(["a", "b"], 2), listing("abcde", 2), listing("abcde", 2, "kind")
-    ('a, b', 'a, b and 3 more', 'a, b and 3 more kinds')
+    >>> listing(["a", "b"], 2), listing("abcde", 2)
+    ('a, b', 'a, b and 3 more')
     """
     named, more = ", ".join(map(str, items[:most])), len(items) - most
-    return named if more <= 0 else f"{named} and {more} more{noun and ' ' + plural(more, noun)}"
+    return named if more <= 0 else f"{named} and {more} more"
 
 
 def place_name(layer: int, *parts: object, stack: str = "") -> str:

@@ -8,13 +8,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, SymmetricalLogLocator
 
-from rmtbase.drawing.theme import BLUE, LIGHT
+from rmtbase.drawing.theme import LIGHT
 from rmtbase.laws import ContaminatedNormal, pearson_bound
 from studies.sources.drawing import MARKERS, STYLES, TINT, canvas, legend_below, looks
 from studies.sources.heads import Heads
 
 LLAMA, MISTRAL = "Llama-3.1-8B", "Mistral-7B-v0.3"
-OF_POST = {LLAMA: "#d97000", MISTRAL: BLUE}
+OF_POST = {LLAMA: "#d97000", MISTRAL: LIGHT.observed}
 """Orange and blue, as in the post."""
 WEIGHTS = (0.001, 0.01, 0.1)
 """Weights p of the point mass of the mixtures whose limits are drawn."""

@@ -20,13 +20,11 @@ def folder_of_its_own(tmp_path_factory, monkeypatch):
 
 @pytest.fixture
 def shape():
-    """The options of the small shape."""
     return SHAPE
 
 
 @pytest.fixture(scope="session")
 def null_file(tmp_path_factory):
-    """The small shape's baseline table in a file."""
     table = rmtbase.baseline(32, 8, draws=200)
     return write_table(table, tmp_path_factory.mktemp("null") / "null.nc")
 

@@ -27,20 +27,6 @@ def test_whole_numbers_are_read_as_people_write_them(run):
     assert run("law", "--d-model", "1e3", "--d-head", "1_0").out == run("law", "--d-model", 1000, "--d-head", 10).out
 
 
-# Options given twice
-
-
-def test_options_for_several_values_and_flags_may_come_again(run, tmp_path):
-    options = ["--d-model", 32, "--d-model", 16, "--d-head", 8, "--d-head", 4, "--sigma", 1, "--sigma", 2]
-    assert run("baseline", *options, "--draws", 5, "--json", "--json", "-o", tmp_path / "table.nc").status == 0
-
-
-# Names meant
-
-
-# How much is told
-
-
 @pytest.mark.parametrize("place", mostly_exhaustive([0, 1, 4], always=1))
 @pytest.mark.parametrize("flag", ["-q", "--quiet"])
 def test_quiet_tells_the_result_alone(flag, place, run, shape, tmp_path):
@@ -56,8 +42,7 @@ def test_quiet_tells_the_result_alone(flag, place, run, shape, tmp_path):
 def test_verbose_tells_the_source_of_the_null_and_the_times(place, run, model_folder, null_file):
     command = ["score", model_folder, "--null", null_file]
     ran = run(*command[:place], "-v", *command[place:])
-    assert ran.status == 0
-    assert f"simulated; from {null_file}" in " ".join(ran.out.split())
+    assert ran.status == 0 and f"simulated; from {null_file}" in " ".join(ran.out.split())
     assert "rmtbase: reading layers: 2 of 2 in " in ran.err
     last = ran.err.splitlines()[-1]
     assert last.startswith("rmtbase: took ")
@@ -68,34 +53,19 @@ def test_verbose_tells_the_source_of_the_null_and_the_times(place, run, model_fo
 def test_quiet_and_verbose_exclude_each_other(run):
     for command in (["-q", "-v", "doctor"], ["-q", "doctor", "-v"]):
         ran = run(*command)
-        assert (ran.status, ran.out) == (2, "")
-        assert "one of --quiet and --verbose" in ran.err
+        assert (ran.status, ran.out) == (2, "") and "one of --quiet and --verbose" in ran.err
 
 
-# The program
-
-
-@pytest.mark.parametrize("flag", ["-V", "--version"])
-def test_version_of_the_module_run_as_a_program(flag, run_process):
-    ran = run_process(flag)
-    assert (ran.status, ran.out, ran.err) == (0, f"{rmtbase.__version__}\n", "")
-
-
-def test_no_arguments_at_all_print_the_help_and_fail(run):
-    ran = run()
-    assert ran.status == 2
-    assert "baseline" in ran.out + ran.err and "error" not in ran.err
-
-
-def test_the_module_and_the_script_are_one_program(run_process):
-    script = subprocess.run(
-        [Path(sys.executable).with_name("rmtbase"), "score"], capture_output=True, text=True, check=False
-    )
+def test_the_module_and_the_script_are_one_program_with_a_version_and_a_help(run, run_process):
+    script = [Path(sys.executable).with_name("rmtbase"), "score"]
+    ended = subprocess.run(script, capture_output=True, text=True, check=False)
     module = run_process("score")
-    assert (module.status, module.out, module.err) == (script.returncode, script.stdout, script.stderr)
-
-
-# Completion
+    assert (module.status, module.out, module.err) == (ended.returncode, ended.stdout, ended.stderr)
+    for flag in ("-V", "--version"):
+        ran = run(flag)
+        assert (ran.status, ran.out, ran.err) == (0, f"{rmtbase.__version__}\n", "")
+    ran = run()
+    assert ran.status == 2 and "baseline" in ran.out + ran.err and "error" not in ran.err
 
 
 @pytest.fixture
@@ -153,23 +123,13 @@ def test_completion_is_fast_and_imports_no_jax():
     assert time.monotonic() - begin < 10  # well under one second where nothing else runs
 
 
-def test_bash_completes_by_the_script(run_process, tmp_path):
-    script = run_process("--show-completion", "bash", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="True").out
-    words = 'COMP_WORDS=(rmtbase plot --the); COMP_CWORD=2; _rmtbase_completion rmtbase; echo "${COMPREPLY[@]}"'
-    (tmp_path / "completion.sh").write_text(f"{script}\n{words}\n")
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    ran = subprocess.run(
-        ["bash", tmp_path / "completion.sh"],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"PATH": path},
-        check=False,
-    )
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "--theme\n", "")
-
-
-def test_completion_is_shown_for_a_shell(run_process):
+def test_bash_completes_by_the_script_that_is_shown(run_process, tmp_path):
     shown = run_process("--show-completion", "bash", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="True")
     assert (shown.status, shown.err) == (0, "")
     assert shown.out.split() == run_process(_RMTBASE_COMPLETE="source_bash").out.split()
-    assert "_RMTBASE_COMPLETE=complete_bash" in shown.out
+    words = 'COMP_WORDS=(rmtbase plot --the); COMP_CWORD=2; _rmtbase_completion rmtbase; echo "${COMPREPLY[@]}"'
+    (tmp_path / "completion.sh").write_text(f"{shown.out}\n{words}\n")
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    command = ["bash", tmp_path / "completion.sh"]
+    ran = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "--theme\n", "")

@@ -1,8 +1,6 @@
 """The demo does the three jobs on the bundled model, offline, and leaves their results."""
 
-import io
 import socket
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -15,21 +13,7 @@ from rmtbase.results.scores import score, summarize_scores
 DATA = Path(__file__).parents[1] / "data"
 
 
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory):
-    """What the demo noted, in this process, which has all libraries loaded, and the folder that it left."""
-    folder, notes = tmp_path_factory.mktemp("demo") / "results", io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()), redirect_stderr(notes):
-        patch.chdir(folder.parent)
-        patch.setattr(socket.socket, "connect", lambda *_: pytest.fail("a network was asked for"))
-        with pytest.raises(SystemExit) as ended:
-            main(["demo", "-o", str(folder)])
-    assert ended.value.code == 0, notes.getvalue()
-    return notes.getvalue(), folder
-
-
 def names_of_files():
-    """What the demo writes."""
     first, last = demo_revisions()[0], demo_revisions()[-1]
     scores, reports = ([f"scores-{step}.nc", f"report-{step}.html"] for step in (first, last))
     return {"baseline.nc", *scores, *reports}
@@ -44,6 +28,8 @@ def test_demo_writes_its_parts_to_its_folder(tmp_path, monkeypatch, run):
     assert {path.name for path in (tmp_path / "results").iterdir()} == names_of_files()
     for name in names_of_files():
         assert f"rmtbase: wrote {tmp_path / 'results' / name}" in ran.err
+    said = " ".join(run("demo", "--help").out.split())
+    assert "minute" not in said and "seconds" not in said
     assert ran.out.splitlines()[-1].startswith(f"Open {tmp_path / 'results' / 'report-final.html'} in a browser")
 
 
@@ -63,18 +49,6 @@ def test_demo_and_score_compare_with_as_many_random_heads(tmp_path, monkeypatch,
     assert (d_model, d_head) == (model.sites[0].d_query, model.sites[0].d_head)
 
 
-def test_demo_promises_no_time(run):
-    said = " ".join(run("demo", "--help").out.split())
-    assert "minute" not in said and "seconds" not in said
-
-
-@pytest.mark.exhaustive
-def test_demo_leaves_table_scores_and_reports_and_nothing_else(demo):
-    _, folder = demo
-    assert {path.name for path in folder.iterdir()} == names_of_files()
-    assert [path.name for path in folder.parent.iterdir()] == ["results"]
-
-
 @pytest.mark.parametrize("name", ["baseline.nc", "scores-step-0.nc", "report-final.html"])
 def test_demo_replaces_no_file_of_another_kind(tmp_path, name, capsys):
     assert name.split("-", 1)[-1].rsplit(".", 1)[0] in {"baseline", *demo_revisions()}
@@ -87,39 +61,20 @@ def test_demo_replaces_no_file_of_another_kind(tmp_path, name, capsys):
 
 
 @pytest.mark.exhaustive
-def test_demo_says_each_file_that_it_wrote(demo):
-    notes, folder = demo
-    for path in folder.iterdir():
-        assert f"rmtbase: wrote {path}" in notes
-
-
-@pytest.mark.exhaustive
-def test_untrained_heads_are_not_flagged_and_trained_ones_are(demo):
-    _, folder = demo
-    first, last = (
-        summarize_scores(open_table(folder / f"scores-{step}.nc", "scores"))
-        for step in (demo_revisions()[0], demo_revisions()[-1])
-    )
-    assert not first.findings
-    assert len(last.findings) > last.n_heads / 2
-
-
-@pytest.mark.exhaustive
-def test_demos_null_is_of_the_models_shape(demo):
-    _, folder = demo
-    table, scores = (
-        open_table(folder / "baseline.nc", "baseline"),
-        open_table(folder / f"scores-{demo_revisions()[-1]}.nc", "scores"),
-    )
-    assert table["d_head"].values[0] == scores.attrs["d_head"]
-    assert scores.attrs["table"] == str(folder / "baseline.nc")
-
-
-@pytest.mark.exhaustive
-def test_reports_open_without_a_network(demo):
-    _, folder = demo
+def test_demo_leaves_tables_scores_and_pages_of_the_untrained_and_the_trained_model(tmp_path, monkeypatch, run):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(socket.socket, "connect", lambda *_: pytest.fail("a network was asked for"))
+    folder = tmp_path / "results"
+    ran = run("demo", "-o", folder)
+    assert ran.status == 0, ran.err
+    assert {path.name for path in folder.iterdir()} == names_of_files()
+    assert [path.name for path in tmp_path.iterdir()] == ["results"]
+    assert all(f"rmtbase: wrote {path}" in ran.err for path in folder.iterdir())
+    steps = (demo_revisions()[0], demo_revisions()[-1])
+    untrained, trained = (open_table(folder / f"scores-{step}.nc", "scores") for step in steps)
+    assert not summarize_scores(untrained).findings
+    assert len(summarize_scores(trained).findings) > summarize_scores(trained).n_heads / 2
+    assert open_table(folder / "baseline.nc", "baseline")["d_head"].values[0] == trained.attrs["d_head"]
+    assert trained.attrs["table"] == str(folder / "baseline.nc")
     for path in folder.glob("*.html"):
-        text = path.read_text()
-        assert "<script src=" not in text
-        assert 'src="http' not in text
-        assert 'rel="stylesheet"' not in text
+        assert not any(words in path.read_text() for words in ("<script src=", 'src="http', 'rel="stylesheet"'))

@@ -1,17 +1,20 @@
-"""``rmtbase inspect``, and the circuits of ``rmtbase score``."""
+"""``rmtbase inspect``, the circuits of ``rmtbase score``, and the next commands that are printed to be pasted."""
 
 import csv
 import io
 import json
+import re
+import shlex
 
 import pytest
+from strict import strict_json
 
 import rmtbase
 from rmtbase.models import Gained, Product, Scaled, Stacked, Tensor, inspect_model, open_model, take_rows
 from rmtbase.models._inspection import in_words
 from rmtbase.models.layouts._expressions import Biased, Column, Sum
 from rmtbase.results import open_table
-from rmtbase.results.scores import circuit_scores, summarize_scores
+from rmtbase.results.scores import circuit_scores, render, summarize_scores
 
 
 def test_inspect_tells_layers_that_look_alike_together(run):
@@ -26,17 +29,11 @@ def test_inspect_tells_layers_that_look_alike_together(run):
     assert lines[lines.index("outside the layers:") + 1] == embedding
     assert "  model.layers.{}.input_layernorm.weight (4 of them)" in lines
     assert "note: rotary: W_QK is the content part at zero relative position" in lines
-
-
-def test_inspect_as_json_is_the_library_call(run):
     printed = json.loads(run("inspect", "demo", "--json").out)
-    found = inspect_model(open_model("demo"))
-    assert printed == json.loads(json.dumps(found.as_dict()))
+    assert printed == json.loads(json.dumps(inspect_model(open_model("demo")).as_dict()))
     layers, outside = printed["layers"]
-    assert outside["layers"] == [-1]
-    assert layers["layers"] == [0, 1, 2, 3]
-    assert layers["sizes"]["n_key_heads"] == 4
-    assert layers["shapes"]["mlp_out"] == [128, 320]
+    assert (layers["layers"], outside["layers"]) == ([0, 1, 2, 3], [-1])
+    assert layers["sizes"]["n_key_heads"] == 4 and layers["shapes"]["mlp_out"] == [128, 320]
 
 
 def test_inspect_reads_no_weight(model_folder, run):
@@ -84,13 +81,67 @@ def test_score_of_several_circuits_prints_and_writes_each(run, tmp_path):
     )
     rows = csv.DictReader(io.StringIO(run("export", nc, "--group", "key", "--statistic", "trace").out))
     assert len(list(rows)) == 16
-
-
-def test_score_of_several_circuits_as_json(run):
     options = ("--null", "analytic", "--matrices", "none", "--json")
-    printed = json.loads(run("score", "demo", *options, "--circuits", "output").out)
+    printed = strict_json(run("score", "demo", *options, "--circuits", "output").out)
     tree = rmtbase.score("demo", "analytic", matrices="none", circuits=("output",))
     assert printed["sentences"] == summarize_scores(tree).sentences()
     assert list(printed["circuits"]) == ["output"]
     assert printed["circuits"]["output"]["sentences"] == summarize_scores(circuit_scores(tree, "output")).sentences()
     assert "stack" not in printed["findings"][0]
+
+
+def commands_in(text):
+    return [shlex.split(found) for found in re.findall(r"rmtbase (?:score|signal|law|baseline|constants)[^<\n]*", text)]
+
+
+@pytest.fixture
+def awkward(weights, tmp_path):
+    return weights.save(tmp_path / "my model's folder")
+
+
+@pytest.mark.exhaustive
+def test_the_command_for_the_cause_names_the_model_and_runs(awkward, run):
+    page = awkward.parent / "page.html"
+    ran = run("score", awkward, "--matrices", "none", "-o", page)
+    html = page.read_text().replace("&#39;", "'").replace("&#34;", '"')
+    score, signal = (found for found in commands_in(html) if found[1] in ("score", "signal"))
+    assert score == ["rmtbase", "score", str(awkward), "--matrices", "none", "-o", str(page), "--why", "all"]
+    assert signal == ["rmtbase", "signal", str(awkward), "--directions", "2"]
+    assert ran.status == run(*score[1:]).status == 0
+    run("score", "demo@final", "--minus", "demo@step-0", "--matrices", "none", "-o", page)
+    (signal,) = (found for found in commands_in(page.read_text()) if found[1] == "signal")
+    assert signal == ["rmtbase", "signal", "demo@final", "--minus=demo@step-0", "--directions", "2"]
+
+
+def test_python_names_the_folder_or_the_name_with_its_revision(awkward):
+    model = open_model(awkward)
+    tree = rmtbase.score(model, "analytic", matrices="none")
+    html = render(tree, pictures=False, model=model).replace("&#39;", "'").replace("&#34;", '"')
+    assert ["rmtbase", "score", str(awkward), "--why", "all"] in commands_in(html)
+    demo = rmtbase.score("demo", "analytic", matrices="none")
+    assert "rmtbase signal demo@final --directions 2" in render(demo, pictures=False)
+    model = open_model("demo")
+    heads = [model.by_head(0, name, model.matrix(0, f"attention_{name}")) for name in ("query", "key")]
+    page = render(rmtbase.score_heads(*heads, "analytic"), pictures=False)
+    assert "rmtbase.score(…, why=&#34;all&#34;)" in page and not commands_in(page)
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        (["score", "demo@step-200", "--matrices", "none", "--null", "analytic"], "score"),
+        (["law", "--d-model", "64", "--d-head", "4"], "baseline"),
+        (["constants", "--d-model", "768", "--d-head", "64"], "constants"),
+    ],
+)
+def test_siblings_print_the_whole_command(given, name, run):
+    ran = run(*given)
+    assert ran.status == 0
+    (command,) = (found for found in commands_in(ran.out) if found[1] == name)
+    assert command[2 : 1 + len(given)] == given[1:]
+
+
+@pytest.mark.parametrize("given", [["composition", "demo", "--kinds", "k"], ["diff", "demo@step-0", "demo@step-0"]])
+def test_more_is_offered_by_a_whole_command_on_stderr_but_not_with_quiet(given, run):
+    assert f"more, and what the words mean: rmtbase {shlex.join(given)} --verbose" in run(*given).err
+    assert "--verbose" not in run("-q", *given).err

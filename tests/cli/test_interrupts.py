@@ -1,4 +1,4 @@
-"""Ctrl-C at any moment: status 130, one line, nothing left; the long version is ``python tests/cli/interrupts.py``."""
+"""Ctrl-C at any moment: status 130, one line, nothing left; the long version is ``python benchmarks/interrupts.py``."""
 
 import os
 import signal
@@ -6,9 +6,10 @@ import subprocess
 import sys
 import threading
 import time
+from textwrap import indent
 
 import pytest
-from interrupts import BASELINE, COMMANDS, Moment, Run, Whole, interrupted
+from interrupts_of_commands import BASELINE, COMMANDS, Moment, Run, Whole, interrupted
 
 from exhaustive import mostly_exhaustive
 from rmtbase.heads.read_sites import HeadWork, Takers, read_sites, require_circuits
@@ -20,21 +21,19 @@ from rmtbase.tables import open_table
 NOTHING_YET = Whole(seconds=60.0, files=frozenset(), table=None)
 
 
-MOMENTS = [(0.0, False), (0.05, True), (0.2, False), (0.5, True)]
+MOMENTS = [
+    (Moment(0.2), "interrupted"),
+    (Moment(0.3, signal.SIGTERM), "terminated"),
+    (Moment(0.0), "interrupted"),
+    (Moment(0.05, terminal=True), "interrupted"),
+    (Moment(0.5, terminal=True), "interrupted"),
+]
 
 
-@pytest.mark.parametrize(("after", "terminal"), mostly_exhaustive(MOMENTS, always={0.2}))
-def test_interrupt_in_the_first_moments_is_one_line_and_status_130(after, terminal, tmp_path):
-    run = interrupted(tmp_path, COMMANDS["demo"], Moment(after, terminal=terminal), NOTHING_YET)
-    assert run is not None
-    assert run.wrong == []
-    assert run.lines == ["rmtbase: interrupted"]
-
-
-def test_termination_is_one_line_and_status_143(tmp_path):
-    run = interrupted(tmp_path, COMMANDS["demo"], Moment(0.3, signal.SIGTERM), NOTHING_YET)
-    assert run is not None
-    assert (run.wrong, run.lines) == ([], ["rmtbase: terminated"])
+@pytest.mark.parametrize(("moment", "word"), mostly_exhaustive(MOMENTS, always=MOMENTS[:2]), ids=str)
+def test_interrupt_in_the_first_moments_is_one_line_and_a_status(moment, word, tmp_path):
+    run = interrupted(tmp_path, COMMANDS["demo"], moment, NOTHING_YET)
+    assert run is not None and (run.wrong, run.lines) == ([], [f"rmtbase: {word}"])
 
 
 @pytest.mark.exhaustive
@@ -68,7 +67,9 @@ def interrupt(number=signal.SIGINT):
     os.kill(os.getpid(), number)
     for _ in range(1000):
         pass
-{code}
+{before}
+def there():
+{body}
 class Finder:
     def find_spec(self, name, path, target=None):
         if name == {module!r}:
@@ -80,14 +81,10 @@ main()
 """
 
 
-def hooked(code, module="rmtbase.constants"):
-    return subprocess.run(
-        [sys.executable, "-c", HOOKED.format(code=code, module=module)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+def hooked(body, module="rmtbase.constants", before=""):
+    code = HOOKED.format(body=indent(body.strip("\n"), "    "), module=module, before=before)
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
 SWALLOWED = {
@@ -95,93 +92,68 @@ SWALLOWED = {
 class Object:
     def __del__(self):
         interrupt()
-def there():
-    Object()
-    time.sleep(60)
+Object()
+time.sleep(60)
 """,
     "by a library that makes another error of it": """
-def there():
-    try:
-        interrupt()
-    except BaseException:
-        raise ImportError("no numbers")
+try:
+    interrupt()
+except BaseException:
+    raise ImportError("no numbers")
 """,
     "by a library that catches all errors and goes on": """
-def there():
+try:
+    interrupt()
+except BaseException:
+    pass
+time.sleep(60)
+""",
+    "by one that goes on while it handles another": """
+try:
+    raise ValueError
+except ValueError:
     try:
         interrupt()
     except BaseException:
         pass
     time.sleep(60)
 """,
-    "by one that goes on while it handles another": """
-def there():
-    try:
-        raise ValueError
-    except ValueError:
-        try:
-            interrupt()
-        except BaseException:
-            pass
-        time.sleep(60)
-""",
     "by nobody, and repeated on its way": """
-def there():
-    try:
-        interrupt()
-    finally:
-        interrupt()
+try:
+    interrupt()
+finally:
+    interrupt()
 """,
     "by nobody, and repeated until it is enough": """
-def there():
-    try:
-        interrupt()
-    finally:
-        interrupt()
-        interrupt()
-        time.sleep(60)
+try:
+    interrupt()
+finally:
+    interrupt()
+    interrupt()
+    time.sleep(60)
 """,
 }
 NEVER_STOPS = {
     "native code that Python cannot interrupt": """
-def there():
-    import hashlib
-    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
-    hashlib.pbkdf2_hmac("sha256", b"", b"", 2**30)
+import hashlib
+threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+hashlib.pbkdf2_hmac("sha256", b"", b"", 2**30)
 """,
     "code that catches every interrupt": """
 came = []
-def there():
-    while True:
-        try:
-            os.kill(os.getpid(), signal.SIGINT) if not came else time.sleep(60)
-        except BaseException:
-            came.append(1)
+while True:
+    try:
+        os.kill(os.getpid(), signal.SIGINT) if not came else time.sleep(60)
+    except BaseException:
+        came.append(1)
 """,
     "an undoing that waits for a thread which never ends": """
-def there():
-    try:
-        interrupt()
-    finally:
-        threading.Event().wait()
+try:
+    interrupt()
+finally:
+    threading.Event().wait()
 """,
 }
-UNDONE = """
-def there():
-    try:
-        interrupt()
-    finally:
-        for part in range(10):
-            time.sleep(0.05)
-            print(part, flush=True)
-"""
-AT_THE_END = """
-import atexit
-def there():
-    atexit.register(interrupt)
-"""
-
-
 BEFORE_ANY_COMMAND = [
     (signal.SIGTERM, "rmtbase.cli._app", "terminated"),
     (signal.SIGHUP, "rmtbase.cli._app", "hung up"),
@@ -194,7 +166,7 @@ BEFORE_ANY_COMMAND = [
     ("number", "module", "word"), mostly_exhaustive(BEFORE_ANY_COMMAND, always={signal.SIGTERM, signal.SIGHUP})
 )
 def test_a_signal_before_the_command_line_is_there_ends_with_its_own_status(number, module, word):
-    ran = hooked(f"def there():\n    interrupt(signal.{number.name})", module)
+    ran = hooked(f"interrupt(signal.{number.name})", module)
     assert (ran.returncode, ran.stderr) == (128 + number, f"rmtbase: {word}\n")
 
 
@@ -207,47 +179,50 @@ def test_no_interrupt_is_lost_or_told_twice(how):
 @pytest.mark.parametrize("how", mostly_exhaustive(NEVER_STOPS, always={"code that catches every interrupt"}))
 def test_every_command_ends_within_a_bounded_time(how):
     patience = "import threading\nimport rmtbase.terminal.signals as signals\nsignals._PATIENCE = 0.5\n"
-    ran = hooked(patience + NEVER_STOPS[how])
+    ran = hooked(NEVER_STOPS[how], before=patience)
     assert (ran.returncode, ran.stderr) == (130, "rmtbase: interrupted; what it was doing did not stop within 0.5 s\n")
 
 
-@pytest.mark.exhaustive
-def test_third_interrupt_ends_native_code_at_once():
-    code = """
+INTERRUPTED = "rmtbase: interrupted"
+ENDS = {
+    "native code, at the third": (
+        """
 import threading
-def there():
-    import hashlib
-    for after in (0.3, 0.35, 0.4):
-        threading.Timer(after, os.kill, (os.getpid(), signal.SIGINT)).start()
-    hashlib.pbkdf2_hmac("sha256", b"", b"", 2**30)
-"""
+import hashlib
+for after in (0.3, 0.35, 0.4):
+    threading.Timer(after, os.kill, (os.getpid(), signal.SIGINT)).start()
+hashlib.pbkdf2_hmac("sha256", b"", b"", 2**30)
+""",
+        (130, f"{INTERRUPTED}\n", ""),
+    ),
+    "what it undoes is undone to its end": (
+        """
+try:
+    interrupt()
+finally:
+    for part in range(10):
+        time.sleep(0.05)
+        print(part, flush=True)
+""",
+        (130, f"{INTERRUPTED}\n", "9"),
+    ),
+    "when the work is done": (
+        "import atexit\natexit.register(interrupt)",
+        (130, f"{INTERRUPTED}; too late to stop anything: the command had done its work\n", "upper_edge"),
+    ),
+    "ignored from the start": ("interrupt()", (0, "", "upper_edge")),
+}
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("how", ENDS)
+def test_an_interrupt_ends_as_it_should(how):
+    code, (status, err, out) = ENDS[how]
     begin = time.monotonic()
-    ran = hooked(code)
-    assert (ran.returncode, ran.stderr) == (130, "rmtbase: interrupted\n")
-    assert time.monotonic() - begin < 8.0  # of which most is the start; without it, ten seconds of patience
-
-
-@pytest.mark.exhaustive
-def test_what_an_interrupt_undoes_is_undone_to_its_end():
-    ran = hooked(UNDONE)
-    assert (ran.returncode, ran.stderr) == (130, "rmtbase: interrupted\n")
-    assert ran.stdout.split() == [str(part) for part in range(10)]
-
-
-@pytest.mark.exhaustive
-def test_an_interrupt_that_is_seen_when_the_work_is_done_says_so():
-    ran = hooked(AT_THE_END)
-    said = "rmtbase: interrupted; too late to stop anything: the command had done its work\n"
-    assert (ran.returncode, ran.stderr) == (130, said)
-    assert "upper_edge" in ran.stdout
-
-
-@pytest.mark.exhaustive
-def test_interrupt_that_the_process_was_started_to_ignore_is_ignored(tmp_path):
-    code = "signal.signal(signal.SIGINT, signal.SIG_IGN)\nimport rmtbase.__main__\ndef there():\n    interrupt()"
-    ran = hooked(code)
-    assert (ran.returncode, ran.stderr) == (0, "")
-    assert "upper_edge" in ran.stdout
+    ignoring = "signal.signal(signal.SIGINT, signal.SIG_IGN)\nimport rmtbase.__main__\n"
+    ran = hooked(code, before="" if status else ignoring)
+    assert (ran.returncode, ran.stderr, out in ran.stdout) == (status, err, True)
+    assert time.monotonic() - begin < 8.0  # of which most is the start; else ten seconds of patience
 
 
 def test_interrupt_does_not_wait_for_what_other_threads_are_doing():
@@ -268,33 +243,23 @@ def test_interrupt_does_not_wait_for_what_other_threads_are_doing():
     released.set()
 
 
-# The other ways in which a process can end early.
-
-
 def constants(**streams):
     return subprocess.run([sys.executable, "-m", "rmtbase", "constants"], text=True, timeout=60, check=False, **streams)
 
 
-def test_reader_that_stops_reading_is_no_error():
+def test_a_full_disk_behind_stdout_is_one_line_and_a_reader_that_stops_or_closed_streams_are_none():
+    with open("/dev/full", "w") as full:  # noqa: PTH123  # a device
+        ran = constants(stdout=full, stderr=subprocess.PIPE)
+    said = "rmtbase: error: the output cannot be written: No space left on device\n"
+    assert (ran.returncode, ran.stderr) == (2, said)
+    command = ["sh", "-c", f"{sys.executable} -m rmtbase constants >&- 2>&-"]
+    ran = subprocess.run(command, capture_output=True, timeout=60, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (2, b"", b"")
     read, write = os.pipe()
     os.close(read)
     ran = constants(stdout=write, stderr=subprocess.PIPE)
     os.close(write)
     assert (ran.returncode, ran.stderr) == (128 + signal.SIGPIPE, "")
-
-
-def test_full_disk_behind_stdout_is_one_line():
-    with open("/dev/full", "w") as full:  # noqa: PTH123  # a device
-        ran = constants(stdout=full, stderr=subprocess.PIPE)
-    assert ran.returncode == 2
-    assert ran.stderr == "rmtbase: error: the output cannot be written: No space left on device\n"
-
-
-def test_closed_stdout_is_an_error_that_a_closed_stderr_does_not_tell():
-    ran = subprocess.run(
-        ["sh", "-c", f"{sys.executable} -m rmtbase constants >&- 2>&-"], capture_output=True, timeout=60, check=False
-    )
-    assert (ran.returncode, ran.stdout, ran.stderr) == (2, b"", b"")
 
 
 @pytest.mark.exhaustive

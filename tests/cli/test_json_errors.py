@@ -5,60 +5,14 @@ import json
 import os
 import subprocess
 import sys
-from importlib.resources import files
 from pathlib import Path
 
-import jsonschema
 import pytest
 import typer
-
-from rmtbase.cli import _app
+from strict import error_in
 
 DATA = Path(__file__).parents[1] / "data"
 SIGNAL = ("signal", "demo", "--matrices", "none", "--circuits", "query")
-FAILING = {
-    "score": ("score", "demo", "--null", "x"),
-    "signal": ("signal", "demo", "--level", "2"),
-    "composition": ("composition", "missing/folder"),
-    "depth": ("depth", "demo", "--draws", "x"),
-    "diff": ("diff", "demo"),
-    "trajectory": ("trajectory", "demo", "-o", "missing/run.nc"),
-    "compare": ("compare", "missing.nc"),
-    "baseline": ("baseline", "--d-model", "8"),
-    "inspect": ("inspect", "demo@nowhere"),
-    "law": ("law", "--d-model", "8", "--d-head", "9"),
-    "constants": ("constants", "no_such_constant"),
-    "cite": ("cite", "no_such_constant"),
-    "plot": ("plot", DATA / "scores.nc", "--only", "x"),
-    "export": ("export", DATA / "scores.nc", "--group", "x"),
-    "demo": ("demo", "-o", "-"),
-    "doctor": ("doctor", "--nothing"),
-    "no such command": ("nothing",),
-}
-
-
-def error_in(printed):
-    """The error that a command printed, which follows the schema."""
-    schema = json.loads((files("rmtbase.results") / "schemas" / "error.json").read_text(encoding="utf-8"))
-    found = json.loads(printed)
-    jsonschema.validate(found, schema)
-    return found["error"]
-
-
-@pytest.mark.parametrize("place", ["before the command", "after it"])
-@pytest.mark.parametrize("command", FAILING)
-def test_every_command_prints_its_error_as_json(command, place, run):
-    options = FAILING[command]
-    plain = run(*options)
-    ran = run("--json", *options) if place == "before the command" else run(*options, "--json")
-    error = error_in(ran.out)
-    assert (ran.status, error["status"], plain.out) == (2, 2, "")
-    assert ran.err == plain.err
-    assert ran.err.startswith(f"rmtbase: error: {error['message']}")
-
-
-def test_every_command_is_among_them():
-    assert {command.__name__ for command in _app._COMMANDS} < set(FAILING)
 
 
 def test_the_values_that_explain_an_error_are_values(run):
@@ -121,14 +75,9 @@ def test_piped_sentences_are_lines(run, model_folder, null_file, monkeypatch):
         assert wide.split() == narrow.split()
         longest = max(longest, *map(len, wide.splitlines()))
     assert longest > 200
-
-
-def test_piped_notes_and_descriptions_are_lines(run, monkeypatch):
-    monkeypatch.delenv("COLUMNS", raising=False)
-    of_law = run("law", "--d-model", "64", "--d-head", "16").out.splitlines()
+    monkeypatch.delenv("COLUMNS")
     last = "With --json: all of it in full precision, each with its accuracy; the moments of W_QK in LaTeX, too."
-    assert last in of_law
-    entries = json.loads(run("constants", "--json").out)["constants"]
+    assert last in run("law", "--d-model", "64", "--d-head", "16").out.splitlines()
     listed = run("constants").out.splitlines()
-    for entry in entries:
+    for entry in json.loads(run("constants", "--json").out)["constants"]:
         assert any(entry["description"] in line for line in listed)

@@ -14,14 +14,11 @@ from rmtbase.tables import KINDS
 D_MODEL, LAYERS = 32, 2
 COMPONENTS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
-WITHOUT_TESTS = {
-    "baseline", "cite", "constants", "demo", "doctor", "export", "inspect", "law", "plot",
-}  # fmt: skip
+WITHOUT_TESTS = {"baseline", "cite", "constants", "demo", "doctor", "export", "inspect", "law", "plot"}
 """Commands that test nothing themselves; ``demo`` prints what ``score`` does."""
 
 
 def write(folder, change=lambda tensors: None, d_head=8, n_heads=2, layers=LAYERS, d_model=D_MODEL):
-    """A Llama checkpoint of normal weights, changed."""
     rng, wide, tensors = np.random.default_rng(0), n_heads * d_head, {}
     shapes = {
         **dict.fromkeys(COMPONENTS[:3], (wide, d_model)), "o_proj": (d_model, wide),
@@ -109,7 +106,6 @@ MADE = {
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """The folder of every model."""
     folder = tmp_path_factory.mktemp("made")
     for name, options in MADE.items():
         write(folder / name, **options)
@@ -151,14 +147,11 @@ def test_what_cannot_be_tested_is_named_and_counted_apart(
     assert not re.search(r"\b(None of|No|Something was learned)\b", said.partition("cannot be tested")[0]) or (
         untested < total and "testable" in said
     )
-    tested, cannot = total - untested, " cannot be told. Not tested: "
-    assert (
-        (cannot if command == "score" else f"{total} of {total} ")
-        if not tested
-        else f" of {tested} testable "
-        if command != "score"
-        else "testable"
-    ) in said
+    tested, of_scores = total - untested, command == "score"
+    if tested:
+        assert ("testable" if of_scores else f" of {tested} testable ") in said
+    else:
+        assert (" cannot be told. Not tested: " if of_scores else f"{total} of {total} ") in said
     printed = json.loads(run(command, made / model, *options, "--json").out)
     assert len(printed["not_testable"]) == untested
     assert len({one["place"] for one in printed["not_testable"]}) == untested
@@ -166,7 +159,12 @@ def test_what_cannot_be_tested_is_named_and_counted_apart(
     assert any("cannot be tested" in line for line in printed["sentences"])
 
 
-def test_elements_without_a_test_are_no_finding_of_none(made, run, null_file):
+def test_overlaps_and_elements_without_a_test_are_no_finding_of_none(made, run, null_file):
+    printed = json.loads(run("composition", made / "all directions", "--json").out)
+    assert printed["sentences"][0].startswith("0 of 3 pairs of heads compose beyond chance")
+    assert [one["overlapping"] for one in printed["kinds"]] == [None] * 3
+    assert printed["not_testable"] == [] and len(printed["overlaps_not_testable"]) == 3
+    assert "every rotation gives the same number" in printed["overlaps_not_testable"][0]["reason"]
     options = ("--null", null_file)
     said = " ".join(run("score", made / "constant", *options).out.split())
     assert "Elements: 14 of 14 weight matrices cannot be tested: constant" in said
@@ -179,15 +177,6 @@ def test_elements_without_a_test_are_no_finding_of_none(made, run, null_file):
     assert printed["n_matrices"] == 14 and printed["not_testable"] == []
     assert "weibull_shape" not in printed["flagged"] and printed["flagged"]["excess_kurtosis"] == 14
     assert all("ties" in one["reason"] for one in printed["without_tail"])
-
-
-def test_an_overlap_with_the_whole_space_has_no_test(made, run):
-    said = " ".join(run("composition", made / "all directions").out.split())
-    assert "0 of 3 pairs of heads compose beyond chance" in said
-    assert "3 of 3 overlaps of subspaces cannot be tested: every rotation gives the same number" in said
-    printed = json.loads(run("composition", made / "all directions", "--json").out)
-    assert [one["overlapping"] for one in printed["kinds"]] == [None] * 3
-    assert printed["not_testable"] == [] and len(printed["overlaps_not_testable"]) == 3
 
 
 def test_heads_without_a_number_of_directions_say_why(made, run, tmp_path):

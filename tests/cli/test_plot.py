@@ -10,7 +10,7 @@ STYLE = Path(__file__).parents[2] / "examples" / "paper" / "paper.mplstyle"
 NAMES = ["null-spectrum-32x8", "ordered-eigenvalues-32x8", "baseline"]
 
 
-def test_a_name_with_a_suffix_is_a_file(run, null_file, tmp_path):
+def test_a_name_with_a_suffix_is_a_file_unless_a_folder_is_there(run, null_file, tmp_path):
     path = tmp_path / "fig.pdf"
     ran = run("plot", null_file, "-o", path)
     assert (ran.status, ran.err) == (0, f"rmtbase: wrote {path}\n")
@@ -19,6 +19,12 @@ def test_a_name_with_a_suffix_is_a_file(run, null_file, tmp_path):
     assert [one.name for one in sorted((tmp_path / "folder").iterdir())] == [
         f"null-{name}.svg" for name in sorted(NAMES)
     ]
+    (tmp_path / "a.pdf").mkdir()
+    (tmp_path / "v1.2").mkdir()
+    ran = run("plot", null_file, "-o", tmp_path / "a.pdf")
+    assert (ran.status, list((tmp_path / "a.pdf").iterdir())) == (2, [])
+    assert "a folder of that name is there" in ran.err
+    assert run("plot", null_file, "-o", tmp_path / "v1.2").status == 0
 
 
 def test_one_figure_in_the_style_of_a_paper(run, null_file, tmp_path):
@@ -32,15 +38,6 @@ def test_one_figure_in_the_style_of_a_paper(run, null_file, tmp_path):
     assert width == pytest.approx(3.4 * 72)
 
 
-def test_folder_of_a_picture_s_name_is_refused(run, null_file, tmp_path):
-    (tmp_path / "fig.pdf").mkdir()
-    (tmp_path / "v1.2").mkdir()
-    ran = run("plot", null_file, "-o", tmp_path / "fig.pdf")
-    assert (ran.status, list((tmp_path / "fig.pdf").iterdir())) == (2, [])
-    assert "a folder of that name is there" in ran.err
-    assert run("plot", null_file, "-o", tmp_path / "v1.2").status == 0
-
-
 @pytest.mark.exhaustive
 def test_what_a_style_file_sets_in_vain_is_told(run, null_file, tmp_path):
     style = tmp_path / "old.mplstyle"
@@ -48,19 +45,6 @@ def test_what_a_style_file_sets_in_vain_is_told(run, null_file, tmp_path):
     ran = run("plot", null_file, "--style", style, "-o", tmp_path / "figures")
     assert ran.status == 0
     assert ran.err.startswith("rmtbase: old.mplstyle: Bad key no.such.key")
-
-
-def test_a_file_of_another_kind_stays(run, null_file, tmp_path):
-    path = tmp_path / "notes.pdf"
-    path.write_text("notes")
-    command = ("plot", null_file, "--only", NAMES[0], "-o", path)
-    ran = run(*command)
-    assert (ran.status, path.read_text()) == (2, "notes")
-    assert "remove it, or name another" in ran.err
-    path.unlink()
-    for _ in range(2):  # the second time it replaces its own
-        assert run(*command).status == 0
-        assert path.read_bytes().startswith(b"%PDF-")
 
 
 def test_a_dash_is_stdout(null_file, capsysbinary):

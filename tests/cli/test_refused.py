@@ -8,12 +8,15 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from strict import error_in
 
 from rmtbase.cli import _app
 
 DATA = Path(__file__).parents[1] / "data"
 TABLE = tomllib.loads(Path(__file__).with_name("refused.toml").read_text(encoding="utf-8"))
 REFUSED = [(f"{name} {options}".strip(), said) for name, cases in TABLE.items() for options, said in cases.items()]
+
+FIRST = [(f"{name} {options}".strip(), said) for name, cases in TABLE.items() for options, said in [*cases.items()][:1]]
 
 
 @pytest.mark.parametrize(("command", "said"), REFUSED, ids=[command for command, _ in REFUSED])
@@ -36,6 +39,12 @@ def test_refused(command, said, run, no_work, weights, null_file, watch):
         assert line == f"rmtbase: error: {json.loads(ran.out)['error']['message']}"
     else:
         assert ran.out == ""
+    if (command, said) in FIRST:  # of each command: with --json, wherever it stands, the error is an object
+        for words in (("--json", *shlex.split(command)), (*shlex.split(command), "--json")):
+            of_json = run(*words)
+            error = error_in(of_json.out)
+            assert (of_json.status, error["status"], of_json.err) == (2, 2, ran.err)
+            assert line.startswith(f"rmtbase: error: {error['message']}")
     before.assert_untouched()
 
 

@@ -1,6 +1,5 @@
 """A file is replaced unasked only by the same kind, told by its content; what is read is never replaced."""
 
-import os
 import shutil
 from pathlib import Path
 
@@ -20,7 +19,6 @@ NOTES = "my notes\n"
 
 @pytest.fixture
 def file(tmp_path):
-    """A scores file that is read."""
     return Path(shutil.copy(DATA / "scores.nc", tmp_path / "read.nc"))
 
 
@@ -72,15 +70,26 @@ def test_what_rmtbase_did_not_write_as_that_kind_stays(other, tmp_path):
         require_replaceable(path, form, overwrite=True, variants=variants)
 
 
-EXPORTS = (("a.csv",), ("a.tex",), ("a.parquet",), ("a.csv", "--columns", "head,z_score"))
+WRITING = (
+    ("export", "read.nc", "-o", "a.csv"),
+    ("export", "read.nc", "-o", "a.tex"),
+    ("export", "read.nc", "-o", "a.parquet"),
+    ("export", "read.nc", "--columns", "head,z_score", "-o", "a.csv"),
+    ("plot", "read.nc", "--only", "omnibus-map", "-o", "a.pdf"),
+    ("baseline", "--d-model", 8, "--d-head", 2, "--draws", 5, "-o", "a.nc"),
+    ("compare", "read.nc", "-o", "a.nc"),
+    ("score", "demo", "--matrices", "none", "--null", "analytic", "-o", "a.html"),
+    ("depth", "demo", "--component", "attention_key", "--max-depth", 2, "--draws", 19, "-o", "a.nc"),
+)
 
 
-@pytest.mark.parametrize("options", EXPORTS, ids=" ".join)
-def test_export_replaces_its_own_and_no_other(options, file, run, tmp_path):
-    name, *rest = options
-    path = tmp_path / name
+@pytest.mark.parametrize(
+    "command", mostly_exhaustive(WRITING, always=7), ids=lambda command: f"{command[0]} {command[-1]}"
+)
+def test_a_command_replaces_its_own_and_no_other(command, file, run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / command[-1]
     path.write_text(NOTES)
-    command = ("export", file, *rest, "-o", path)
     ended = run(*command)
     assert (ended.status, path.read_text()) == (2, NOTES)
     assert "remove it, or name another" in ended.err
@@ -90,27 +99,13 @@ def test_export_replaces_its_own_and_no_other(options, file, run, tmp_path):
     assert path.read_bytes()[:4] != NOTES.encode()[:4]
 
 
-def same(path, file):
-    return file
-
-
-def symbolic_link(path, file):
-    path.symlink_to(file)
-    return path
-
-
-def hard_link(path, file):
-    os.link(file, path)
-    return path
-
-
-@pytest.mark.parametrize("link", [same, symbolic_link, hard_link])
+@pytest.mark.parametrize("link", [None, Path.symlink_to, Path.hardlink_to])
 @pytest.mark.parametrize("command", mostly_exhaustive(["export", "plot", "compare"], always=1))
 def test_no_command_replaces_what_it_reads(link, command, file, run, tmp_path):
-    path = link(tmp_path / "other.png", file)
-    if command == "plot" and path == file:
-        path = file.rename(tmp_path / "read.png")
-        file = path
+    path = file = file.rename(tmp_path / "read.png")
+    if link is not None:
+        path = tmp_path / "other.png"
+        link(path, file)
     whole = file.read_bytes()
     ended = run(command, file, "-o", path)
     assert ended.status == 2
@@ -118,11 +113,14 @@ def test_no_command_replaces_what_it_reads(link, command, file, run, tmp_path):
     assert file.read_bytes() == whole
 
 
-def test_files_of_a_model_that_is_read_stay(run, model_folder):
+def test_files_of_a_model_that_is_read_stay(run, model_folder, null_file, tmp_path):
+    own = Path(shutil.copy(null_file, tmp_path / "null.nc"))
+    assert "null.nc" in run("score", model_folder, "--null", own, "-o", own).err
+    assert own.read_bytes() == null_file.read_bytes()
     before = {path.name: path.read_bytes() for path in model_folder.iterdir()}
     for name in before:
-        for command in (("depth", model_folder), ("composition", model_folder), ("diff", model_folder, model_folder)):
-            assert run(*command, "-o", model_folder / name).status == 2
+        for command in (("score",), ("depth",), ("composition",), ("diff", model_folder)):
+            assert run(*command, model_folder, "-o", model_folder / name).status == 2
     assert {path.name: path.read_bytes() for path in model_folder.iterdir()} == before
 
 
@@ -134,21 +132,7 @@ def test_of_a_folder_that_is_read_an_earlier_output_may_be_replaced_and_nothing_
     require_replaceable(folder / "new.nc", "table", inputs=[folder], variants=["scores"])
     (folder / "deeper" / "weights").write_text(NOTES)
     with pytest.raises(OutputError, match="in a folder that is read, and no earlier output"):
-        require_replaceable(
-            folder / "deeper" / "weights", "table", overwrite=True, inputs=[folder], variants=["scores"]
-        )
-
-
-@pytest.mark.parametrize("command", [("baseline", "--d-model", 8, "--d-head", 2, "--draws", 5), ("compare", "read.nc")])
-def test_a_scores_file_and_foreign_hdf5_are_no_baseline_and_no_comparison(command, file, run, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for make in (lambda path: shutil.copy(DATA / "scores.nc", path), foreign_hdf5):
-        path = tmp_path / "there.nc"
-        make(path)
-        before = path.read_bytes()
-        ended = run(*command, "-o", path)
-        assert (ended.status, path.read_bytes()) == (2, before)
-        assert "remove it, or name another" in ended.err
+        require_replaceable(folder / "deeper/weights", "table", True, inputs=[folder], variants=["scores"])
 
 
 def test_a_dangling_link_says_where_it_leads(file, run, tmp_path):
@@ -156,9 +140,8 @@ def test_a_dangling_link_says_where_it_leads(file, run, tmp_path):
     path.symlink_to(tmp_path / "gone" / "there.csv")
     ended = run("export", file, "-o", path)
     assert ended.status == 2
-    assert (
-        f"it is a link to {tmp_path / 'gone' / 'there.csv'}: the folder {tmp_path / 'gone'} does not exist" in ended.err
-    )
-    (tmp_path / "gone").mkdir()
+    gone = tmp_path / "gone"
+    assert f"it is a link to {gone / 'there.csv'}: the folder {gone} does not exist" in ended.err
+    gone.mkdir()
     assert run("export", file, "-o", path).status == 0
     assert (tmp_path / "gone" / "there.csv").stat().st_size

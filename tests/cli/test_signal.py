@@ -1,17 +1,25 @@
-"""``rmtbase signal``: a table for the reader, JSON and a file for machines."""
+"""``rmtbase signal``, with ``--heavy-tails`` too: a table for the reader, JSON, CSV and LaTeX, a file and a picture."""
 
+import csv
+import io
 import json
 import re
 
+import numpy as np
 import pytest
 
 from rmtbase.heads.direction_tokens import DirectionReading
-from rmtbase.models import open_model
+from rmtbase.models import ArrayModel, open_model
+from rmtbase.reasons import Reason
 from rmtbase.report import print_report
 from rmtbase.results import open_table
-from rmtbase.results.signal import signal, signal_rows
+from rmtbase.results.figures import figure_names
+from rmtbase.results.signal import heavy_tails, signal, signal_rows, summarize_tails
+from rmtbase.results.signal.figures import tail_exponents
 from rmtbase.results.signal.report import _reading_items
 from rmtbase.results.signal.rows import discoveries
+from rmtbase.results.signal.schema import VERDICTS
+from rmtbase.tables import export, write_table
 from rmtbase.terminal.endings import VERBOSITY, Verbosity
 from rmtbase.terminal.streams import out
 
@@ -40,18 +48,6 @@ def test_json_holds_every_head(run):
     assert printed["spectra"][0]["noise_floor"] is True
     assert [one["key_head"] for one in printed["groups"]] == 4 * list(range(4))
     assert printed["groups"][0].keys() >= {"n_directions", "directions", "layer", "what"}
-
-
-@pytest.mark.exhaustive
-def test_a_difference_is_looked_at(run):
-    printed = json.loads(run("signal", "demo", "--minus", "demo@step-0", "--matrices", "none", "--json").out)
-    assert "step-0" in printed["model"]
-
-
-def test_decisions_are_printed(run, model_folder):
-    printed = run("signal", model_folder, "--format", "peft").out
-    assert set(json.loads(printed)) >= {"target_modules", "rank_pattern"}
-    assert "unfrozen_parameters:" in run("signal", model_folder, "--format", "yaml").out
 
 
 def test_directions_are_read_as_tokens(run, model_folder):
@@ -91,3 +87,68 @@ def test_directions_that_point_at_no_tokens_are_told_in_one_line_and_listed_on_r
     assert said.startswith("1 of 75 directions points at tokens beyond chance") and said.count("left, read") == 1
     assert "The other 74: rmtbase signal demo --verbose" in said
     assert printed([]).startswith("No direction was read as tokens")
+
+
+@pytest.fixture(scope="module")
+def tree():
+    """Two heads of noise, one with a direction, one too small a rank."""
+    rng = np.random.default_rng(1)
+    w_q, w_k = rng.standard_normal((2, 4, 20, 30))
+    w_q[2] += 12.0 * np.outer(rng.standard_normal(20), rng.standard_normal(30)) / 5.0
+    w_q[3, 1] = w_q[3, 0]
+    return signal(ArrayModel.from_factors(w_q, w_k, "made"), circuits=("qk",), matrices="none", heavy_tails=True)
+
+
+@pytest.mark.exhaustive
+def test_numbers_are_those_of_each_spectrum_by_itself(tree):
+    heads = tree["circuits/qk/heads"].to_dataset().isel(layer=0)
+    values = np.sqrt(heads["eigenvalue"].values[2])
+    alone = heavy_tails(values, dims=(30, 20, 30))
+    assert heads["power_law_exponent"][2] == pytest.approx(alone.fit.exponent)
+    assert heads["tail_verdict"][2] == alone.comparison.verdict != "noise"
+    assert heads["noise_p_value"][2] == alone.comparison.p_value[0] == 0.01
+    assert (heads["null_exponent_low"] < heads["null_exponent_high"])[:3].all()
+    reason = str(Reason("tail_rank", {"rank": 19, "needed": 20}))
+    assert (heads["tail_verdict"][3], heads["tail_reason"][3]) == ("", reason)
+    rows = signal_rows(tree)
+    (line,) = summarize_tails(rows, 0.05)
+    assert (line.what, line.spectra, sum(line.verdicts.values())) == ("qk", 3, 3)
+    assert tuple(line.verdicts) == tuple(VERDICTS)
+
+
+@pytest.mark.exhaustive
+def test_files_tables_and_pictures_hold_them(tree, tmp_path):
+    assert open_table(write_table(tree, tmp_path / "tails.nc"), "signal").identical(tree)
+    assert "tail verdict" in export(tree, "latex", group="qk").decode()
+    assert figure_names(tree) == {"directions-qk": True, "tails-qk": True}
+    ax = tail_exponents(tree, "qk")
+    exponent = tree["circuits/qk/heads/power_law_exponent"].values
+    marks = [line for line in ax.lines if line.get_linestyle() == "None" and line.get_label() != "not testable"]
+    drawn = np.concatenate([line.get_ydata() for line in marks])
+    np.testing.assert_allclose(np.sort(drawn), np.sort(exponent[np.isfinite(exponent)]))
+    assert "of 3 heads" in ax.get_title()
+
+
+@pytest.mark.exhaustive
+def test_the_command_tells_them(run, model_folder, tmp_path):
+    path = tmp_path / "tails.nc"
+    ran = run("signal", model_folder, "--circuits", "qk", "--heavy-tails", "-o", path)
+    assert ran.status == 0
+    assert "What a spectrum is: the one candidate that the likelihood" in " ".join(ran.out.split())
+    assert "without tails: dims" in ran.out
+    found = [row.tails for row in signal_rows(open_table(path, "signal"))]
+    printed = (run("export", path, "--group", group).out for group in ("qk", "matrices"))
+    rows = [row for text in printed for row in csv.DictReader(io.StringIO(text))]
+    assert [row["tail_verdict"] for row in rows] == [one["tail_verdict"] for one in found]
+    assert {one["tail_verdict"] for one in found} > {""}
+
+
+def test_files_without_tails_and_decisions_are_as_they_were(run, request, model_folder):
+    old = open_table(request.config.rootpath / "tests/data/signal.nc", "signal")
+    assert not any(row.tails for row in signal_rows(old))
+    assert not any(name.startswith("tails") for name in figure_names(old))
+    printed = json.loads(run("signal", model_folder, "--matrices", "none", "--json").out)
+    assert not any("heavy_tails" in one for one in printed["spectra"])
+    printed = run("signal", model_folder, "--format", "peft").out
+    assert set(json.loads(printed)) >= {"target_modules", "rank_pattern"}
+    assert "unfrozen_parameters:" in run("signal", model_folder, "--format", "yaml").out

@@ -12,10 +12,7 @@ from rmtbase.statistics import SPECTRAL_STATISTICS
 
 @pytest.fixture
 def in_terminal(run, monkeypatch):
-    """Run the command line with its stderr on a pseudo-terminal; its status and what was shown there.
-
-    With ``result`` stdout is on it, too.
-    """
+    """Run the command line with streams on a pseudo-terminal; its status and what was shown there."""
 
     def run_command(*arguments, columns=120, streams=("stderr",)):
         ours, theirs = pty.openpty()
@@ -44,7 +41,6 @@ def in_terminal(run, monkeypatch):
 
 
 def plain(shown):
-    """What was shown, without the terminal's control sequences."""
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
 
 
@@ -52,18 +48,9 @@ def test_terminal_shows_a_bar_with_counts_a_rate_and_the_time_left(in_terminal, 
     status, shown = in_terminal("baseline", *shape, "--draws", 4000, "-o", tmp_path / "table.nc")
     assert status == 0, shown
     text = plain(shown)
-    assert "drawing" in text
-    assert "/4000" in text
-    assert re.search(r"[\d,]+/s", text)
-    assert "left" in text
-    assert re.search(r"\d:\d\d:\d\d", text)
-    assert "rmtbase: wrote" in text
-
-
-def test_scoring_in_a_terminal_shows_notes_above_the_bars(in_terminal, model_folder, null_file):
-    status, shown = in_terminal("-v", "score", model_folder, "--null", null_file)
-    assert status == 0, shown
-    assert "null of (32, 8): 200 draws" in re.sub(r"\s+", " ", shown)
+    for part in ("drawing", "/4000", r"[\d,]+/s", "left", r"\d:\d\d:\d\d", "rmtbase: wrote"):
+        assert re.search(part, text), part
+    assert in_terminal("baseline", *shape, "--draws", 400, "-q", "-o", tmp_path / "table.nc") == (0, "")
 
 
 BASELINE = ["baseline", "--d-model", 32, "--d-head", 8, "--draws", 20]
@@ -75,50 +62,37 @@ BASELINE = ["baseline", "--d-model", 32, "--d-head", 8, "--draws", 20]
         (BASELINE, 80, [*SPECTRAL_STATISTICS, "approximate"]),
         (BASELINE, 200, [*SPECTRAL_STATISTICS, "approximate"]),
         (["score", "demo"], 80, ["spectral_entropy_singular", "-258.3", "≤ 2e-05", "and 20 more heads"]),
-        (
-            ["depth", "demo", "--component", "mlp_in", "--max-depth", 3, "--draws", 19],
-            80,
-            ["320 × 128", "≤ 0.05", "no depth"],
-        ),
+        (["depth", "demo", "--component", "mlp_in", "--max-depth", 3, "--draws", 19], 80, ["320 × 128", "no depth"]),
     ],
 )
 def test_tables_are_whole_at_any_width(command, parts, columns, in_terminal):
     status, shown = in_terminal(*command, "-v", columns=columns, streams=("stdout",))
     assert status == 0, shown
     lines = plain(shown).splitlines()
-    assert max(map(len, lines)) <= columns
-    assert "…" not in shown
+    assert max(map(len, lines)) <= columns and "…" not in shown
     for part in parts:
         assert any(part in line for line in lines), part
 
 
-def test_error_in_a_terminal_is_the_same_line(in_terminal):
+def test_notes_and_errors_in_a_terminal_are_the_same_lines(in_terminal, model_folder, null_file):
+    status, shown = in_terminal("-v", "score", model_folder, "--null", null_file)
+    assert status == 0 and "null of (32, 8): 200 draws" in re.sub(r"\s+", " ", shown)
     status, shown = in_terminal("baseline", "--d-model", 8, "--d-head", 9)
     assert status == 2
     last = plain(shown).splitlines()[-1]
     assert last == "rmtbase: error: d_head = 9: expected at most d_model = 8 (W_Q is d_head × d_model, of rank d_head)"
 
 
-def test_away_from_a_terminal_stderr_holds_the_notes_only(run, shape, tmp_path):
-    path = tmp_path / "table.nc"
-    ran = run("baseline", *shape, "--draws", 100, "-o", path)
-    assert (ran.status, ran.err) == (0, f"rmtbase: wrote {path}\n")
-
-
 def test_log_holds_no_bars_where_colours_are_forced(run, shape, tmp_path, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
     ran = run("baseline", *shape, "--draws", 100, "-o", tmp_path / "table.nc")
-    assert ran.status == 0
-    assert "\x1b" not in ran.out + ran.err
-
-
-# How far long work is, away from a terminal
+    assert (ran.status, ran.err) == (0, f"rmtbase: wrote {tmp_path / 'table.nc'}\n")
+    assert "\x1b" not in ran.out
 
 
 @pytest.fixture
 def long(shape, monkeypatch):
-    """A command that is at work for many of the intervals after which it says so."""
     monkeypatch.setenv("RMTBASE_PROGRESS_SECONDS", "0.02")
     return ("baseline", *shape, "--draws", "40k")
 
@@ -144,14 +118,8 @@ def test_interval_that_is_none_is_refused(seconds, run, shape, tmp_path, monkeyp
     assert f"RMTBASE_PROGRESS_SECONDS = '{seconds}': expected a positive number of seconds" in ran.err
 
 
-def test_quiet_on_a_terminal_shows_no_bar(in_terminal, shape, tmp_path):
-    assert in_terminal("baseline", *shape, "--draws", 400, "-q", "-o", tmp_path / "table.nc") == (0, "")
-
-
 @pytest.mark.parametrize("place", [0, 1, 5])
 def test_debug_shows_the_traceback_wherever_it_stands(place, run):
     command = ["baseline", "--d-model", 8, "--d-head", 9]
     ran = run(*command[:place], "--debug", *command[place:])
-    assert ran.status == 2
-    assert "Traceback" in ran.err
-    assert "ParameterError: d_head = 9" in ran.err
+    assert ran.status == 2 and "Traceback" in ran.err and "ParameterError: d_head = 9" in ran.err

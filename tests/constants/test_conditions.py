@@ -28,19 +28,14 @@ EVERY = [*constants.constants(), *(at_shape(one, **scale) for one in constants.f
 
 def test_every_constant_states_all_its_conditions():
     for entry in (*EVERY, *constants.functions()):
-        states_its_conditions(entry)
-
-
-def states_its_conditions(entry):
-    of_analysis = entry.name == "zeta_prime_minus_one"
-    wanted = {"holds"} if of_analysis else {"matrix", "normalization", "sigma", "shape", "convention", "holds"}
-    assert set(entry.conditions.stated()) == wanted, entry.name
-    if not of_analysis:
-        assert "σ" in entry.conditions.sigma, entry.name
-        assert re.search("limit|exact|order", entry.conditions.holds), entry.name
-    for text in entry.conditions.stated().values():
-        assert text == text.strip(), entry.name
-        assert "\n" not in text, entry.name
+        of_analysis = entry.name == "zeta_prime_minus_one"
+        expected = {"holds"} if of_analysis else {"matrix", "normalization", "sigma", "shape", "convention", "holds"}
+        assert set(entry.conditions.stated()) == expected, entry.name
+        if not of_analysis:
+            assert "σ" in entry.conditions.sigma, entry.name
+            assert re.search("limit|exact|order", entry.conditions.holds), entry.name
+        for text in entry.conditions.stated().values():
+            assert text == text.strip() and "\n" not in text, entry.name
 
 
 def test_complex_matrices_are_said_to_be_so_and_have_no_transpose():
@@ -50,13 +45,6 @@ def test_complex_matrices_are_said_to_be_so_and_have_no_transpose():
         assert ("complex" in stated) == of_complex, entry.name
         assert not (of_complex and "ᵀ" in stated), entry.name
         assert (r"X^{\dagger}X" in as_latex_sentence(entry)) == ("tracy_widom_2" in entry.name), entry.name
-
-
-@pytest.mark.parametrize("name", ["product_upper_edge", "product_lower_edge"])
-@pytest.mark.parametrize("scale", SCALES, ids=str)
-def test_scaled_edges_are_those_of_the_law(name, scale):
-    edge = laws.GaussianChain(d_model=768, d_head=64, **scale).support[["lower", "upper"].index(name.split("_")[1])]
-    assert constants.find(name).value(768, 64, **scale) == pytest.approx(edge, rel=1e-12)
 
 
 # Powers of the factor g of W_QK.
@@ -79,16 +67,20 @@ def test_numbers_scale_with_their_power_of_sigma(name):
     assert ("any σ" in scaled.conditions.sigma) == (degree == 0)
 
 
-def test_sigma_is_taken_as_it_is_written():
-    assert constants.trace_mean(768, 64, sigma=0.1).digits(40) == "4.915200000000000000000000000000000000000"
-    both = constants.trace_mean(768, 64, sigma_q=0.1, sigma_k=0.1)
-    assert both.digits(40) == constants.trace_mean(768, 64, sigma=0.1).digits(40)
-    assert both.conditions == constants.trace_mean(768, 64, sigma=0.1).conditions
-
-
-def test_defaults_are_sigma_one_divided_by_root_d():
+def test_defaults_are_sigma_one_divided_by_root_d_and_sigma_is_taken_as_it_is_written():
     for function in constants.functions():
         assert at_shape(function).digits(12) == at_shape(function, sigma=1, normalization="sqrt_d").digits(12)
+        takes = function.takes("none")
+        assert takes in (("d_model", "d_head"), ("d_head",))
+        named = function(**{name: SHAPE[name] for name in takes}, normalization="none")
+        assert function(*(SHAPE[name] for name in takes), normalization="none").digits(9) == named.digits(9)
+    tenth = constants.trace_mean(768, 64, sigma=0.1)
+    assert tenth.digits(40) == "4.915200000000000000000000000000000000000"
+    both = constants.trace_mean(768, 64, sigma_q=0.1, sigma_k=0.1)
+    assert (both.digits(40), both.conditions) == (tenth.digits(40), tenth.conditions)
+    with mp.workdps(40):
+        scaled = mp.mpf(constants.product_upper_edge(768, 64, sigma=0.1))
+        assert abs(scaled * 10**4 / mp.mpf(constants.product_upper_edge(768, 64)) - 1) < mp.mpf(10) ** -38
     stated = constants.product_upper_edge(2048, 128).conditions
     assert (stated.sigma, stated.normalization) == ("σ_Q = σ_K = 1", "divided by √d_model")
     assert constants.product_upper_edge(2048, 128, normalization="none").definition.endswith(r"\sigma_K \sqrt{d}")
@@ -102,41 +94,17 @@ def test_defaults_are_sigma_one_divided_by_root_d():
         ({"sigma_q": float("nan")}, "sigma_q = nan"),
         ({"sigma_k": True}, "sigma_k = True"),
         ({"normalization": "d"}, "normalization = 'd'"),
-    ],
-)
-def test_a_scale_that_is_none_is_refused(scale, words):
-    with pytest.raises(ParameterError, match=words):
-        constants.product_upper_edge(768, 64, **scale)
-
-
-@pytest.mark.parametrize("shape", [(768, 64), (768,)])
-def test_a_dimension_by_position_and_by_name_is_a_type_error_as_of_a_law(shape):
-    with pytest.raises(TypeError, match="d_model is given twice"):
-        constants.product_upper_edge(*shape, d_model=999)
-
-
-@pytest.mark.parametrize(
-    ("named", "words"),
-    [
-        ({"d_model": 768, "d_haed": 64}, r"d_haed = 64: expected .* did you mean d_head\?"),
-        ({"d_model": 768, "d_head": 64, "sgima": 2}, r"sgima = 2: expected .* did you mean sigma\?"),
+        ({"sgima": 2}, r"sgima = 2: expected .* did you mean sigma\?"),
+        ({"d_haed": 64}, r"d_haed = 64: expected .* did you mean d_head\?"),
         ({"dims": (768, 64, 768)}, r"dims = \(768, 64, 768\): expected only d_model and d_head: product_upper_edge"),
     ],
 )
-def test_a_keyword_that_no_constant_takes_is_named(named, words):
+def test_a_scale_or_a_keyword_that_is_none_is_refused(scale, words):
     with pytest.raises(ParameterError, match=words):
-        constants.product_upper_edge(**named)
-
-
-def test_a_shape_by_position_is_d_model_and_d_head_whatever_the_normalization():
-    for function in constants.functions():
-        takes = function.takes("none")
-        assert takes in (("d_model", "d_head"), ("d_head",))
-        named = function(**{name: SHAPE[name] for name in takes}, normalization="none")
-        assert function(*(SHAPE[name] for name in takes), normalization="none").digits(9) == named.digits(9)
-
-
-# Rounding and sentences
+        constants.product_upper_edge(768, 64, **scale)
+    for shape in ((768, 64), (768,)):
+        with pytest.raises(TypeError, match="d_model is given twice"):
+            constants.product_upper_edge(*shape, d_model=999)
 
 
 def test_values_are_rounded_to_their_error():
@@ -181,22 +149,19 @@ def test_a_limit_comes_with_the_mean_and_the_spread_of_one_draw():
 
 def test_every_sentence_has_value_conditions_and_keys():
     for constant in EVERY:
-        sentence_has_value_conditions_and_keys(constant)
-
-
-def sentence_has_value_conditions_and_keys(constant):
-    text, tex = as_sentence(constant), as_latex_sentence(constant)
-    assert re.match(r"[A-ZRN√]", text), text
-    assert text.endswith(f"computed with rmtbase {rmtbase.__version__} [{len(constant.references) + 1}].")
-    assert all(phrase in text for phrase in constant.conditions.stated().values()) or not constant.conditions.matrix
-    assert not re.search(r"[\\{}$]", re.sub(r"_\{[^{}]*\}|_\{[^{}]*_\{?[^{}]*\}?\}", "", text)), text
-    assert tex.isascii(), constant.name
-    cited = ",".join(re.findall(r"\\cite\{([^}]*)\}", tex)).split(",")
-    assert cited == [*constant.references, "rmtbase"], constant.name
-    assert set(cited) == set(re.findall(r"^@\w+\{([^,]+),", constant.bibtex(), re.MULTILINE)), constant.name
-    assert not re.search(r"(?<!\\)[%&#]", tex), tex
-    formulas = re.findall(r"\$([^$]*)\$", tex)
-    assert all(one.count("(") == one.count(")") for one in formulas), tex  # none is cut in two
+        text, tex = as_sentence(constant), as_latex_sentence(constant)
+        assert re.match(r"[A-ZRN√]", text), text
+        assert text.endswith(f"computed with rmtbase {rmtbase.__version__} [{len(constant.references) + 1}].")
+        stated = constant.conditions.stated().values()
+        assert all(phrase in text for phrase in stated) or not constant.conditions.matrix
+        assert not re.search(r"[\\{}$]", re.sub(r"_\{[^{}]*\}|_\{[^{}]*_\{?[^{}]*\}?\}", "", text)), text
+        assert tex.isascii(), constant.name
+        cited = ",".join(re.findall(r"\\cite\{([^}]*)\}", tex)).split(",")
+        assert cited == [*constant.references, "rmtbase"], constant.name
+        assert set(cited) == set(re.findall(r"^@\w+\{([^,]+),", constant.bibtex(), re.MULTILINE)), constant.name
+        assert not re.search(r"(?<!\\)[%&#]", tex), tex
+        formulas = re.findall(r"\$([^$]*)\$", tex)
+        assert all(one.count("(") == one.count(")") for one in formulas), tex  # none is cut in two
 
 
 def test_what_is_called_an_eigenvalue_is_one_of_the_matrix_that_is_named():
@@ -215,13 +180,11 @@ PROGRAMS = {
 
 
 def missing(*files):
-    """Programs, styles and packages of TeX that are not installed."""
     found = {name: shutil.which(name) or (shutil.which("kpsewhich") and run_tex(["kpsewhich", name])) for name in files}
     return [name for name, where in found.items() if not where]
 
 
 def run_tex(command, folder=None):
-    """Standard output of a program, or "" if it fails."""
     ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False)
     return ran.stdout if ran.returncode == 0 else ""
 
@@ -252,10 +215,11 @@ def test_all_sentences_compile_without_packages_and_each_style_prints_each_arxiv
     assert f"version{rmtbase.__version__}" in printed.lower()
 
 
-# rmtbase as a reference
-
-
 def test_the_software_is_cited_as_the_citation_file_says():
+    repository = (Path(__file__).parents[2] / "CITATION.cff").read_text(encoding="utf-8")
+    assert constants.citation_file() == re.sub(r"(?m)^version: .*$", f"version: {rmtbase.__version__}", repository)
+    wheel = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]
+    assert wheel["build"]["targets"]["wheel"]["force-include"] == {"CITATION.cff": "rmtbase/CITATION.cff"}
     citation = yaml.safe_load(constants.citation_file())
     software = constants.software()
     assert citation["version"] == rmtbase.__version__
@@ -263,16 +227,3 @@ def test_the_software_is_cited_as_the_citation_file_says():
     assert [author["name"] for author in citation["authors"]] == [software.fields["author"].strip("{}")]
     assert software.fields["note"] == f"Version {citation['version']}"
     assert software.fields["year"] == str(citation.get("date-released", constants.current_set().date))[:4]
-
-
-def test_the_citation_file_is_the_repository_s_in_the_installed_version():
-    repository = (Path(__file__).parents[2] / "CITATION.cff").read_text(encoding="utf-8")
-    assert constants.citation_file() == re.sub(r"(?m)^version: .*$", f"version: {rmtbase.__version__}", repository)
-    wheel = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]
-    assert wheel["build"]["targets"]["wheel"]["force-include"] == {"CITATION.cff": "rmtbase/CITATION.cff"}
-
-
-def test_mpmath_values_beyond_the_double_are_scaled_too():
-    with mp.workdps(40):
-        scaled = mp.mpf(constants.product_upper_edge(768, 64, sigma=0.1))
-        assert abs(scaled * 10**4 / mp.mpf(constants.product_upper_edge(768, 64)) - 1) < mp.mpf(10) ** -38

@@ -4,8 +4,9 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pytest
+from balls import bounded, rational
+from flint import acb, acb_mat, arb, ctx
 from mpmath import mp
-from mpmath.calculus.quadrature import GaussLegendre
 
 from exhaustive import mostly_exhaustive
 from rmtbase import constants
@@ -17,27 +18,18 @@ PRECISIONS = (32, 42)
 
 
 def computed(constant, **changes):
-    """The constant without its shipped digits."""
     return replace(constant, published="", **changes)
 
 
 @pytest.mark.parametrize("name", mostly_exhaustive(EVERY, always=4))
 def test_shipped_digits_are_recomputed_at_two_precisions(name):
     constant = EVERY[name]
+    if constant.uncertainty == "exact":
+        assert computed(constant).digits(100) == constant.digits(100)
     for digits in PRECISIONS:
         with mp.workdps(digits + 10):
             found = constant.compute()
             assert abs(found / mp.mpf(constant.digits(50)) - 1) < mp.mpf(10) ** -digits
-
-
-@pytest.mark.parametrize("name", [name for name, constant in EVERY.items() if constant.uncertainty == "exact"])
-def test_closed_forms_have_all_their_shipped_digits(name):
-    assert computed(EVERY[name]).digits(100) == EVERY[name].digits(100)
-
-
-def test_digits_beyond_the_table_continue_it():
-    for name in ("square_product_entropy_deficit_singular", "zeta_prime_minus_one", "noise_optimal_probability"):
-        assert constants.find(name).digits(140).startswith(constants.find(name).digits(100)[:-2])
 
 
 # Bornemann (2010).
@@ -47,36 +39,6 @@ BORNEMANN = {
     "tracy_widom_2_mean": "-1.7710868074116", "tracy_widom_2_variance": "0.8131947928329",
     "tracy_widom_2_skewness": "0.224084203610", "tracy_widom_2_excess_kurtosis": "0.0934480876",
 }  # fmt: skip
-
-
-@pytest.mark.parametrize("name", BORNEMANN)
-def test_tracy_widom_moments_have_bornemanns_digits(name):
-    # Printed digits may be cut or rounded: one unit of the last.
-    printed = Decimal(BORNEMANN[name])
-    assert abs(Decimal(EVERY[name].digits(30)) - printed) < Decimal((0, (1,), printed.as_tuple().exponent))
-
-
-def tracy_widom_cdfs(s):
-    """F_1 = det(1 - A) and F_2 = det(1 - A²), A = Ai(x + y + s) on x, y > 0, by Gauss and Legendre's rule.
-
-    Source: P. L. Ferrari and H. Spohn, J. Phys. A 38, L557 (2005); F. Bornemann, Math. Comp. 79, 871 (2010).
-    """
-    end = 20  # Ai(end + s) is below 1e-24
-    rule = [(end * (1 + x) / 2, mp.sqrt(end * w / 2)) for x, w in GaussLegendre(mp).calc_nodes(5, mp.prec)]
-    kernel = mp.zeros(len(rule))
-    for i, (x, u) in enumerate(rule):
-        for j, (y, v) in enumerate(rule[: i + 1]):
-            kernel[i, j] = kernel[j, i] = u * v * mp.airyai(x + y + s)
-    minus, plus = mp.det(mp.eye(len(rule)) - kernel), mp.det(mp.eye(len(rule)) + kernel)
-    return minus, minus * plus
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("beta", mostly_exhaustive([1, 2], always=1))
-def test_tracy_widom_medians_are_those_of_fredholm_determinants(beta):
-    with mp.workdps(26):
-        median = mp.mpf(EVERY[f"tracy_widom_{beta}_quantile_50"].digits(26))
-        assert abs(tracy_widom_cdfs(median)[beta - 1] - mp.mpf(1) / 2) < mp.mpf(10) ** -23
 
 
 @pytest.mark.parametrize("beta", [1, 2])
@@ -101,45 +63,38 @@ def test_tracy_widom_constants_agree_with_the_law_in_double_precision(beta):
 
 
 MATH = {
-    "half_normal_anchor_shape": "1.205434319017451087",
-    "half_normal_anchor_scale": "0.887487039832266288",
-    "half_normal_anchor_r_squared": "0.997740367232652",
-    "half_normal_anchor_trim_05_shape": "1.190922610383650000",
-    "half_normal_anchor_trim_05_scale": "0.880887883490032409",
-    "half_normal_anchor_untrimmed_shape": "1.15106659071825",
-    "half_normal_anchor_untrimmed_scale": "0.874835116855485",
-    "body_tail_gap": "0.0543677",
-    "gamma_closure_ratio": "1.152682",
-    "gamma_closure_ratio_root_mean_square": "1.085416",
-    "noise_optimal_probability": "0.79681213002002004616",
-    "noise_optimal_variance": "1.54413865237",
-    "noise_ratio_at_trim": "6.48209544",
-    "half_normal_likelihood_shape": "1.262757",
-    "half_normal_likelihood_scale": "0.855417",
-    "half_normal_moment_shape": "1.337057",
-    "half_normal_moment_scale": "0.868598",
-    "element_divergence_1": "0.21484",
-    "element_divergence_64": "1.68354e-4",
-    "element_divergence_128": "4.3797e-5",
-}
+    "half_normal_anchor_shape": "1.205434319017451087", "half_normal_anchor_scale": "0.887487039832266288",
+    "half_normal_anchor_trim_05_shape": "1.190922610383650000", "half_normal_anchor_r_squared": "0.997740367232652",
+    "half_normal_anchor_trim_05_scale": "0.880887883490032409", "body_tail_gap": "0.0543677",
+    "half_normal_anchor_untrimmed_shape": "1.15106659071825", "gamma_closure_ratio": "1.152682",
+    "half_normal_anchor_untrimmed_scale": "0.874835116855485", "gamma_closure_ratio_root_mean_square": "1.085416",
+    "noise_optimal_probability": "0.79681213002002004616", "noise_optimal_variance": "1.54413865237",
+    "noise_ratio_at_trim": "6.48209544", "half_normal_likelihood_shape": "1.262757",
+    "half_normal_likelihood_scale": "0.855417", "half_normal_moment_shape": "1.337057",
+    "half_normal_moment_scale": "0.868598", "element_divergence_1": "0.21484",
+    "element_divergence_64": "1.68354e-4", "element_divergence_128": "4.3797e-5",
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("name", MATH)
-def test_values_that_were_found_independently(name):
-    independent = Decimal(MATH[name])
-    half_a_unit = Decimal((0, (1,), independent.as_tuple().exponent))
-    assert abs(Decimal(EVERY[name].digits(30)) - independent) <= half_a_unit
+@pytest.mark.parametrize("published", [BORNEMANN, MATH], ids=["Bornemann", "independent"])
+def test_values_that_others_found(published):
+    for name, text in published.items():  # whose digits may be cut or rounded: one unit of the last
+        unit = Decimal((0, (1,), Decimal(text).as_tuple().exponent))
+        assert abs(Decimal(EVERY[name].digits(30)) - Decimal(text)) <= unit, name
 
 
-def test_a_computation_that_never_settles_is_an_error_not_a_value():
+def test_digits_continue_the_table_or_are_refused():
+    for name in ("square_product_entropy_deficit_singular", "zeta_prime_minus_one", "noise_optimal_probability"):
+        assert constants.find(name).digits(140).startswith(constants.find(name).digits(100)[:-2])
+    for digits in (0, -3, 2.5, "30", True, 101):
+        with pytest.raises(ParameterError, match="digits"):
+            constants.tracy_widom_1_mean.digits(digits)
+    cancelling = computed(constants.square_product_upper_edge, compute=lambda: mp.sqrt(1 + mp.mpf(10) ** -30) - 1)
+    assert cancelling.digits(12) == "5.00000000000e-31"
     with pytest.raises(PrecisionError, match=r"5 digits: found 165\.00 and 185\.00") as caught:
         computed(constants.square_product_upper_edge, compute=lambda: mp.dps).digits(5)
     assert caught.value.digits == 5
-
-
-def test_cancellation_raises_the_working_precision():
-    cancelling = computed(constants.square_product_upper_edge, compute=lambda: mp.sqrt(1 + mp.mpf(10) ** -30) - 1)
-    assert cancelling.digits(12) == "5.00000000000e-31"
+    assert float(constants.noise_optimal_probability) == 0.79681213002002004616  # the nearest double
 
 
 @pytest.mark.parametrize(
@@ -159,13 +114,54 @@ def test_significant_digits_are_rounded_and_padded(value, digits, shown):
     assert computed(constants.square_product_upper_edge, compute=lambda: mp.mpf(value)).digits(digits) == shown
 
 
-@pytest.mark.parametrize("digits", [0, -3, 2.5, "30", True, 101])
-def test_digits_outside_what_is_known_are_refused(digits):
-    with pytest.raises(ParameterError, match="digits"):
-        constants.tracy_widom_1_mean.digits(digits)
+BOUND_DIGITS = 14
+"""The proved bounds of the Tracy–Widom constants against Fredholm determinants: no Painlevé equation, no shared code.
+
+    F_1(s) = det(I - A),  F_2(s) = det(I - A) det(I + A),  A(x, y) = Ai(x + y + s) on x, y ≥ 0  (Ferrari and Spohn 2005)
+
+A is ∫ f(z) exp(-z(x + y)) dz / 2πi along Re z = c, f = exp(z³/3 - z s). By the trapezoidal rule of step h it is of
+finite rank, det(δ_jl ∓ w_j / (z_j + z_l)) its determinant. The trace norm of exp(-z(x + y)) is 1/(2 Re z), and the
+error of the rule an integral along Re z = c ± a with a factor of at most 1/(exp(2πa/h) - 1), so that all is bounded by
+
+    ‖A‖ ≤ N(c) = ∫ |f(c + iy)| dy / (4π c) = exp(c³/3 - c s) / (4 √π c^(3/2)),
+    |det(I - A) - det(I - B)| ≤ ‖A - B‖ exp(1 + ‖A‖ + ‖B‖)                                       (Simon 1977).
+"""
 
 
-def test_value_is_the_nearest_double():
-    assert constants.square_product_upper_edge.value == 6.75
-    assert constants.square_product_upper_singular_edge.value == 6.75**0.5
-    assert float(constants.noise_optimal_probability) == 0.79681213002002004616
+def norm(c: arb, s: arb) -> arb:
+    """N(c)."""
+    return (c**3 / 3 - c * s).exp() / (4 * arb.pi().sqrt() * c ** rational(3, 2))
+
+
+def determinants(s: arb) -> tuple[arb, arb]:
+    """det(I ∓ A)."""
+    c, a, h, most = arb(2), rational(7, 4), rational(3, 16), 26
+    nodes = [acb(c, h * j) for j in range(-most, most + 1)]
+    weights = [(z**3 / 3 - z * s).exp() * h / (2 * arb.pi()) for z in nodes]
+    off = sum(norm(c + side * a, s) for side in (1, -1)) / ((2 * arb.pi() * a / h).exp() - 1)
+    # |w_j| = |w_0| exp(-c (hj)²) falls at least geometrically beyond the last.
+    off += 2 * abs(weights[-1]) / (2 * c) / (1 - (-2 * c * h**2 * most).exp())
+    whole = norm(rational(3, 4), s)
+    error = bounded(off * (1 + 2 * whole + off).exp())
+    found = []
+    for sign in (-1, 1):
+        rows = [
+            [(1 if j == k else 0) + sign * weights[j] / (nodes[j] + nodes[k]) for k in range(len(nodes))]
+            for j in range(len(nodes))
+        ]
+        found.append(acb_mat(rows).det().real + error)
+    return found[0], found[1]
+
+
+@pytest.mark.parametrize("per_mille", mostly_exhaustive([500, 950, 990, 999], always=1))
+@pytest.mark.parametrize("beta", [1, 2])
+def test_fredholm_determinants_are_the_probabilities_at_the_quantiles(beta, per_mille):
+    name = {500: "50", 950: "95", 990: "99", 999: "99_9"}[per_mille]
+    one = constants.v1.find(f"tracy_widom_{beta}_quantile_{name}")
+    with ctx.workdps(45):
+        unit = arb(10) ** -BOUND_DIGITS
+        for end, sign in zip(one.enclosure, (-1, 1), strict=True):
+            minus, plus = determinants(arb(end) + sign * unit)
+            law = minus if beta == 1 else minus * plus
+            excess = sign * (law - rational(per_mille, 1000))
+            assert 0 < excess < unit

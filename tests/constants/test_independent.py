@@ -12,7 +12,6 @@ SHAPES = [(768, 64), (1600, 64), (64, 63), (5, 1)]
 
 
 def law_values(d: int, h: int) -> dict[str, float]:
-    """Every function of the shape by the laws in double precision."""
     law = laws.low_rank_product(d, h)
     low, high = law.support
     scale_low, scale_high = law.edge_scale

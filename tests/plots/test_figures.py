@@ -16,7 +16,7 @@ import rmtbase
 from exhaustive import mostly_exhaustive
 from rmtbase.drawing.axes import new_axes, new_figure
 from rmtbase.drawing.color_scales import Z_LEVELS
-from rmtbase.drawing.fitting import fit_figure
+from rmtbase.drawing.layout import fit_figure
 from rmtbase.drawing.null_curves import Histogram, add_density, null_spectrum
 from rmtbase.drawing.theme import DARK, LIGHT, PRINT
 from rmtbase.errors import ParameterError

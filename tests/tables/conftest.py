@@ -24,19 +24,16 @@ def small_table() -> xr.Dataset:
 
 @pytest.fixture
 def table(small_table) -> xr.Dataset:
-    """The small table, to be changed at will."""
     return small_table.copy(deep=True)
 
 
 @pytest.fixture
 def table_file(table, tmp_path):
-    """The small table in a file."""
     return write_table(table, tmp_path / "table.nc")
 
 
 @pytest.fixture
 def scores(model_folder) -> xr.DataTree:
-    """The scores of the small model."""
     return rmtbase.score(model_folder, Gaussian(draws=400), matrices="spectra", elements="heads")
 
 
@@ -48,11 +45,9 @@ def stored_tables() -> dict[str, xr.Dataset | xr.DataTree]:
 
 @pytest.fixture
 def a_table(request, stored_tables):
-    """That of the kind that a test is given, to be changed at will."""
     return stored_tables[request.param].copy(deep=True)
 
 
 @pytest.fixture
 def stored_file(tmp_path):
-    """Copies of stored files, to be damaged."""
     return lambda kind: Path(shutil.copy(STORED[kind], tmp_path / f"{kind}.nc"))

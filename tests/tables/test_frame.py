@@ -15,10 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scoring"))  # mode
 from made_models import layers, model_of
 
 ROWS = {
-    "baseline": ("case", "statistic"),
-    "spectra": ("case", "statistic"),
-    "elements": ("case", "statistic"),
-    "atlas": ("case", "statistic"),
+    **dict.fromkeys(("baseline", "spectra", "elements", "atlas"), ("case", "statistic")),
     "effective_depth": ("layer", "component"),
     "scores": ("layer", "head", "statistic"),
     "trajectory": ("step", "layer", "head", "statistic"),
@@ -45,14 +42,18 @@ def test_a_row_is_one_thing_measured(kind, stored_tables):
     assert not set(frame.columns) & {"sample", "density", "eigenvalue_mean", "symbol", "formula"}
 
 
-def test_baseline_frame_has_what_one_looks_up(table):
+def test_baseline_frame_has_what_one_looks_up(table, stored_tables):
+    with pytest.raises(ParameterError, match="table"):
+        to_pandas(stored_tables["scores"]["null"].to_dataset())
+    said = "table[['eigenvalue_mean', 'eigenvalue_std']].to_dataframe()"
+    assert said in table.attrs["comment"]
+    assert len(eval(said, {"table": table})) == table.sizes["case"] * table.sizes["index"]
     frame = to_pandas(table)
     assert {"d_model", "d_head", "sigma_q", "sigma_k", "mean", "std", "standard_error"} <= set(frame.columns)
     assert {"analytic_mean", "analytic_std", "analytic_method", "quantile_0.5", "quantile_0.975"} <= set(frame.columns)
     one = frame[(frame["case"] == 1) & (frame["statistic"] == "trace")].iloc[0]
     there = table.isel(case=1).sel(statistic="trace")
-    assert one["mean"] == there["mean"].item()
-    assert one["sigma_k"] == there["sigma_k"].item()
+    assert (one["mean"], one["sigma_k"]) == (there["mean"].item(), there["sigma_k"].item())
     assert one["quantile_0.975"] == there["quantile"].sel(probability=0.975).item()
 
 
@@ -76,45 +77,21 @@ def test_by_head_has_one_row_for_each_head_with_what_is_said_of_it(stored_tables
     one = frame.set_index(["layer", "head"]).loc[(1, 2)]
     for name in ("moved_share", "omnibus_q_value", "relation", "sigma_q", "farthest_statistic", "key_head"):
         assert one[name] == heads[name].sel(layer=1, head=2).item()
-
-
-def test_by_head_of_a_training_run_has_a_row_for_each_step_and_head(stored_tables):
-    tree = stored_tables["trajectory"]
-    frame, heads = to_pandas(tree, "by_head"), tree["heads"].to_dataset()
+    run = stored_tables["trajectory"]
+    frame, sizes = to_pandas(run, "by_head"), run["heads"].sizes
     assert frame.columns[:3].tolist() == ["step", "layer", "head"]
-    assert len(frame) == heads.sizes["step"] * heads.sizes["layer"] * heads.sizes["head"]
+    assert len(frame) == sizes["step"] * sizes["layer"] * sizes["head"]
+    assert "by_head" not in {name[-7:] for name in frame_groups(stored_tables["signal"])}
 
 
-def test_by_head_of_changes_has_what_is_known_of_a_whole_head():
+def test_by_head_of_changes_and_of_a_further_circuit_has_what_is_known_of_a_whole_head():
     before, after = (model_of(np.random.default_rng(seed), layers(2), heads=3) for seed in (1, 2))
     tree = diff(before, after, components=["attention_query", "attention_key"])
     frame = to_pandas(tree, "by_head")
     assert frame["relative_change_qk"].tolist() == tree["heads"]["relative_change_qk"].values.ravel().tolist()
     assert {"layer", "head", "similarity_qk"} <= {*frame} and "component" not in frame
-
-
-def test_by_head_of_a_further_circuit_is_a_group_of_its_own():
-    tree = rmtbase.score(
-        model_of(np.random.default_rng(1), layers(1), heads=2, d_head=8), "analytic", circuits=["qk", "ov"]
-    )
+    model = model_of(np.random.default_rng(1), layers(1), heads=2, d_head=8)
+    tree = rmtbase.score(model, "analytic", circuits=["qk", "ov"])
     assert [name for name in frame_groups(tree) if name.endswith("by_head")] == ["by_head", "ov_by_head"]
-    frame = to_pandas(tree, "ov_by_head")
     expected = tree["circuits/ov/heads"]["moved_share"].values.ravel()
-    np.testing.assert_array_equal(frame["moved_share"], expected)
-
-
-def test_by_head_is_no_group_where_every_row_is_a_head_already(stored_tables):
-    assert "by_head" not in {name[-7:] for name in frame_groups(stored_tables["signal"])}
-
-
-def test_variables_that_share_their_dimensions_are_a_frame_as_the_file_itself_says(table):
-    said = "table[['eigenvalue_mean', 'eigenvalue_std']].to_dataframe()"
-    assert said in table.attrs["comment"]
-    frame = eval(said, {"table": table})  # the line that the attribute gives
-    assert len(frame) == table.sizes["case"] * table.sizes["index"]
-    assert len(to_pandas(table)) == table.sizes["case"] * table.sizes["statistic"]
-
-
-def test_dataset_without_rows_is_refused(stored_tables):
-    with pytest.raises(ParameterError, match="table"):
-        to_pandas(stored_tables["scores"]["null"].to_dataset())
+    np.testing.assert_array_equal(to_pandas(tree, "ov_by_head")["moved_share"], expected)

@@ -1,7 +1,7 @@
 """A file of every kind opens with its numbers; files of another schema version, or without a digest, are refused."""
 
 import json
-import shutil
+import re
 import sys
 import warnings
 from pathlib import Path
@@ -42,21 +42,18 @@ def test_file_opens_with_its_numbers_and_without_a_word(path):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_file_of_another_schema_version_is_refused_by_name(kind, tmp_path):
-    path = Path(shutil.copy(DATA / f"{kind}.nc", tmp_path / "other.nc"))
+def test_file_of_another_schema_version_is_refused_by_name(kind, stored_file):
+    path = stored_file(kind)
     for version in OTHERS:
         with h5py.File(path, "r+") as file:
             file.attrs["schema_version"] = version
-        with pytest.raises(TableError) as caught:
+        said = f"{path}: found schema version {version}, written by rmtbase"
+        with pytest.raises(TableError, match=re.escape(said) + ".* expected schema version 1, the only one"):
             open_table(path, kind)
-        said = str(caught.value)
-        assert said.startswith(str(path))
-        assert f"found schema version {version}, written by rmtbase" in said
-        assert f"expected schema version {SCHEMA_VERSION}, the only one" in said
 
 
-def test_version_is_told_before_anything_else_that_an_earlier_file_has_otherwise(tmp_path):
-    path = Path(shutil.copy(DATA / "atlas.nc", tmp_path / "earlier.nc"))
+def test_version_is_told_before_anything_else_that_an_earlier_file_has_otherwise(stored_file):
+    path = stored_file("atlas")
     with h5py.File(path, "r+") as file:
         file.attrs.update(schema_version="1.5", kind="another kind")
         file.create_dataset("names", data=["of", "variable", "length"], dtype=h5py.string_dtype())

@@ -50,7 +50,7 @@ def _print_version(is_given: bool) -> None:
         raise typer.Exit
 
 
-def _set_verbosity(param: typer.CallbackParam, is_given: bool) -> None:
+def _verbosity(param: typer.CallbackParam, is_given: bool) -> None:
     if not is_given:
         return
     chosen = Verbosity[str(param.name).upper()]
@@ -64,11 +64,9 @@ def options(
     version: bool = typer.Option(
         False, "--version", "-V", help="Print the version and exit.", is_eager=True, callback=_print_version
     ),
-    quiet: bool = typer.Option(
-        False, "--quiet", "-q", help="Print only errors and the result.", callback=_set_verbosity
-    ),
+    quiet: bool = typer.Option(False, "--quiet", "-q", help="Print only errors and the result.", callback=_verbosity),
     verbose: bool = typer.Option(
-        False, "--verbose", "-v", help="Print more: versions, where a null comes from, times.", callback=_set_verbosity
+        False, "--verbose", "-v", help="Print more: versions, where a null comes from, times.", callback=_verbosity
     ),
     as_json: bool = typer.Option(
         False,
@@ -86,7 +84,6 @@ def options(
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command, report any error in one line on stderr, and return the exit status."""
     debug, begin = "--debug" in arguments, time.monotonic()
     before, format_before, printed_before = VERBOSITY.set(Verbosity.NORMAL), JSON.set(False), PRINTED.set(False)
     try:

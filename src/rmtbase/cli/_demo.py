@@ -34,9 +34,7 @@ def demo(
     revisions = demo_revisions()
     first, last = revisions[0], revisions[-1]
     table_path = output / "baseline.nc"
-    files = {
-        revision: (output / f"scores-{revision}.nc", output / f"report-{revision}.html") for revision in (first, last)
-    }
+    files = {name: (output / f"scores-{name}.nc", output / f"report-{name}.html") for name in (first, last)}
     try:
         Outputs(table_path, "baseline").require_replaceable()
         for paths in files.values():

@@ -12,14 +12,9 @@ def doctor() -> None:
     from rmtbase.shown import shown
     from rmtbase.terminal.output import show
 
-    facts = examine()
-
-    def print_facts(console: object) -> None:
-        for section, entries in facts.items():
-            print(section)
-            for name, value in entries.items():
-                print(f"  {shown(name):<28} {shown(value)}")
-
-    show(lambda: facts, print_facts)
+    facts, lines = examine(), []
+    for section, entries in facts.items():
+        lines += [section, *(f"  {shown(name):<28} {shown(value)}" for name, value in entries.items())]
+    show(lambda: facts, lambda console: print(*lines, sep="\n"))
     if facts["precision"]["verdict"] != "good":
         raise typer.Exit(1)

@@ -1,16 +1,6 @@
 """``rmtbase inspect``: the parts of a model, and which of them are scored."""
 
-from __future__ import annotations
-
-from functools import partial
-from typing import TYPE_CHECKING
-
 from rmtbase.terminal.options import Fold, ModelArgument
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from rmtbase.models import Inspection
 
 
 def inspect(model: ModelArgument, fold: Fold = None) -> None:
@@ -22,28 +12,20 @@ def inspect(model: ModelArgument, fold: Fold = None) -> None:
     """
     from rmtbase.models import inspect_model, open_model
     from rmtbase.terminal.output import show
-
-    inspection = inspect_model(open_model(model, fold=fold or ()))
-    show(inspection.as_dict, partial(_print_inspection, inspection))
-
-
-def _print_inspection(inspection: Inspection, console: Console) -> None:
     from rmtbase.terminal.streams import cell
 
+    inspection = inspect_model(open_model(model, fold=fold or ()))
     title = inspection.model + (f", revision {inspection.revision}" if inspection.revision else "")
-    console.print(cell(title, "bold"))
-    console.print(
-        cell(f"family {inspection.architecture}; {inspection.n_sites} attention sites in {inspection.n_layers} layers")
-    )
+    sites = f"{inspection.n_sites} attention sites in {inspection.n_layers} layers"
+    lines = [cell(title, "bold"), cell(f"family {inspection.architecture}; {sites}")]
     for group in inspection.layers:
-        console.print(cell(f"{group.sentence()}:", "bold"))
+        lines.append(cell(f"{group.sentence()}:", "bold"))
         for component, words in group.matrices.items():
             rows, columns = group.shapes[component]
-            console.print(cell(f"  {component} ({rows} × {columns}): {words}"))
-        for note in group.notes:
-            console.print(cell(f"  note: {note}"))
-    console.print(cell(f"{inspection.read} stored tensors are read; {sum(inspection.left_out.values())} are left out:"))
+            lines.append(cell(f"  {component} ({rows} × {columns}): {words}"))
+        lines += [cell(f"  note: {note}") for note in group.notes]
+    lines.append(cell(f"{inspection.read} stored tensors are read; {sum(inspection.left_out.values())} are left out:"))
     for pattern, count in inspection.left_out.items():
-        console.print(cell(f"  {pattern}" + (f" ({count} of them)" if count > 1 else "")))
-    for note in inspection.notes:
-        console.print(cell(f"note: {note}"))
+        lines.append(cell(f"  {pattern}" + (f" ({count} of them)" if count > 1 else "")))
+    lines += [cell(f"note: {note}") for note in inspection.notes]
+    show(inspection.as_dict, lambda console: console.print(*lines, sep="\n"))

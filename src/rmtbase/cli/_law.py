@@ -84,8 +84,7 @@ def _report(values: dict[str, Any]) -> Iterator[Item]:
     """Yield the items of the report: what the matrix is, its spectrum, and the sections that it has."""
     from rmtbase.report import Heading
 
-    kind = _describe_path if "depth" in values else _describe_chain if "dims" in values else _describe_head
-    matrix, conventions = kind(values)
+    matrix, conventions = _described(values)
     yield Heading(matrix)
     yield conventions
     yield from _spectrum(values["spectrum"])
@@ -97,34 +96,29 @@ def _report(values: dict[str, Any]) -> Iterator[Item]:
     yield "With --json: all of it in full precision, each with its accuracy; the moments of W_QK in LaTeX, too."
 
 
-def _describe_chain(values: dict[str, Any]) -> tuple[str, str]:
-    dims, sigmas = values["dims"], [f"{sigma:.6g}" for sigma in values["sigmas"]]
-    divided = f" / √{dims[0]}" if values["normalization"] == "sqrt_d" else ""
-    factors = "X" if len(dims) == 2 else f"X₁ ⋯ X{str(len(dims) - 1).translate(_SUBSCRIPTS)}"
-    scale = f"σ = {sigmas[0] if len(set(sigmas)) == 1 else ', '.join(sigmas)}"
-    if values["self_normalized"]:
-        scale = f"{_OWN_SCALE} at σ = 1"
-    symbols = f"λ: the {values['rank']} nonzero eigenvalues of WᵀW; s = √λ: its singular values"
-    return f"W = {factors}{divided}, dimensions {' × '.join(map(str, dims))}", f"Gaussian factors, {scale}. {symbols}."
-
-
-def _describe_path(values: dict[str, Any]) -> tuple[str, str]:
-    width = f", d = {values['d_model']}" if values["d_model"] else ""
-    shape = f"depth {values['depth']}, σ = {values['sigma']:.6g}{width}"
-    blocks = "G: d × d matrices with independent entries of variance 1. λ: eigenvalues of PPᵀ; s = √λ."
-    return f"P = Π (I + σ G / √d), {shape}", blocks
-
-
-def _describe_head(values: dict[str, Any]) -> tuple[str, str]:
-    divided = " / √d_model" if values["normalization"] == "sqrt_d" else ""
+def _described(values: dict[str, Any]) -> tuple[str, str]:
+    """Describe the matrix, and its conventions."""
+    if "depth" in values:
+        width = f", d = {values['d_model']}" if values["d_model"] else ""
+        shape = f"depth {values['depth']}, σ = {values['sigma']:.6g}{width}"
+        blocks = "G: d × d matrices with independent entries of variance 1. λ: eigenvalues of PPᵀ; s = √λ."
+        return f"P = Π (I + σ G / √d), {shape}", blocks
+    is_normalized = values["normalization"] == "sqrt_d"
+    if "dims" in values:
+        dims, sigmas = values["dims"], [f"{sigma:.6g}" for sigma in values["sigmas"]]
+        factors = "X" if len(dims) == 2 else f"X₁ ⋯ X{str(len(dims) - 1).translate(_SUBSCRIPTS)}"
+        scale = f"σ = {sigmas[0] if len(set(sigmas)) == 1 else ', '.join(sigmas)}"
+        scale = f"{_OWN_SCALE} at σ = 1" if values["self_normalized"] else scale
+        symbols = f"λ: the {values['rank']} nonzero eigenvalues of WᵀW; s = √λ: its singular values"
+        matrix = f"W = {factors}{f' / √{dims[0]}' if is_normalized else ''}"
+        return f"{matrix}, dimensions {' × '.join(map(str, dims))}", f"Gaussian factors, {scale}. {symbols}."
     shape = f"d_model {values['d_model']}, d_head {values['d_head']}, γ = {values['aspect_ratio']:.6g}"
     sigma_q, sigma_k = values["sigma_q"], values["sigma_k"]
     scale = f"σ = {sigma_q:.6g}" if sigma_q == sigma_k else f"σ_Q = {sigma_q:.6g}, σ_K = {sigma_k:.6g}"
-    if values["self_normalized"]:
-        scale = f"{_OWN_SCALE} is at σ = 1"
+    scale = f"{_OWN_SCALE} is at σ = 1" if values["self_normalized"] else scale
     symbols = "λ: the d_head nonzero eigenvalues of W_QKᵀ W_QK; s = √λ: its singular values"
     conventions = f"Gaussian weights, {scale}; normalization {values['normalization']}. {symbols}."
-    return f"W_QK = W_Qᵀ W_K{divided}, {shape}", conventions
+    return f"W_QK = W_Qᵀ W_K{' / √d_model' if is_normalized else ''}, {shape}", conventions
 
 
 def _spectrum(spectrum: dict[str, Any]) -> Iterator[Item]:
@@ -213,10 +207,8 @@ def _statistics(values: dict[str, Any]) -> Iterator[Item]:
     for name, statistic in SPECTRAL_STATISTICS.items():
         lacks = missing_moment(name, moment_order(statistic, extremes, min(dims)))
         if lacks is not None:
-            where = (
-                "its quantiles are those of its law" if name in laws else "a simulation has its median and quantiles"
-            )
-            yield f"{lacks}; {where}."
+            has_quantiles = "its quantiles are those of its law", "a simulation has its median and quantiles"
+            yield f"{lacks}; {has_quantiles[name not in laws]}."
 
 
 def _exact_moments(values: dict[str, Any]) -> Iterator[Item]:
@@ -259,9 +251,8 @@ def _spike(values: dict[str, Any]) -> Iterator[Item]:
         "on_factor_alone": "on W_Q, seen in W_Q itself",
     }
     powers = [f"power {_percent(p)}" for p in spike["on_product"]["detectable_strength"]]
-    rows = [
-        (place, spike[key]["threshold"], *spike[key]["detectable_strength"].values()) for key, place in places.items()
-    ]
+    found = ((place, spike[key]) for key, place in places.items())
+    rows = [(place, facts["threshold"], *facts["detectable_strength"].values()) for place, facts in found]
     yield _table(("Planted spike θ u vᵀ", "threshold", *powers), rows)
     yield (
         "Beyond the threshold λ_max leaves the bulk; then the strengths that the test on λ_max at level "

@@ -10,21 +10,16 @@
     >>> constants.product_upper_edge(d_model=2048, d_head=128, sigma=0.02, normalization="sqrt_d") * 1000
     0.6131453...
 
-Constants come in dated sets. This module is the newest set, and each set is also an attribute, such as
-``rmtbase.constants.v1``. Each constant has a permanent identifier, such as ``product_upper_edge.id``, by which
-:func:`find` finds it in its set.
-
 A pure number is a :class:`Constant`, which acts as a number in every expression; a number that depends on the shape is
-a :class:`ConstantFunction`. All are attributes of this module; :func:`constants` and :func:`functions` list them, and
-:func:`find` looks one up. This package does not import jax.
+a :class:`ConstantFunction`. All are attributes of this module, the newest of dated sets such as its attribute ``v1``.
+:func:`find` looks one up by its name, or in any set by its permanent identifier. This package does not import jax.
 """
 
 from typing import Any
 
 from rmtbase.arguments import check_public
-from rmtbase.constants._bibliography import Reference, bibliography, bibtex
+from rmtbase.constants._bibliography import Reference, bibliography, bibtex, citation_file, software
 from rmtbase.constants._chain import chain_constants
-from rmtbase.constants._conditions import Conditions
 from rmtbase.constants._constant import KINDS_OF_ERROR, Constant, ConstantFunction
 from rmtbase.constants._digits import PrecisionError
 from rmtbase.constants._export import (
@@ -37,9 +32,8 @@ from rmtbase.constants._export import (
     shown_enclosure,
 )
 from rmtbase.constants._record import encloses
-from rmtbase.constants._registry import constants, current_set, find, functions, groups, set_named, sets
-from rmtbase.constants._release import ConstantSet, constant_set
-from rmtbase.constants._software import citation_file, software
+from rmtbase.constants._registry import ConstantSet, constant_set, constants, current_set, find, functions, groups, sets
+from rmtbase.constants._typeset import Conditions
 from rmtbase.errors import ParameterError
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Bibliography: the entries of the shipped ``references.bib``."""
+"""Bibliography: the entries of the shipped ``references.bib``, and rmtbase itself by its ``CITATION.cff``."""
 
 from __future__ import annotations
 
@@ -9,32 +9,31 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
+from rmtbase.constants._record import NEWEST, read_record
 from rmtbase.errors import ParameterError
 from rmtbase.shown import in_one_line
+from rmtbase.systems import software_version
+
+KEY = "rmtbase"
 
 _ENTRY = re.compile(r"^@(\w+)\{([\w-]+),\n(.*?)\n\}$", re.DOTALL | re.MULTILINE)
 _ACCENT = re.compile(r"""\\(['".])(\w)""")
 _COMBINING = {"'": "\u0301", '"': "\u0308", ".": "\u0307"}
 _MARKS = ((r"\l", "ł"), ("--", "–"), ("``", "“"), ("''", "”"))
+_SPECIAL = re.compile(r"[&%$#_]")
 _FIELD = re.compile(r"^  (\w+) += \{(.+)\},$", re.MULTILINE)
 
 
 @in_one_line
 @dataclass(frozen=True)
 class Reference:
-    """Entry of the bibliography.
+    """Entry of the bibliography."""
 
-    Attributes:
-        key: its citation key.
-        kind: article, book, inproceedings or misc.
-        fields: author, title, year and so on, as written in the file.
-        bibtex: the entry, whose arXiv number every style prints once: most styles of BibTeX know no ``eprint``, so it
-            is also a note, and ``options`` keeps biblatex from printing both.
-    """
-
-    key: str
-    kind: str
-    fields: dict[str, str]
+    key: str  #: its citation key
+    kind: str  #: article, book, inproceedings or misc
+    fields: dict[str, str]  #: author, title, year and so on, as written in the file
+    #: the entry; an arXiv number is also a note, which every style prints, and ``options`` keeps biblatex from printing
+    #: it twice
     bibtex: str
 
     @property
@@ -71,7 +70,6 @@ class Reference:
 
 
 def _plain(tex: str) -> str:
-    """Convert TeX to plain text."""
     text = _ACCENT.sub(lambda accent: accent[2] + _COMBINING[accent[1]], tex)
     for mark, sign in _MARKS:
         text = text.replace(mark, sign)
@@ -98,7 +96,6 @@ def bibliography() -> dict[str, Reference]:
 
 
 def bibtex_entry(key: str, kind: str, fields: Mapping[str, str]) -> str:
-    """Write one entry of BibTeX."""
     lines = "".join(f"  {name:<9} = {{{value}}},\n" for name, value in fields.items())
     return f"@{kind}{{{key},\n{lines}}}"
 
@@ -114,3 +111,40 @@ def bibtex(keys: Iterable[str]) -> str:
         if key not in references:
             raise ParameterError("keys", key, "a key of references.bib")
     return "\n\n".join(reference.bibtex for key, reference in references.items() if key in cited)
+
+
+def citation_file() -> str:
+    """Return the text of ``CITATION.cff``, with the installed version."""
+    folder = files("rmtbase")
+    shipped = folder / "CITATION.cff"
+    if not shipped.is_file():  # an editable installation: the file is in the repository
+        shipped = folder / ".." / ".." / "CITATION.cff"
+    text = shipped.read_text(encoding="utf-8")
+    return re.sub(r"^version: .*$", f"version: {software_version()}", text, flags=re.MULTILINE)
+
+
+@cache
+def software() -> Reference:
+    """Return the reference for the installed version of rmtbase, with the key ``rmtbase``."""
+    import yaml
+
+    citation = yaml.load(citation_file(), Loader=yaml.BaseLoader)  # texts, and no dates or numbers
+    released = citation.get("date-released") or read_record(NEWEST)["date"]
+    fields = {
+        "author": " and ".join(map(_author, citation["authors"])),
+        "title": _tex(citation["title"]).replace(KEY, f"{{{KEY}}}", 1),
+        "year": released[:4],
+        **{name: citation[name] for name in ("doi", "url") if name in citation},
+        "note": f"Version {_tex(citation['version'])}",
+    }
+    return Reference(KEY, "misc", fields, bibtex_entry(KEY, "misc", fields))
+
+
+def _author(person: dict[str, str]) -> str:
+    if "family-names" in person:
+        return _tex(", ".join(person[part] for part in ("family-names", "given-names") if part in person))
+    return f"{{{_tex(person['name'])}}}"
+
+
+def _tex(text: str) -> str:
+    return _SPECIAL.sub(lambda sign: "\\" + sign[0], text)

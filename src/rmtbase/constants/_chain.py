@@ -17,10 +17,9 @@ from typing import Any
 
 from mpmath import mp
 
-from rmtbase.constants._conditions import Conditions
 from rmtbase.constants._constant import Constant
 from rmtbase.constants._digits import Computation, Number
-from rmtbase.constants._typeset import Phrase, shown_sigma
+from rmtbase.constants._typeset import Conditions, Phrase, shown_sigma
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import DEFAULT_NORMALIZATION, require_dims, require_normalization, require_sigmas
 
@@ -87,7 +86,6 @@ class Chain:
         return (edge * mp.sqrt(abs(curvature) / 2) / self.rank) ** (mp.mpf(2) / 3)
 
     def extreme_eigenvalue(self, side: int):
-        """Law of the largest or the smallest eigenvalue; a :class:`ParameterError` for too few eigenvalues."""
         from rmtbase.laws import largest_eigenvalue, smallest_eigenvalue
 
         return (largest_eigenvalue if side > 0 else smallest_eigenvalue)(
@@ -101,7 +99,6 @@ class Chain:
         return 1 / (smallest if side > 0 or gap < 16 else min(smallest, gap))
 
     def mean_error(self, side: int) -> float:
-        """Relative error of the mean of this law."""
         law = self.extreme_eigenvalue(side)
         return law.std() / law.mean() * self.neglected(side)
 
@@ -135,16 +132,14 @@ def _constants_of_side(chain: Chain, side: int) -> list[Constant]:
         "normalization": None if len(chain.sigmas) == 1 else chain.normalization,
     }
 
-    def constant(
-        part: str, symbol: Phrase, quantity: str, compute: Computation, definition: str, **words: Any
-    ) -> Constant:
+    def constant(part: str, symbol: Phrase, quantity: str, compute: Computation, formula: str, **words: Any):
         return Constant(
             name=f"chain_{part}",
             symbol=symbol.latex,
             symbol_text=symbol,
             description=Phrase(f"{quantity} of W", f"{quantity} of $W$"),
             compute=compute,
-            definition=definition,
+            definition=formula,
             arguments=arguments,
             **words,
         )
@@ -223,7 +218,6 @@ def _conditions(chain: Chain, holds: str) -> Conditions:
     sigmas, dims = [shown_sigma(float(sigma)) for sigma in chain.sigmas], list(map(str, chain.dims))
     count, rank, sizes = len(sigmas), chain.rank, r" \times ".join(dims)
     sigmas = sigmas[:1] if len(set(sigmas)) == 1 else sigmas
-    eigenvalues = r"$\lambda$: eigenvalues of $W^{\top}W$"
     divided = Phrase(f"divided by √{dims[0]}", rf"divided by $\sqrt{{{dims[0]}}}$")
     return Conditions(
         matrix=Phrase("W, a Gaussian matrix", "$W$, a Gaussian matrix")
@@ -233,7 +227,8 @@ def _conditions(chain: Chain, holds: str) -> Conditions:
         sigma=Phrase(f"σ = {', '.join(sigmas)}", rf"$\sigma = {'$, $'.join(sigma.latex for sigma in sigmas)}$"),
         shape=Phrase(f"dimensions {' × '.join(dims)}", f"dimensions ${sizes}$"),
         convention=Phrase(
-            f"λ: eigenvalues of WᵀW, the {rank} that are not zero", f"{eigenvalues}, the ${rank}$ that are not zero"
+            f"λ: eigenvalues of WᵀW, the {rank} that are not zero",
+            rf"$\lambda$: eigenvalues of $W^{{\top}}W$, the ${rank}$ that are not zero",
         ),
         holds=holds,
     )

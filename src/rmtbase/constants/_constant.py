@@ -13,12 +13,10 @@ from typing import Any, NamedTuple
 from mpmath import mp
 
 from rmtbase.arguments import checked
-from rmtbase.constants._bibliography import bibtex
-from rmtbase.constants._conditions import Conditions
+from rmtbase.constants._bibliography import bibtex, software
 from rmtbase.constants._digits import Computation, Number, agreed_digits, significant
 from rmtbase.constants._real import NamedReal
-from rmtbase.constants._software import software
-from rmtbase.constants._typeset import Phrase, shown_sigma
+from rmtbase.constants._typeset import Conditions, Phrase, shown_sigma
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import (
     DEFAULT_NORMALIZATION,
@@ -28,8 +26,7 @@ from rmtbase.parameters import (
     require_positive_number,
 )
 
-IDENTIFIER = "rmtbase:constants."
-"""Prefix of every identifier."""
+IDENTIFIER = "rmtbase:constants."  #: Prefix of every identifier
 
 DEFAULT_DIGITS = 30
 PUBLISHED_DIGITS = 100
@@ -49,18 +46,7 @@ KINDS_OF_ERROR = {
     "numerical": "a bound on what was computed",
     "asymptotic": "the size of what an expansion neglects, not a bound",
     "statistical": "one standard error of an estimate",
-}
-"""Meaning of :attr:`Constant.error`, by :attr:`Constant.error_kind`."""
-OEIS = {
-    "rmtbase:constants.v1/zeta_prime_minus_one": "A084448",
-    "rmtbase:constants.v1/square_product_upper_singular_edge": "A104956",
-    "rmtbase:constants.v1/square_product_spike_threshold": "A002194",
-    "rmtbase:constants.v1/laplace_anchor_scale": "A010503",
-}
-"""Sequence of the On-Line Encyclopedia of Integer Sequences with the digits of a constant, by identifier.
-
-Digits are those of the absolute value: A084448 has the digits of -ζ'(-1). ``tests/constants/test_release.py`` compares
-them with those of rmtbase."""
+}  #: Meaning of :attr:`Constant.error`, by :attr:`Constant.error_kind`
 
 
 @dataclass(frozen=True)
@@ -101,6 +87,7 @@ class _Entry:
     one_draw: OneDraw | None = None
     function: str = ""
     apposition: bool = False
+    oeis: str = ""
     released: Release | None = None
 
     def __post_init__(self) -> None:
@@ -112,11 +99,6 @@ class _Entry:
     def id(self) -> str:
         """Permanent identifier of this number, such as ``rmtbase:constants.v1/product_upper_edge``."""
         return f"{IDENTIFIER}{self.released.name}/{self.name}" if self.released else ""
-
-    @property
-    def oeis(self) -> str:
-        """Sequence of its digits in the On-Line Encyclopedia of Integer Sequences, or "" if there is none."""
-        return OEIS.get(self.id, "")
 
     @property
     def reference(self) -> str:
@@ -146,24 +128,19 @@ class Constant(NamedReal, _Entry):
 
     Attributes:
         name: name of the attribute of :mod:`rmtbase.constants`.
-        symbol: LaTeX, to be set in mathematics.
-        symbol_text: the symbol as plain text.
-        description: one line of plain text.
-        definition: LaTeX, to be set in mathematics.
-        conditions: conditions under which it holds.
-        method: how the digits are computed.
+        symbol, symbol_text: LaTeX, to be set in mathematics, and plain text.
+        description, definition: one line of plain text, and LaTeX, to be set in mathematics.
+        conditions, method: conditions under which it holds, and how the digits are computed.
         references: keys of ``references.bib``; the first is the one to cite.
         compute: function that returns the value at mpmath's working precision.
         uncertainty: ``"exact"`` if a closed form gives any number of digits; otherwise the possible error, in words.
-        error_kind: kind of the error, a key of ``KINDS_OF_ERROR``.
-        relative_error: the same as a number; 0 if exact.
-        parents: names of the constants from which this one is computed.
-        most_digits: largest number of digits available.
+        error_kind, relative_error: kind of the error, a key of ``KINDS_OF_ERROR``, and it as a number; 0 if exact.
+        parents, most_digits: constants from which it is computed, and the largest number of digits available.
         one_draw: the quantity of one draw of which this is the limit.
         function: dotted name of the function that computes it; "" for none.
         apposition: true if the description contains an apposition, after which a comma follows.
-        released: the set in which it was released.
-        published: its digits in the record of that set, or "" if they are computed at each call.
+        oeis: sequence of the digits of its absolute value in the On-Line Encyclopedia of Integer Sequences, or "".
+        released, published: the set in which it was released, and its digits there, "" if they are computed anew.
         enclosure: lower and upper bound in decimal, proved in ball arithmetic; None if there are none.
         arguments: arguments of its :class:`ConstantFunction`; None for a pure number.
 
@@ -233,7 +210,6 @@ class Constant(NamedReal, _Entry):
         return " ± ".join(filter(None, self.rounded(digits)))
 
     def _shown_error(self) -> Decimal:
-        """Return the error to one digit, even if it is too small for a double."""
         value = abs(Decimal(self.significant_digits(_DOUBLE)))
         return Context(prec=1).multiply(value, Decimal(self.relative_error))
 
@@ -243,7 +219,6 @@ class Constant(NamedReal, _Entry):
         return f"<{self.name} = {self.shown(_IN_REPR)}, {self.uncertainty}; {', '.join(conditions) or stated}>"
 
     def _repr_html_(self) -> str:
-        """Return a small HTML table, for notebooks."""
         rows = {
             "value": self.shown(_IN_REPR),
             "known": self.uncertainty,
@@ -251,21 +226,13 @@ class Constant(NamedReal, _Entry):
             "definition": f"${self.symbol} = {self.definition}$",
             "references": ", ".join(self.references),
         }
-        cells = "".join(
-            f'<tr><th style="text-align: left">{name}</th><td style="text-align: left">{escape(text)}</td></tr>'
-            for name, text in rows.items()
-        )
+        left = 'style="text-align: left"'
+        cells = (f"<tr><th {left}>{name}</th><td {left}>{escape(text)}</td></tr>" for name, text in rows.items())
         heading = f"<b>{escape(self.name)}</b> {escape(self.description)}"
-        return f'<table><caption style="text-align: left">{heading}</caption>{cells}</table>'
-
-
-def unscaled(value: Number, square: Number, d_head: int) -> Number:
-    return value  # of a number that does not depend on the scale of W_QK
+        return f"<table><caption {left}>{heading}</caption>{''.join(cells)}</table>"
 
 
 def power(degree: int) -> Callable[[Number, Number, int], Number]:
-    """Make the function of (value, g², d_head) that multiplies a value by g to this power."""
-
     def rescaled(value: Number, square: Number, d_head: int) -> Number:
         return value * (square ** (degree // 2) if degree % 2 == 0 else mp.sqrt(square) ** degree)
 
@@ -280,17 +247,17 @@ class ConstantFunction(_Entry):
 
     Attributes:
         name, symbol, symbol_text, description, definition, conditions, method, references, error_kind, parents,
-            most_digits, one_draw, function, apposition: as for :class:`Constant`, at σ = 1 and divided by √d_model.
+            most_digits, one_draw, function, apposition, oeis: as for :class:`Constant`, at σ = 1, divided by √d_model.
         compute: the parameters ↦ the value at mpmath's working precision.
         uncertainty: ``"exact"``, or a description of what is neglected, or a function of the parameters that gives it.
         relative_error: a number, or a function of the parameters that returns it.
         parameters: names of the dimensions on which it depends, among ``d_model`` and ``d_head``.
-        rescaled: (the value, g², d_head) ↦ the value for g W_QK.
+        rescaled: (the value, g², d_head) ↦ the value for g W_QK; None if it does not depend on the scale.
         defines_gain: true if the definition ends with g = σ_Q σ_K, which is multiplied by √d for the raw product.
     """
 
     parameters: tuple[str, ...] = ("d_model", "d_head")
-    rescaled: Callable[[Number, Number, int], Number] = unscaled
+    rescaled: Callable[[Number, Number, int], Number] | None = None
     defines_gain: bool = False
 
     def __call__(
@@ -322,7 +289,7 @@ class ConstantFunction(_Entry):
         sigmas = {"sigma": sigma, "sigma_q": sigma_q, "sigma_k": sigma_k}
         factors = ("sigma_q", "sigma_k") if sigma is None else ("sigma", "sigma")
         q, k = (require_positive_number(name, 1 if sigmas[name] is None else sigmas[name]) for name in factors)
-        raw, scaled = require_normalization(normalization) == "none", self.rescaled is not unscaled
+        raw, scaled = require_normalization(normalization) == "none", self.rescaled is not None
         dims = self._checked(self.takes(normalization), shape, named)
         parameters = tuple(dims[name] for name in self.parameters)
         self.compute(*parameters)  # refuses parameters outside its domain now, not when digits are computed
@@ -331,28 +298,22 @@ class ConstantFunction(_Entry):
             value = self.compute(*parameters)
             square = (Fraction(repr(q)) * Fraction(repr(k))) ** 2 * (dims.get("d_model", 1) if raw else 1)
             scale = mp.mpf(square.numerator) / square.denominator
-            return self.rescaled(value, scale, dims["d_head"]) if scaled else value
+            return self.rescaled(value, scale, dims["d_head"]) if self.rescaled else value
 
         stated: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(_Entry)}
         for name in ("uncertainty", "relative_error"):
             if callable(stated[name]):
                 stated[name] = stated[name](*parameters)
-        conditions = {
-            "shape": Phrase(
-                ", ".join(f"{name} = {value}" for name, value in dims.items()),
-                ", ".join(f"${_DIMENSIONS[name]} = {value}$" for name, value in dims.items()),
-            )
-        }
+        text = ", ".join(f"{name} = {value}" for name, value in dims.items())
+        latex = ", ".join(f"${_DIMENSIONS[name]} = {value}$" for name, value in dims.items())
+        conditions = {"shape": Phrase(text, latex)}
         if scaled:
-            q_text, k_text = shown_sigma(q), shown_sigma(k)
             conditions["normalization"] = _DIVIDED[normalization]
-            conditions["sigma"] = (
-                Phrase(f"σ_Q = σ_K = {q_text}", rf"$\sigma_Q = \sigma_K = {q_text.latex}$")
-                if q == k
-                else Phrase(
-                    f"σ_Q = {q_text}, σ_K = {k_text}", rf"$\sigma_Q = {q_text.latex}$, $\sigma_K = {k_text.latex}$"
-                )
-            )
+            of_q, of_k = shown_sigma(q), shown_sigma(k)
+            text, latex = f"σ_Q = {of_q}, σ_K = {of_k}", rf"$\sigma_Q = {of_q.latex}$, $\sigma_K = {of_k.latex}$"
+            if q == k:
+                text, latex = f"σ_Q = σ_K = {of_q}", rf"$\sigma_Q = \sigma_K = {of_q.latex}$"
+            conditions["sigma"] = Phrase(text, latex)
         stated["conditions"] = replace(self.conditions, **conditions)
         if raw and self.defines_gain:
             stated["definition"] += r" \sqrt{d}"
@@ -361,7 +322,7 @@ class ConstantFunction(_Entry):
 
     def takes(self, normalization: str = DEFAULT_NORMALIZATION) -> tuple[str, ...]:
         """Return the required dimensions: :attr:`parameters`, and d_model for the scale of the raw product."""
-        raw = normalization == "none" and self.rescaled is not unscaled
+        raw = normalization == "none" and self.rescaled is not None
         return _SHAPE if raw else self.parameters
 
     def value(self, *shape: int, **named: Any) -> float:

@@ -10,11 +10,9 @@ from mpmath import mp
 
 from rmtbase.errors import RmtbaseError
 
-Number = Any
-"""An mpf; mpmath has no types."""
+Number = Any  #: An mpf; mpmath has no types
 
-Computation = Callable[[], Number]
-"""Function that returns a value at mpmath's working precision."""
+Computation = Callable[[], Number]  #: Function that returns a value at mpmath's working precision
 
 _GUARDS = (10, 40, 160)
 _BETWEEN = 20
@@ -34,22 +32,17 @@ class PrecisionError(RmtbaseError, ArithmeticError):
 
 
 def agreed_digits(compute: Computation, digits: int) -> str:
-    """Round ``compute()`` to ``digits`` significant digits on which two working precisions agree.
-
-    The first carries 10 digits more than asked for and the second another 20; if they differ, for example by
-    cancellation, both are raised.
-    """
+    """Round to digits on which two precisions agree, 10 and 30 digits beyond; higher ones if they differ."""
     low = high = ""
     for guard in _GUARDS:
-        low, high = (_rounded(compute, digits, guard + further_digits) for further_digits in (0, _BETWEEN))
+        ends = []
+        for working in (digits + guard, digits + guard + _BETWEEN):
+            with mp.workdps(working):
+                ends.append(significant(Decimal(str(mp.nstr(mp.mpf(compute()), working))), digits))
+        low, high = ends
         if low == high:
             return high
     raise PrecisionError(digits, (low, high))
-
-
-def _rounded(compute: Computation, digits: int, guard: int) -> str:
-    with mp.workdps(digits + guard):
-        return significant(Decimal(str(mp.nstr(mp.mpf(compute()), digits + guard))), digits)
 
 
 def significant(value: Decimal, digits: int) -> str:

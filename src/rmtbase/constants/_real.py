@@ -16,16 +16,16 @@ def _binary(operation: Callable[[Any, Any], Any]) -> Any:
     return lambda self, operand: operation(self._beside(operand), operand)
 
 
+def _of_value(function: Callable[..., Any]) -> Any:
+    return lambda self, *arguments: function(self.value, *arguments)
+
+
 def _reflected(operation: Callable[[Any, Any], Any]) -> Any:
     return lambda self, operand: operation(operand, self._beside(operand))
 
 
 class NamedReal(Real):
-    """Real number that acts as a double, or with mpmath numbers has all digits of their working precision.
-
-    With arrays it acts as a Python float, which does not change their dtype. It is equal to whatever its double is
-    equal to.
-    """
+    """Real number that acts as a double, or with mpmath numbers has all digits of their working precision."""
 
     @property
     @abstractmethod
@@ -37,7 +37,6 @@ class NamedReal(Real):
         """Return the value in decimal, to ``digits`` significant digits or to as many as there are."""
 
     def _mpmath_(self, prec: int, rounding: str) -> Any:
-        """Convert to mpmath; called by ``mp.mpf(self)``."""
         with mp.workprec(prec):
             return mp.mpf(self.significant_digits(math.ceil(prec * _PER_BIT) + 2))
 
@@ -53,42 +52,18 @@ class NamedReal(Real):
         plain = (operand.value if isinstance(operand, NamedReal) else operand for operand in inputs)
         return getattr(ufunc, method)(*plain, **options)
 
-    def __float__(self) -> float:
-        return self.value
-
-    def __int__(self) -> int:
-        return int(self.value)
-
-    def __hash__(self) -> int:  # type: ignore[override]
-        return hash(self.value)
-
-    def __str__(self) -> str:
-        return str(self.value)
-
-    def __format__(self, specification: str) -> str:
-        return format(self.value, specification)
-
-    def __round__(self, digits: int | None = None) -> Any:
-        return round(self.value, digits)
-
-    def __trunc__(self) -> int:
-        return math.trunc(self.value)
-
-    def __floor__(self) -> int:
-        return math.floor(self.value)
-
-    def __ceil__(self) -> int:
-        return math.ceil(self.value)
-
-    def __abs__(self) -> float:
-        return abs(self.value)
-
-    def __neg__(self) -> float:
-        return -self.value
-
-    def __pos__(self) -> float:
-        return self.value
-
+    __float__ = _of_value(float)
+    __int__ = _of_value(int)
+    __hash__ = _of_value(hash)
+    __str__ = _of_value(str)
+    __format__ = _of_value(format)
+    __round__ = _of_value(round)
+    __trunc__ = _of_value(math.trunc)
+    __floor__ = _of_value(math.floor)
+    __ceil__ = _of_value(math.ceil)
+    __abs__ = _of_value(abs)
+    __neg__ = _of_value(operator.neg)
+    __pos__ = _of_value(operator.pos)
     __eq__ = _binary(operator.eq)
     __ne__ = _binary(operator.ne)
     __lt__ = _binary(operator.lt)

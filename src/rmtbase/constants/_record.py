@@ -9,15 +9,13 @@ from typing import Any
 
 from rmtbase.errors import RecordError
 
-NEWEST = "v1"
-"""Name of the newest set."""
+NEWEST = "v1"  #: Name of the newest set
 
 _RELEASED = ("set", "date", "withdrawn")
 _RELEASED_OF_EACH = ("id", "definition", "conditions", "digits", "uncertainty", "parameters", "values")
 
 
 def read_record(name: str, sha256: str = "") -> dict[str, Any]:
-    """Read the record of a set from its file."""
     file = files("rmtbase.constants").joinpath(f"{name}.json")
     expected = f"constants.{name} as released; install rmtbase again"
     try:

@@ -14,7 +14,6 @@ as exp((2√2/3) t^(3/2)). The computation carries as many additional digits. Th
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from operator import mul
 
@@ -26,24 +25,20 @@ _GUARD = 14  # digits: the fourth moment weighs the tails with s⁴, up to 10⁷
 _SETTLED = 4  # number of successive terms, zero to rounding, that ends a series
 
 
-@dataclass(frozen=True)
-class _Step:
-    """Taylor coefficients of F_1 and F_2 in τ on s = start/2 - τ/2, 0 ≤ τ ≤ 1, in units of 2^-bits."""
-
-    start: int
-    series: tuple[list[int], list[int]]
+Step = tuple[int, tuple[list[int], list[int]]]
+"""Start and Taylor coefficients of F_1 and F_2 in τ on s = start/2 - τ/2, 0 ≤ τ ≤ 1, in units of 2^-bits."""
 
 
 def tracy_widom_moments(beta: int) -> tuple[Number, Number, Number, Number]:
     """Mean, variance, skewness and excess kurtosis of TW_beta, β = 1 or 2, at mpmath's working precision."""
     bits, steps = _solution(mp.dps)
     totals = [0] * 5  # 2^k E s^k
-    for step in steps:
-        series = step.series[beta - 1]
+    for start, both in steps:
+        series = both[beta - 1]
         # dF = Σ n f_n τ^(n-1) dτ, and F falls along τ.
         of_power = [-sum(n * f // (n + j) for n, f in enumerate(series) if n) for j in range(5)]
         for k in range(5):
-            totals[k] += sum(math.comb(k, j) * step.start ** (k - j) * (-1) ** j * of_power[j] for j in range(k + 1))
+            totals[k] += sum(math.comb(k, j) * start ** (k - j) * (-1) ** j * of_power[j] for j in range(k + 1))
     with mp.workprec(bits):
         m1, m2, m3, m4 = (mp.ldexp(total, -bits - k) for k, total in enumerate(totals) if k)
         variance = m2 - m1**2
@@ -53,36 +48,27 @@ def tracy_widom_moments(beta: int) -> tuple[Number, Number, Number, Number]:
     return +moments[0], +moments[1], +moments[2], +moments[3]
 
 
-def tracy_widom_quantile(beta: int, probability: Number) -> Number:
-    """Solve F_beta(s) = probability, not too far in the tails, at mpmath's working precision."""
-    bits, steps = _solution(mp.dps)
+def tracy_widom_quantile(beta: int, percent: str) -> Number:
+    """Solve F_beta(s) = percent/100, not too far in the tails, at mpmath's working precision."""
+    probability, (bits, steps) = mp.mpf(percent) / 100, _solution(mp.dps)
     with mp.workprec(bits):
         target = int(mp.ldexp(probability, bits))
-        step = next(step for step in steps if sum(step.series[beta - 1]) < target)
-        falling = [mp.ldexp(coefficient, -bits) for coefficient in reversed(step.series[beta - 1])]
+        start, series = next((start, both[beta - 1]) for start, both in steps if sum(both[beta - 1]) < target)
+        falling = [mp.ldexp(coefficient, -bits) for coefficient in reversed(series)]
         tau, tolerance = mp.mpf(1) / 2, mp.mpf(10) ** (-mp.dps // 2)
         while True:
-            value, slope = _value_and_slope(falling, tau)
+            value, slope = mp.polyval(falling, tau, derivative=True)
             change = (value - probability) / slope
             tau -= change
             if abs(change) < tolerance:  # the next Newton step squares it
                 break
-        value, slope = _value_and_slope(falling, tau)
-        root = (step.start - tau + (value - probability) / slope) / 2
+        value, slope = mp.polyval(falling, tau, derivative=True)
+        root = (start - tau + (value - probability) / slope) / 2
     return +root
 
 
-def _value_and_slope(falling: list[Number], x: Number) -> tuple[Number, Number]:
-    """Evaluate a polynomial and its derivative at x by Horner's rule; the highest power comes first."""
-    value = slope = mp.zero
-    for coefficient in falling:
-        slope = value + x * slope
-        value = coefficient + x * value
-    return value, slope
-
-
 @lru_cache(maxsize=8)
-def _solution(digits: int) -> tuple[int, tuple[_Step, ...]]:
+def _solution(digits: int) -> tuple[int, tuple[Step, ...]]:
     """(bits, steps from right to left) that give moments to ``digits`` digits."""
     nats = math.log(10) * (digits + _GUARD)
     right, left = math.ceil((1.5 * nats) ** (2 / 3)), math.ceil((24 * nats) ** (1 / 3))
@@ -99,9 +85,9 @@ def _solution(digits: int) -> tuple[int, tuple[_Step, ...]]:
         integrals, of_squares = _primitive(q, integral), _primitive(square, of_square)
         logs = _primitive([-c for c in of_squares], log_f2)
         halves = [(a - b) // 2 for a, b in zip(logs, integrals, strict=True)]
-        steps.append(_Step(start, (_exponential(halves, f1, bits), _exponential(logs, f2, bits))))
+        steps.append((start, (_exponential(halves, f1, bits), _exponential(logs, f2, bits))))
         integral, of_square, log_f2 = sum(integrals), sum(of_squares), sum(logs)
-        f1, f2 = map(sum, steps[-1].series)
+        f1, f2 = map(sum, steps[-1][1])
         q = [sum(q), sum(n * c for n, c in enumerate(q))]
     return bits, tuple(steps)
 
@@ -138,28 +124,19 @@ def _exponential(log: list[int], constant: int, bits: int) -> list[int]:
     return series
 
 
-def _law(beta: int) -> dict[str, Callable[..., Number]]:
-    def moment(place: int) -> Number:
-        return tracy_widom_moments(beta)[place]
-
-    def quantile(percent: str) -> Number:
-        return tracy_widom_quantile(beta, mp.mpf(percent) / 100)
-
-    return {
-        "mean": partial(moment, 0),
-        "variance": partial(moment, 1),
-        "std": mp.sqrt,
-        "skewness": partial(moment, 2),
-        "excess_kurtosis": partial(moment, 3),
-        "quantile_50": partial(quantile, "50"),
-        "quantile_95": partial(quantile, "95"),
-        "quantile_99": partial(quantile, "99"),
-        "quantile_99_9": partial(quantile, "99.9"),
-    }
+def _moment(beta: int, place: int) -> Number:
+    return tracy_widom_moments(beta)[place]
 
 
+_MOMENTS = ("mean", "variance", "skewness", "excess_kurtosis")
 CONSTANTS: dict[str, Callable[..., Number]] = {
-    **{f"tracy_widom_{beta}_{name}": compute for beta in (1, 2) for name, compute in _law(beta).items()},
+    **{f"tracy_widom_{b}_{name}": partial(_moment, b, k) for b in (1, 2) for k, name in enumerate(_MOMENTS)},
+    **{f"tracy_widom_{beta}_std": mp.sqrt for beta in (1, 2)},
+    **{
+        f"tracy_widom_{beta}_quantile_{percent.replace('.', '_')}": partial(tracy_widom_quantile, beta, percent)
+        for beta in (1, 2)
+        for percent in ("50", "95", "99", "99.9")
+    },
     "zeta_prime_minus_one": lambda: mp.zeta(-1, derivative=1),
     "tracy_widom_1_left_tail": lambda zeta: mp.mpf(2) ** (mp.mpf(-11) / 48) * mp.exp(zeta / 2),
     "tracy_widom_2_left_tail": lambda zeta: mp.mpf(2) ** (mp.mpf(1) / 24) * mp.exp(zeta),

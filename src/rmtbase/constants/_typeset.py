@@ -1,7 +1,8 @@
-"""Phrases and numbers of sentences, each as plain text and as LaTeX that needs no package."""
+"""Phrases, conditions and numbers of sentences, as plain text and as LaTeX that needs no package."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from decimal import Decimal
 
 _RAISED = dict(zip("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻", strict=True))
@@ -41,3 +42,22 @@ def shown_number(value: str, error: str = "") -> Phrase:
 
 def shown_sigma(sigma: float) -> Phrase:
     return shown_number(repr(sigma).removesuffix(".0"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conditions:
+    """Conditions of a constant, each a phrase of plain text that also fits in a sentence."""
+
+    matrix: str = ""  #: the random matrix or weights, or "" for a number of analysis
+    normalization: str = ""  #: the divisor or the unit
+    sigma: str = ""  #: standard deviations of the entries
+    shape: str = ""  #: dimensions
+    convention: str = ""  #: meaning of λ, s, κ or w
+    holds: str  #: the limit, or exact at this size
+
+    def stated(self) -> dict[str, str]:
+        """Return the conditions that apply, by name."""
+        return {name: text for name, text in vars(self).items() if text}
+
+    def __str__(self) -> str:
+        return "; ".join(self.stated().values())

@@ -43,27 +43,9 @@ def _moment(k: Number, order: int) -> Number:
     return mp.gamma(1 + order / k)
 
 
-def _likelihood_shape() -> Number:
-    def slope(k: Number) -> Number:
-        return mp.psi(0, (k + 1) / 2) + mp.euler + 2 * mp.log(2) - 2 / k
-
-    return mp.findroot(slope, (mp.mpf("1.2"), mp.mpf("1.3")))
-
-
-def _moment_shape() -> Number:
-    def excess(k: Number) -> Number:
-        return _moment(k, 2) / _moment(k, 1) ** 2 - mp.pi / 2
-
-    return mp.findroot(excess, (mp.mpf("1.3"), mp.mpf("1.4")))
-
-
-def sampling_moments() -> tuple[Number, Number, Number]:
-    """√N sd of shape and of scale over σ, and their correlation, at mpmath's working precision."""
-    return _sampling_moments(mp.dps)
-
-
 @lru_cache(maxsize=4)
 def _sampling_moments(digits: int) -> tuple[Number, Number, Number]:
+    """√N sd of shape and of scale over σ, and their correlation, at a working precision."""
     with mp.workdps(digits + 15):
         t = mp.mpf(1) / _TRIM
         low, high = (mp.log(mp.sqrt(2) * mp.erfinv(p)) for p in (t, 1 - t))
@@ -106,25 +88,18 @@ class _Nodes:
         self._cosines = [mp.cos(mp.pi * j / degree) for j in range(2 * degree)]
         self.x = [(low + high) / 2 - self._half * self._cosines[j] for j in range(degree + 1)]
 
-    def _series(self, values: list[Number]) -> list[Number]:
-        n, cosines = self._degree, self._cosines
-        ends = [values[0] / 2, *values[1:-1], values[-1] / 2]
-        series = [
-            mp.mpf(2) / n * (-1) ** k * mp.fdot((cosines[j * k % (2 * n)], v) for j, v in enumerate(ends))
+    def _primitive(self, values: list[Number]) -> list[Number]:
+        """Coefficients of the primitive of the Chebyshev series, up to its constant."""
+        n, ends = self._degree, [values[0] / 2, *values[1:-1], values[-1] / 2]
+        c = [
+            mp.mpf(2) / n * (-1) ** k * mp.fdot((self._cosines[j * k % (2 * n)], v) for j, v in enumerate(ends))
             for k in range(n + 1)
         ]
-        return [series[0] / 2, *series[1:-1], series[-1] / 2]
-
-    def _primitive(self, values: list[Number]) -> list[Number]:
-        """Coefficients of the primitive, up to its constant."""
-        c = [*self._series(values), mp.mpf(0), mp.mpf(0)]
-        c[0] *= 2
+        c = [*c[:-1], c[-1] / 2, mp.mpf(0), mp.mpf(0)]
         return [mp.mpf(0), *(self._half * (c[k - 1] - c[k + 1]) / (2 * k) for k in range(1, len(c) - 1))]
 
     def integral(self, values: list[Number]) -> Number:
-        """∫ over [low, high]."""
-        primitive = self._primitive(values)
-        return 2 * mp.fsum(primitive[1::2])
+        return 2 * mp.fsum(self._primitive(values)[1::2])
 
     def antiderivative(self, values: list[Number]) -> list[Number]:
         """Return the primitive that vanishes at ``low``, at the points."""
@@ -142,17 +117,21 @@ CONSTANTS: dict[str, Callable[..., Number]] = {
         for name, (law, trim) in _ANCHORS.items()
         for field in ("shape", "scale", "r_squared")
     },
-    "half_normal_anchor_shape_std": lambda *_: sampling_moments()[0],
-    "half_normal_anchor_scale_std": lambda *_: sampling_moments()[1],
-    "half_normal_anchor_correlation": lambda *_: sampling_moments()[2],
+    "half_normal_anchor_shape_std": lambda *_: _sampling_moments(mp.dps)[0],
+    "half_normal_anchor_scale_std": lambda *_: _sampling_moments(mp.dps)[1],
+    "half_normal_anchor_correlation": lambda *_: _sampling_moments(mp.dps)[2],
     "body_tail_gap": lambda trimmed, untrimmed: trimmed - untrimmed,
     "gamma_closure_ratio": lambda k, scale: scale * mp.sqrt((_moment(k, 2) - _moment(k, 1) ** 2) / (1 - 2 / mp.pi)),
     "gamma_closure_ratio_root_mean_square": lambda k, scale: scale * mp.sqrt(_moment(k, 2)),
     "noise_optimal_probability": lambda: 1 + mp.lambertw(-2 * mp.exp(-2)).real / 2,
     "noise_optimal_variance": lambda p: 1 / (4 * p * (1 - p)),
     "noise_ratio_at_trim": lambda least_variance: 1 / (9 * mp.log(mp.mpf(9) / 10) ** 2) / least_variance,
-    "half_normal_likelihood_shape": _likelihood_shape,
+    "half_normal_likelihood_shape": lambda: mp.findroot(
+        lambda k: mp.psi(0, (k + 1) / 2) + mp.euler + 2 * mp.log(2) - 2 / k, (mp.mpf("1.2"), mp.mpf("1.3"))
+    ),
     "half_normal_likelihood_scale": lambda k: (2 ** (k / 2) * mp.gamma((k + 1) / 2) / mp.sqrt(mp.pi)) ** (1 / k),
-    "half_normal_moment_shape": _moment_shape,
+    "half_normal_moment_shape": lambda: mp.findroot(
+        lambda k: _moment(k, 2) / _moment(k, 1) ** 2 - mp.pi / 2, (mp.mpf("1.3"), mp.mpf("1.4"))
+    ),
     "half_normal_moment_scale": lambda k: mp.sqrt(2 / mp.pi) / _moment(k, 1),
 }

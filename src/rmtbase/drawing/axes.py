@@ -295,10 +295,7 @@ def index_axis(ax: Axes, axis: str, labels: Sequence[object]) -> None:
 
 
 def rows_axis(ax: Axes, layers: Sequence[int], table: xr.Dataset, theme: Theme, null: bool = False) -> None:
-    """Set a y axis with one row for each head, the first on top; layers are named at their middle and separated.
-
-    A row for the null is placed above them, with one empty row between.
-    """
+    """Set a y axis with a row for each head, the first on top; layers are named at their middle and separated."""
     rows, numbers, stacks = np.asarray(layers), layer_numbers(table), layer_stacks(table)
     layers_shown = np.unique(rows)
     step = next(size for size in _STEPS if len(layers_shown) <= _MOST_TICKS * size)

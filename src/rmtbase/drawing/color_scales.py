@@ -20,15 +20,16 @@ Z_LEVELS = (2.0, 3.0, 5.0, 10.0, 30.0, 100.0, 300.0)
 and models. Values beyond the last level have the last colour; those below the first, as 95 % of random ones are, the
 palest."""
 
-Q_LEVELS = (0.05, 0.01, 1e-3, 1e-4)
-"""q-values at which the colour of the omnibus map changes, the same in all figures."""
+Q_LEVELS = (0.05, 0.01, 1e-3, 1e-4)  #: q-values at which the colour of the omnibus map changes, the same in all figures
 
-MOST_CELLS = 20_000
-"""Largest number of cells of a map that is drawn cell by cell; larger maps are drawn as images."""
+MOST_CELLS = 20_000  #: Largest number of cells of a map that is drawn cell by cell; larger maps are drawn as images
 
 _Q_COLOURS = (7, 9, 11, 12, 14)  # places among a theme's diverging colours, beginning with no evidence
 _HUGE = 1e300
 _RATIOS = (1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
+_BOTH_RATIOS = (*(round(1 / ratio, 2) for ratio in reversed(_RATIOS)), *_RATIOS)
+
+Scaling = Callable[[np.ndarray], np.ndarray]
 
 
 @in_one_line
@@ -40,7 +41,7 @@ class ColorScale:
     # values at which the colour changes, ascending on the map's scale; the outer colours extend beyond the outer levels
     levels: tuple[float, ...]
     colors: Callable[[Theme], Sequence[str]]  # colours of a theme, one more than there are levels
-    on_scale: Callable[[np.ndarray], np.ndarray] = np.asarray  # maps a value to the map's scale: itself, or a logarithm
+    on_scale: Scaling = np.asarray  # maps a value to the map's scale: itself, or a logarithm
 
     def fill(
         self,
@@ -56,12 +57,10 @@ class ColorScale:
             shown = self.on_scale(values)
         # Matplotlib would give no colour to infinite numbers, such as the logarithm of zero.
         shown = np.clip(shown, -_HUGE, _HUGE)
-        ax.pcolormesh(
-            x, y, np.ma.masked_invalid(shown), cmap=cmap, norm=norm, linewidth=0, rasterized=values.size > MOST_CELLS
-        )
+        is_image = values.size > MOST_CELLS
+        ax.pcolormesh(x, y, np.ma.masked_invalid(shown), cmap=cmap, norm=norm, linewidth=0, rasterized=is_image)
 
     def _colors(self, theme: Theme) -> tuple[Colormap, BoundaryNorm]:
-        """Return the colour map in a theme, and the levels on the map's scale."""
         colours = list(self.colors(theme))
         cmap = ListedColormap(colours).with_extremes(under=colours[0], over=colours[-1], bad=(0, 0, 0, 0))
         return cmap, BoundaryNorm(self.on_scale(np.array(self.levels)).tolist(), cmap.N, extend="both")
@@ -87,27 +86,19 @@ def _level(level: float) -> str:
     return (f"{level:g}" if 1e-4 <= abs(level) < 1e5 else rf"$10^{{{np.log10(level):.0f}}}$").replace("-", "−")
 
 
-def _sequential(
-    label: str, levels: tuple[float, ...], on_scale: Callable[[np.ndarray], np.ndarray] = np.log
-) -> ColorScale:
+def _sequential(label: str, levels: tuple[float, ...], on_scale: Scaling = np.log) -> ColorScale:
     return ColorScale(label, levels, lambda theme: theme.sequential, on_scale)
 
 
-Z = ColorScale(
-    "$z$ (null standard deviations)", (*(-z for z in reversed(Z_LEVELS)), *Z_LEVELS), lambda theme: theme.diverging
-)
+_BOTH_SIDES = (*(-z for z in reversed(Z_LEVELS)), *Z_LEVELS)
+Z = ColorScale("$z$ (null standard deviations)", _BOTH_SIDES, lambda theme: theme.diverging)
 Q = ColorScale(
     "$q$, all statistics together",
     Q_LEVELS,
     lambda theme: [theme.diverging[place] for place in _Q_COLOURS],
     lambda q: -np.log10(q),
 )
-RATIO = ColorScale(
-    "value over the null's median",
-    (*(round(1 / ratio, 2) for ratio in reversed(_RATIOS)), *_RATIOS),
-    lambda theme: theme.diverging,
-    np.log,
-)
+RATIO = ColorScale("value over the null's median", _BOTH_RATIOS, lambda theme: theme.diverging, np.log)
 MOVED_SHARE = _sequential("moved share (%)", (2.0, 4.0, 8.0, 15.0, 25.0, 40.0, 55.0, 70.0), np.asarray)
 COMPOSING_SHARE = _sequential("pairs that compose (%)", (0.1, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 70.0), np.asarray)
 DENSITY = _sequential("density of $(w - \\bar w)/s$", (1e-5, 1e-4, 1e-3, 0.01, 0.05, 0.1, 0.2, 0.4))

@@ -47,11 +47,7 @@ class _Displayed:
 
 
 class ThemedFigure(_Displayed, Figure):
-    """Figure in a theme, which a notebook displays.
-
-    Attributes:
-        settings: the theme's Matplotlib settings, in effect while the figure is drawn and written.
-    """
+    """Figure in a theme, whose settings are in effect while it is drawn and written; a notebook displays it."""
 
     def __init__(self, theme: Theme, width: float, height: float) -> None:
         self.settings: dict[Any, Any] = dict(theme.settings)
@@ -82,8 +78,7 @@ class FiguresByName(dict[str, Figure]):
             for name, figure in self.items()
         )
 
-    def _mime_(self) -> tuple[str, str]:
-        return "text/html", self._repr_html_()
+    _mime_ = _Displayed._mime_
 
 
 def content(figures: Mapping[str, Figure], format: str, dpi: float = 150) -> bytes:
@@ -127,10 +122,7 @@ def require_dpi(dpi: float, longest: float = 1.0) -> None:
 def require_target(
     names: Collection[str], path: Path, format: str | None = None, overwrite: bool = False, inputs: Iterable[Path] = ()
 ) -> tuple[str, bool]:
-    """Judge, before anything is drawn, where figures of these names go; raises as :func:`save`.
-
-    The format, and whether the path is a folder of one file for each figure.
-    """
+    """Judge before anything is drawn where figures go: the format, and whether it is a folder of one file each."""
     suffix = path.suffix.lower().removeprefix(".")
     if path.name in [f".{suffix}" for suffix in FORMATS]:  # such a name has no suffix
         raise ParameterError("output", str(path), "a name before the suffix, or a folder with another name")
@@ -168,12 +160,10 @@ def save(
 ) -> list[Path]:
     """Write figures to a single file, or each to its own file in a folder.
 
-    A path that ends in .pdf, .svg or .png is a file: a PDF has a page for each figure, the others hold one figure. A
-    path without a suffix is a folder, made if it is missing, with a file for each figure.
-
     Args:
         figures: a figure, axes, or figures by name.
-        path: path of the file or folder.
+        path: a file in .pdf (a page for each figure), .svg or .png (one figure); without a suffix a folder, made if it
+            is missing, with a file for each figure.
         format: ``"pdf"``, ``"svg"`` or ``"png"``; if None, that of the path's suffix, or PNG in a folder.
         dpi: dots per inch of a PNG.
         overwrite: whether to replace files that are not figures of that format written by rmtbase.

@@ -28,7 +28,6 @@ def null_of(scores: xr.DataTree) -> xr.Dataset:
 
 
 def _group(scores: xr.DataTree | xr.Dataset, name: str, variable: str, dim: str) -> xr.Dataset:
-    """Return the group of a tree, or the dataset itself, if it has that variable and that dimension."""
     is_tree = isinstance(scores, xr.DataTree)
     group = (scores[name].to_dataset() if name in scores.children else None) if is_tree else scores
     if group is None or variable not in group or dim not in group.dims:
@@ -63,10 +62,7 @@ def group_of(scores: xr.DataTree | xr.Dataset, group: Group, component: str = "W
 
 
 def column_of(table: xr.Dataset, name: str) -> xr.DataArray:
-    """Return an observed statistic of the table, another of its numbers such as ``sigma``, or ``entropy`` in nats.
-
-    The differential entropy is ½ ln(2πe σ²) + ΔS, from the σ and the entropy residual of the elements.
-    """
+    """Return an observed statistic, another number such as ``sigma``, or ``entropy`` ½ ln(2πe σ²) + ΔS in nats."""
     if name in table["statistic"].values:
         return table["observed"].sel(statistic=name)
     if name == "entropy" and "sigma" in table:

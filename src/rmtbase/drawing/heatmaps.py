@@ -28,10 +28,7 @@ class Cells(NamedTuple):
 
 
 def draw_cells(ax: Axes, theme: Theme, scale: ColorScale, cells: Cells, **dots: Any) -> str:
-    """Draw a cell for each value, centred at integers, and explain the marks in words for the map's title.
-
-    A dot of a flagged cell is visible on any colour; untested cells are hatched. The axes' frame is hidden.
-    """
+    """Draw a cell for each value, dots on flagged and hatches on untested ones; return the marks in words."""
     x, y = (np.arange(size + 1) - 0.5 for size in cells.values.shape[::-1])
     scale.fill(ax, x, y, cells.values, theme)
     marks = []
@@ -44,10 +41,8 @@ def draw_cells(ax: Axes, theme: Theme, scale: ColorScale, cells: Cells, **dots: 
         else:
             ends = [((max(0.0, at - 1.0), min(1.0, at)), (min(1.0, at), max(0.0, at - 1.0))) for at in _LINES]
             lines = np.array(ends)[None] + (np.stack([columns, rows], axis=-1) - 0.5)[:, None, None]
-            hatching = list(lines.reshape(-1, 2, 2))
-            ax.add_collection(
-                LineCollection(hatching, colors=theme.muted, linewidths=0.6, label=NOT_TESTABLE), autolim=False
-            )
+            look = {"colors": theme.muted, "linewidths": 0.6, "label": NOT_TESTABLE}
+            ax.add_collection(LineCollection(list(lines.reshape(-1, 2, 2)), **look), autolim=False)
     if cells.flagged is not None:
         rows, columns = np.nonzero(cells.flagged)
         ax.plot(

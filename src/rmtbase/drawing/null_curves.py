@@ -40,10 +40,7 @@ def add_density(
     outline: float = 0.0,
     lowest: float = _NOTHING,
 ) -> None:
-    """Draw a simulated density as filled bars, with its standard error at the centres of visible bars.
-
-    Bars and errors end at ``lowest``, below everything shown, because a logarithmic axis has no zero.
-    """
+    """Draw a simulated density as bars down to ``lowest``, with its standard error at the centres of visible ones."""
     edges, density, error = histogram
     ax.stairs(
         np.fmax(density, lowest), edges, baseline=lowest, fill=True, facecolor=theme.null, edgecolor=theme.null,
@@ -139,7 +136,7 @@ def null_spectrum(
 
 
 def _curve(law: GaussianChain, singular_values: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return a law's density from edge to edge, with more points near the edges, where it is a square root."""
+    """Density of a law from edge to edge, with more points near the edges, where it is a square root."""
     lower, upper = law.support
     x = lower + (upper - lower) * 0.5 * (1.0 - np.cos(np.linspace(0.0, np.pi, _POINTS)))
     if singular_values:

@@ -57,11 +57,7 @@ class _ApartSymmetricalLog(SymmetricalLogLocator):
 
 
 def reach_all(ax: Axes, limits: Sequence[tuple[float, ...]], scales: Sequence[tuple[str, str]]) -> None:
-    """Extend axes to the limits of several figures.
-
-    If their scales differ and none is symmetric logarithmic, the axis becomes logarithmic if all limits are positive,
-    and linear otherwise.
-    """
+    """Extend axes to the limits of several figures; if scales differ, logarithmic for positive limits."""
     left, right, low, high = (np.array(ends) for ends in zip(*limits, strict=True))
     for direction, kinds, first, last in zip("xy", zip(*scales, strict=True), (left, low), (right, high), strict=True):
         is_x = direction == "x"

@@ -1,7 +1,6 @@
-"""Figures as inline SVG whose colours follow the page.
+"""Figures as inline SVG, drawn in placeholder colours that become CSS variables, which the page sets for both modes.
 
-A figure is drawn once, in a theme of placeholder colours. Each placeholder then becomes a CSS variable, which the page
-sets for its light and dark modes. Text is drawn as outlines, so that it looks the same without installed fonts.
+Text is drawn as outlines, so that it looks the same without installed fonts.
 """
 
 import io
@@ -40,11 +39,7 @@ def css_values(theme: Theme) -> str:
 def inline_figures(
     recipes: Mapping[str, FigureRecipe], describe: Callable[[str], str], names: Collection[str] | None = None
 ) -> dict[str, Markup]:
-    """Draw the figures of a page, each wide and, for telephones, narrow with its panels in one column.
-
-    By name, two ``<svg>`` elements, of which the page's styles show one. The title of a figure, its model, is left out:
-    the page names it.
-    """
+    """Draw the figures of a page by name, each as a wide and a narrow ``<svg>`` of one column, for telephones."""
     drawn: dict[str, str] = {}
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
@@ -58,7 +53,6 @@ def inline_figures(
 
 
 def _inline_svg(figure: Figure, name: str, look: str, description: str) -> str:
-    """Return a figure as an ``<svg>`` element of the class ``look``, with identifiers that begin with ``name``."""
     with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": name}):
         content = io.StringIO()
         figure.savefig(content, format="svg", metadata={"Date": None, "Creator": None})
@@ -88,9 +82,8 @@ def _inline_svg(figure: Figure, name: str, look: str, description: str) -> str:
 
 def _shorter(match: re.Match[str]) -> str:
     """Round coordinates to a hundredth of a point, and write rectangles by two corners."""
-    text = _LONG_DECIMAL.sub(
-        lambda number: f"{float(number.group()):.2f}".rstrip("0").rstrip("."), " ".join(match.group(2).split())
-    )
+    text = " ".join(match.group(2).split())
+    text = _LONG_DECIMAL.sub(lambda number: f"{float(number.group()):.2f}".rstrip("0").rstrip("."), text)
     corners = _RECTANGLE.sub(r"M\1 \2H\3V\4H\1z", text)
     return f'{match.group(1)}="{corners}"'
 

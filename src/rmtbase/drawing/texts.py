@@ -48,10 +48,7 @@ def bound(words: str) -> str:
 
 
 def rounded(value: float, digits: int, beside: Iterable[float] = ()) -> str:
-    """Format a number ≥ 0 to so many digits: whole up to a million, with a power of ten far from one.
-
-    It has a power of ten, too, if one of the numbers ``beside`` it has one, so that all have one format.
-    """
+    """Format a number ≥ 0 to so many digits, with a power of ten if it or one ``beside`` it is far from one."""
     if math.isinf(value) or not value:
         return "∞" if value else "0"
     if all(1e-4 <= number < 1e6 for number in (value, *beside) if number and not math.isinf(number)):

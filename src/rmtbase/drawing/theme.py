@@ -1,8 +1,4 @@
-"""Colours by role, so that the same thing has the same colour in all figures.
-
-The hues are those of Okabe & Ito (2008), which remain distinct under the common kinds of colour blindness; no figure
-distinguishes things only by hue. The dark theme lightens them until they stand out from a dark page.
-"""
+"""Colours by role, so that the same thing has the same colour in all figures; none distinguishes things only by hue."""
 
 from __future__ import annotations
 
@@ -18,15 +14,9 @@ import matplotlib
 from matplotlib import font_manager
 
 from rmtbase.errors import MissingFileError, ParameterError, RmtbaseWarning
+from rmtbase.reasons import packaged_texts
 from rmtbase.regular_files import require_regular
 from rmtbase.shown import in_one_line, shown
-
-ORANGE = "#e69f00"
-SKY_BLUE = "#56b4e9"
-BLUISH_GREEN = "#009e73"
-BLUE = "#0072b2"
-VERMILLION = "#d55e00"
-REDDISH_PURPLE = "#cc79a7"
 
 _SEQUENTIAL = (
     "#f3f5e4", "#dcedc2", "#b9dfb9", "#86ccbb", "#4fb3c1", "#2b8fbc", "#245fa3", "#253a86", "#0f1d57",
@@ -56,34 +46,21 @@ _NO_STYLE = ("backend", "interactive", "toolbar", "savefig.directory", "tk.", "w
 @in_one_line
 @dataclass(frozen=True)
 class Theme:
-    """Colours of a figure, in any form that Matplotlib accepts.
+    """Colours of a figure, in any form that Matplotlib accepts."""
 
-    Attributes:
-        surface: background; also the centre of a mark that must be visible on any cell.
-        text, muted, grid: labels; secondary labels and axes; grid lines.
-        null: the null: histogram, bands, median.
-        free_law: the free-product law and its edges.
-        naive: the single-factor Marchenko–Pastur law.
-        observed: measurements on a model.
-        flagged: measurements that differ from the null.
-        series: further lines that must be distinguished, in order.
-        diverging: z from far below the null, through zero (the middle colour), to far above.
-        sequential: densities, from almost zero to the highest.
-        settings: Matplotlib's settings for text and files, by name; all others are the caller's.
-    """
-
-    surface: str
-    text: str
-    muted: str
-    grid: str
-    null: str
-    free_law: str
-    naive: str
-    observed: str
-    flagged: str
-    series: tuple[str, ...]
-    diverging: tuple[str, ...]
-    sequential: tuple[str, ...] = _SEQUENTIAL
+    surface: str  #: background; also the centre of a mark that must be visible on any cell
+    text: str  #: labels
+    muted: str  #: secondary labels and axes
+    grid: str  #: grid lines
+    null: str  #: the null: histogram, bands, median
+    free_law: str  #: the free-product law and its edges
+    naive: str  #: the single-factor Marchenko–Pastur law
+    observed: str  #: measurements on a model
+    flagged: str  #: measurements that differ from the null
+    series: tuple[str, ...]  #: further lines that must be distinguished, in order
+    diverging: tuple[str, ...]  #: z from far below the null, through zero (the middle colour), to far above
+    sequential: tuple[str, ...] = _SEQUENTIAL  #: densities, from almost zero to the highest
+    #: Matplotlib's settings for text and files, by name; all others are the caller's
     settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def points(self, name: str) -> float:
@@ -129,20 +106,15 @@ class Theme:
 
 
 def _drop_what_has_no_effect(settings: dict[str, Any]) -> Iterator[str]:
-    """Remove TeX and fonts that are not installed from settings, and yield a line for each.
-
-    Text is set by Matplotlib itself, and looking for a missing font would log a line for each text.
-    """
+    """Remove TeX, and fonts not installed, which Matplotlib would log for each text; yield a line for each."""
     if any([settings.pop(name) for name in list(settings) if name.startswith(_TEX)]):
         yield "text.usetex and text.latex have no effect: Matplotlib sets all text itself, without TeX"
-    installed = {font.name.lower() for font in font_manager.fontManager.ttflist}
+    installed = {*(font.name.lower() for font in font_manager.fontManager.ttflist), *_GENERIC}
     for name in [name for name in settings if name in _FONTS]:
         fonts = [settings[name]] if isinstance(settings[name], str) else list(settings[name])
         is_pattern = name.startswith("mathtext")  # such as "DejaVu Serif:italic"
         families = [font_manager.FontProperties(font).get_family()[0] if is_pattern else font for font in fonts]
-        known = [
-            font for font, family in zip(fonts, families, strict=True) if family.lower() in {*installed, *_GENERIC}
-        ]
+        known = [font for font, family in zip(fonts, families, strict=True) if family.lower() in installed]
         if len(known) < len(fonts) and (name == "font.family" or not known):
             missing = ", ".join(font for font in fonts if font not in known)
             yield f"{name}: {missing} not installed; {', '.join(known) or 'the default'} is used"
@@ -169,61 +141,12 @@ def _complaints() -> Iterator[list[str]]:
         logger.removeFilter(keep)
 
 
-LIGHT = Theme(
-    surface="#ffffff",
-    text="#1f2328",
-    muted="#59636e",
-    grid="#dde2e7",
-    null="#7d8792",
-    free_law="#008a64",
-    naive=REDDISH_PURPLE,
-    observed=BLUE,
-    flagged=VERMILLION,
-    series=(BLUE, VERMILLION, BLUISH_GREEN, "#c08400", REDDISH_PURPLE),
-    diverging=(
-        "#08306b", "#0b4a8f", "#1f6db1", "#4a94c8", "#82b8dc", "#b5d5ea", "#dbe8f1",
-        "#f1f1ef",
-        "#fae3c8", "#f8c893", "#f2a55c", "#e08030", "#c05f12", "#954205", "#642a02",
-    ),
-)  # fmt: skip
+THEMES = {
+    name: Theme(**{role: tuple(value) if isinstance(value, list) else value for role, value in colours.items()})
+    for name, colours in packaged_texts("rmtbase.drawing", "themes.toml").items()
+}  #: Themes by name
 
-DARK = Theme(
-    surface="#14171b",
-    text="#e6e9ed",
-    muted="#9aa5b1",
-    grid="#2c333b",
-    null="#8b96a2",
-    free_law="#2fc79b",
-    naive="#c9a0f5",
-    observed=SKY_BLUE,
-    flagged="#ff8b42",
-    series=(SKY_BLUE, "#ff8b42", "#2fc79b", "#f0c04a", "#e39bc2"),
-    diverging=(
-        "#d9efff", "#b0dcff", "#82c4fb", "#55a6e6", "#3a83c0", "#2c6293", "#26455f",
-        "#262b31",
-        "#57402a", "#85542a", "#b56d28", "#df8a31", "#f9aa58", "#ffc98d", "#ffe6c8",
-    ),
-    sequential=(
-        "#1d2440", "#253a76", "#275a9c", "#2b82b4", "#3fa5bd", "#6cc3bd", "#9fd9ba", "#cfeac0", "#f6f7dc",
-    ),
-)  # fmt: skip
-
-PRINT = Theme(
-    surface="#ffffff",
-    text="#000000",
-    muted="#3a3a3a",
-    grid="#e4e4e4",
-    null="#7a7a7a",
-    free_law="#00664a",
-    naive="#c0569a",
-    observed="#00538a",
-    flagged="#c24a00",
-    series=("#00538a", "#c24a00", "#007a58", "#8a6000", "#a8437f"),
-    diverging=LIGHT.diverging,
-)
-
-THEMES = {"light": LIGHT, "dark": DARK, "print": PRINT}
-"""Themes by name."""
+LIGHT, DARK, PRINT = THEMES.values()
 
 
 def as_theme(theme: Theme | str) -> Theme:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,6 @@ class Factor:
 
     @property
     def symbol(self) -> str:
-        """``W_Q``."""
         return f"W_{self.letter}"
 
 
@@ -39,6 +38,7 @@ class Circuit:
 
     name: str  # its name in options and in groups of a scores file
     factors: tuple[Factor, ...]  # A and B, or the single matrix
+    update: Literal["", "whole", "by_head"] = ""  # for an adapter's ΔW = s B A of a module, or of rows of its base
 
     @property
     def letters(self) -> str:
@@ -47,13 +47,12 @@ class Circuit:
 
     @property
     def symbol(self) -> str:
-        """``W_QK``."""
-        return f"W_{self.letters}"
+        return "ΔW" if self.update else f"W_{self.letters}"
 
     @property
     def latex(self) -> str:
         """``W_{QK}``."""
-        return f"W_{{{self.letters}}}"
+        return r"\Delta W" if self.update else f"W_{{{self.letters}}}"
 
     @property
     def formula(self) -> str:
@@ -79,42 +78,23 @@ class Circuit:
     @property
     def noun(self) -> str:
         """Unit that has one of these circuits: ``head`` or ``key head``."""
-        return "head" if self.heads == "n_heads" else "key head"
+        return "update" if self.update == "whole" else "head" if self.heads == "n_heads" else "key head"
 
 
 CIRCUITS: Mapping[str, Circuit] = {
-    one.name: one
-    for one in (
+    circuit.name: circuit
+    for circuit in (
         Circuit("qk", (QUERY, KEY)),
         Circuit("ov", (OUTPUT, VALUE)),
         *(Circuit(factor.name, (factor,)) for factor in (QUERY, KEY, VALUE, OUTPUT)),
     )
-}
-"""Circuits by name; ``/heads`` and ``/null`` of a scores file are those of ``qk``, W_QK."""
+}  #: Circuits by name; ``/heads`` and ``/null`` of a scores file are those of ``qk``, W_QK
 
 QK = CIRCUITS["qk"]
-
-
-class _Update(Circuit):
-    """W_QK of an adapter's updates, which is ΔW = s B A of a module, or of the rows of a head of its base."""
-
-    @property
-    def symbol(self) -> str:
-        return "ΔW"
-
-    @property
-    def latex(self) -> str:
-        return r"\Delta W"
-
-
-class _WholeUpdate(_Update):
-    @property
-    def noun(self) -> str:
-        return "update"
 
 
 def circuit_of(attributes: Mapping[Any, Any]) -> Circuit:
     """Return the circuit of scores, by their attributes: W_QK, or ΔW of updates, if these do not name one."""
     if "circuit" not in attributes and "updates" in attributes:
-        return (_WholeUpdate if attributes.get("n_heads") == 1 else _Update)(QK.name, QK.factors)
+        return Circuit(QK.name, QK.factors, update="whole" if attributes.get("n_heads") == 1 else "by_head")
     return CIRCUITS.get(str(attributes.get("circuit", QK.name)), QK)

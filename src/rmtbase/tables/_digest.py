@@ -1,8 +1,6 @@
-"""Digest of the whole content of a file: written as attributes of its root, verified for what is read.
+"""Digest of the content of a file (names, dimensions, types, values, attributes), verified for what is read.
 
-It depends only on the content: names, dimensions, types, values and attributes, not how they are stored. So a copy with
-another compression, chunking or byte order keeps its digest. Each variable has its own digest, so that a damaged one
-can be named.
+A copy with another compression, chunking or byte order keeps it. Each variable has one, to name a damaged one.
 """
 
 import hashlib
@@ -53,7 +51,6 @@ def digest_attributes(groups: Mapping[str, xr.Dataset]) -> dict[str, str]:
 
 
 def without_digest(attributes: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return the attributes without the two of the digest."""
     return {name: value for name, value in attributes.items() if name not in (OF_ALL, OF_VARIABLES)}
 
 
@@ -61,10 +58,9 @@ def verify(groups: Mapping[str, Outline], read: Mapping[str, xr.Dataset], path: 
     """Compare all or some variables read from a file with the digest in its root."""
     recorded = groups[""].attrs
     if OF_ALL not in recorded and OF_VARIABLES not in recorded:  # a flipped byte can hide one of the two, not both
+        expected = "a file written by rmtbase: open it with xarray, and write it with rmtbase.tables.write_table"
         raise TableError(
-            path,
-            "no digest, so that damage could not be detected: it was written by other software",
-            "a file written by rmtbase: open it with xarray, and write it with rmtbase.tables.write_table",
+            path, "no digest, so that damage could not be detected: it was written by other software", expected
         )
     try:
         of_variables = json.loads(str(recorded.get(OF_VARIABLES)))
@@ -82,10 +78,7 @@ def verify(groups: Mapping[str, Outline], read: Mapping[str, xr.Dataset], path: 
 
 
 def case_checksums(atlas: xr.Dataset) -> list[int]:
-    """Return a checksum for each case of an atlas: 63 bits of the digest of an atlas of only this case.
-
-    The checksums themselves are left out of the digest.
-    """
+    """Checksum of each case of an atlas: 63 bits of the digest of an atlas of only this case, without the checksums."""
     variables = {str(name): variable for name, variable in atlas.variables.items() if name != "checksum"}
     shared = {name: variable_digest(variable) for name, variable in variables.items() if "case" not in variable.dims}
     checksums = []

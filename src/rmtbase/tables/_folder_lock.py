@@ -18,8 +18,7 @@ from rmtbase.errors import OutputError, StoreError
 from rmtbase.systems import is_alive
 from rmtbase.tables._writing import here, temporary_name
 
-LOCK = "lock"
-"""Name of the lock file."""
+LOCK = "lock"  #: Name of the lock file
 
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 _PAUSE = 0.05  # seconds in which a process writes its mark
@@ -27,12 +26,7 @@ _PAUSE = 0.05  # seconds in which a process writes its mark
 
 @contextmanager
 def locked_folder(folder: Path, what: str, is_done: Callable[[], bool]) -> Iterator[None]:
-    """Lock a folder for the duration of a ``with`` block; make the folder if it is missing.
-
-    The operating system releases the lock when its process ends, in whatever way; on a file system without locks it is
-    a file that names its process. At the end the folder is removed with the lock if it is empty otherwise and
-    ``is_done`` returns True: nothing was begun, or all is finished.
-    """
+    """Lock a folder, made if missing, for a ``with`` block; remove it if it is empty and ``is_done()``."""
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:

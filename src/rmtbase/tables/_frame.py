@@ -1,8 +1,9 @@
-"""Tables as pandas frames: a row for each object measured, a column for each variable with a value of it."""
+"""Rows of tables: a pandas frame with a column for each variable, or plain values, which terminal and pages show."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
@@ -10,6 +11,8 @@ from jaxtyping import Bool
 
 from rmtbase.errors import ParameterError
 from rmtbase.tables._circuits import CIRCUITS
+from rmtbase.tables._layers import layer_numbers, layer_stacks
+from rmtbase.tables._schema import Schema
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,8 +34,7 @@ _GROUPS = {
     "departures": "departures",
     **{name: name for name in _OF_COMPARISONS},
     **{f"{name}_along": f"along/{name}" for name in ("members", "between", "groups")},
-}
-"""Groups of a tree from which frames can be made: name and path."""
+}  #: Groups of a tree from which frames can be made: name and path
 
 _BY_HEAD = "by_head"
 _ROWS = {"departures": ("null", "layer", "head"), _BY_HEAD: ("step", "layer", "head")}
@@ -45,20 +47,18 @@ def to_pandas(table: xr.Dataset | xr.DataTree, group: str | None = None) -> pd.D
     There is a row for each
 
     * (case, statistic) of a baseline, of spectra, of elements or of the atlas; (layer, component) of effective depths;
-    * (kind, earlier, later) of compositions;
+      (kind, earlier, later) of compositions;
     * for scores: (layer, head, statistic) of ``"heads"``, or (layer, head) of ``"by_head"``; (layer, head, component,
       statistic) of their ``"elements"``; (layer, component, statistic) of ``"matrices"``, and with the expert of
-      ``"experts"``; entry of ``"super_weights"``; (layer, head, test) of ``"why"``;
+      ``"experts"``; entry of ``"super_weights"``; (layer, head, test) of ``"why"``; heads of circuits as ``"ov"``;
     * for changes: (layer, head, component) of ``"heads"``, or (layer, head) of ``"by_head"``;
     * for a trajectory, the same at each step, which comes first; (null, layer, head) of its ``"departures"``;
     * for a comparison: entry of ``"models"``; (model, component) of ``"components"``; (pair, statistic) of ``"pairs"``;
       (pair, component) of ``"drifts"``; (model, measure) of ``"members"``; measure of ``"between"``; (contrast,
       measure) of ``"groups"``; and the same along the steps, such as ``"groups_along"``.
 
-    If other circuits were scored, the heads of each are a group, such as ``"ov"`` or ``"ov_by_head"``. The first
-    columns give the place of the row. Then come all coordinates and variables with a single value for the row, or for a
-    part of its place: ``d_model``, ``stack`` and ``omnibus_p_value`` are repeated in each row. A quantile has a column
-    for each probability, such as ``quantile_0.5``. Draws, densities and eigenvalues have other dimensions and are left
+    Columns are the place of the row, then all coordinates and variables with one value for it, or for a part of its
+    place; a quantile has one for each probability, such as ``quantile_0.5``. Draws, densities and eigenvalues are left
     out, and so are heads and matrices that the model does not have.
 
     Args:
@@ -109,13 +109,11 @@ def frame_groups(table: xr.Dataset | xr.DataTree) -> list[str]:
     if not isinstance(table, xr.DataTree):
         return []
     sizes = {path: {*node.sizes} for path, node in table.subtree_with_keys if node.data_vars}
-    paths = _GROUPS | {
-        f"{circuit}{end}": f"circuits/{circuit}/heads" for circuit in CIRCUITS for end in ("", f"_{_BY_HEAD}")
-    }
+    ends = ("", f"_{_BY_HEAD}")
+    paths = _GROUPS | {f"{circuit}{end}": f"circuits/{circuit}/heads" for circuit in CIRCUITS for end in ends}
     finer = {*_OF_A_ROW} - {*_ROWS[_BY_HEAD]}  # a group without these has a row for each head anyway
-    return [
-        name for name, path in paths.items() if path in sizes and (not name.endswith(_BY_HEAD) or sizes[path] & finer)
-    ]
+    present = {name: sizes[path] for name, path in paths.items() if path in sizes}
+    return [name for name, dims in present.items() if not name.endswith(_BY_HEAD) or dims & finer]
 
 
 def present(dataset: xr.Dataset, rows: list[str]) -> Bool[np.ndarray, " row"]:
@@ -145,3 +143,30 @@ def without_foreign_coordinates(group: xr.Dataset) -> xr.Dataset:
     """Drop coordinates that a group inherits from other groups of a tree and that none of its variables has."""
     dims = {dim for name in group.data_vars for dim in group[name].dims}
     return group.drop_vars([name for name in group.coords if not set(group[name].dims) <= dims])
+
+
+def rows_of(
+    dataset: xr.Dataset, schema: Schema, *dims: str, along: Collection[str] = (), part: str | None = None
+) -> list[dict[str, Any]]:
+    """Rows of a group: place, and values of the schema with the types of their domains."""
+    columns = {
+        name: variable.domain.plain(dataset[name].values)
+        for name, variable in schema.items()
+        if name in dataset
+        and variable.dims[: len(dims)] == dims
+        and set(variable.dims[len(dims) :]) <= set(along)
+        and part in (None, variable.part)
+    }
+    coordinates = {dim: layer_numbers(dataset) if dim == "layer" else dataset[dim].values.tolist() for dim in dims}
+    stacks = layer_stacks(dataset) if "layer" in dims else []
+    mask = present(dataset, list(dims)).reshape([dataset.sizes[dim] for dim in dims])
+    rows = []
+    for at in map(tuple, np.argwhere(mask).tolist()):
+        place = dict(zip(dims, at, strict=True))
+        stack = stacks[place["layer"]] if "layer" in dims else ""
+        row = {"stack": stack} if stack else {}
+        row |= {dim: coordinates[dim][index] for dim, index in place.items()}
+        values = ((name, column[at]) for name, column in columns.items())
+        row |= {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in values}
+        rows.append(row)
+    return rows

@@ -1,8 +1,6 @@
 """Inspection of the structure of a netCDF-4 file before its values are read.
 
-A file of 30 kB can claim to hold 10^8 numbers, or that its values are in another file of this machine. So its structure
-is inspected first (objects, types, storage and sizes), and only then are the values of its variables read. The result
-is the same as with plain xarray.
+A file of 30 kB can claim to hold 10^8 numbers, or that its values are in another file of this machine.
 """
 
 import os
@@ -25,13 +23,10 @@ from rmtbase.tables._schema import require_version
 
 _MOST_OBJECTS = 1000
 
-_NETCDF_ONLY = frozenset(
-    {
-        *("CLASS", "NAME", "REFERENCE_LIST", "DIMENSION_LIST"),
-        *("_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict", "_NCProperties", "_Encoding"),
-    }
-)
-"""Attributes by which netCDF describes its own structure."""
+_NETCDF_ONLY = (
+    *("CLASS", "NAME", "REFERENCE_LIST", "DIMENSION_LIST"),
+    *("_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict", "_NCProperties", "_Encoding"),
+)  #: Attributes by which netCDF describes its own structure
 
 _NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"
 _FILTERS = "only deflate, shuffle and fletcher32"
@@ -60,12 +55,7 @@ class Group:
 
 
 class TableFile:
-    """Open netCDF-4 file whose structure has been inspected.
-
-    Attributes:
-        path: path of the file.
-        groups: groups by path, such as ``/heads``; "" is the root.
-    """
+    """Open netCDF-4 file whose structure has been inspected; ``groups`` are by path, "" is the root."""
 
     def __init__(self, path: Path | str, file: h5py.File) -> None:
         self.path = path
@@ -73,10 +63,7 @@ class TableFile:
         self._left = largest_content(self._size)
         self.groups = self._look(file)
 
-    def read(
-        self, group: str = "", rows: Mapping[str, slice] | None = None, only: set[str] | None = None
-    ) -> xr.Dataset:
-        """Read the dataset of a group into memory, restricted to some rows or variables if these are given."""
+    def read(self, group: str = "", rows: Mapping[str, slice] | None = None, only: set | None = None) -> xr.Dataset:
         inspected, rows = self.groups[group], rows or {}
         variables = {}
         for name, stored in inspected.variables.items():
@@ -94,33 +81,26 @@ class TableFile:
         scales: dict[int, str] = {}
         listed: dict[str, tuple[h5py.Group, dict[str, h5py.Dataset]]] = {}
         ahead: dict[str, h5py.Group] = {"": file}
+        objects = 1
         while ahead:
-            name, group = ahead.popitem()
-            members, deeper = self._listed(group)
-            listed[name] = group, members
-            ahead |= {f"{name}/{inner}": child for inner, child in deeper.items()}
-            if len(listed) + len(ahead) + sum(len(members) for _, members in listed.values()) > _MOST_OBJECTS:
+            place, group = ahead.popitem()
+            listed[place] = group, {}
+            objects += len(group)
+            if objects > _MOST_OBJECTS:
                 raise self._refuse(f"more than {_MOST_OBJECTS} objects")
-        for _, members in listed.values():
-            for name, member in members.items():
-                if h5ds.is_scale(member.id):
-                    scales[_address(member.id)] = name
-        return {name: self._group(group, members, scales) for name, (group, members) in listed.items()}
-
-    def _listed(self, group: h5py.Group) -> tuple[dict[str, h5py.Dataset], dict[str, h5py.Group]]:
-        """List the datasets and the groups of a group, and refuse links."""
-        datasets, groups = {}, {}
-        for name in map(str, group):
-            if group.id.links.get_info(os.fsencode(name)).type != h5l.TYPE_HARD:  # not following it
-                raise self._refuse(f"{quoted(name)}, a link", "no links: the values themselves")
-            member = group[name]
-            if isinstance(member, h5py.Dataset):
-                datasets[name] = member
-            elif isinstance(member, h5py.Group):
-                groups[name] = member
-            else:
-                raise self._refuse(f"{quoted(name)}, which is neither variable nor group")
-        return datasets, groups
+            for name in map(str, group):
+                if group.id.links.get_info(os.fsencode(name)).type != h5l.TYPE_HARD:  # not following it
+                    raise self._refuse(f"{quoted(name)}, a link", "no links: the values themselves")
+                member = group[name]
+                if isinstance(member, h5py.Dataset):
+                    listed[place][1][name] = member
+                    if h5ds.is_scale(member.id):
+                        scales[h5o.get_info(member.id).addr] = name
+                elif isinstance(member, h5py.Group):
+                    ahead[f"{place}/{name}"] = member
+                else:
+                    raise self._refuse(f"{quoted(name)}, which is neither variable nor group")
+        return {place: self._group(group, members, scales) for place, (group, members) in listed.items()}
 
     def _group(self, group: h5py.Group, members: dict[str, h5py.Dataset], scales: dict[int, str]) -> Group:
         attributes = self._attributes(group)
@@ -146,7 +126,7 @@ class TableFile:
         if not member.shape:
             return ()
         references: Any = member.attrs["DIMENSION_LIST"]  # KeyErrors become errors of the table, as all others
-        dims = tuple(scales[_address(h5py.h5r.dereference(scale, member.id))] for (scale,) in references)
+        dims = tuple(scales[h5o.get_info(h5py.h5r.dereference(scale, member.id)).addr] for (scale,) in references)
         return dims[: len(dims) - _is_text(member)]
 
     def _dtype(self, member: h5py.Dataset) -> np.dtype:
@@ -156,10 +136,8 @@ class TableFile:
                 raise self._refuse(f"variable {quoted(member.name)} of characters that are no texts")
             return np.dtype(object)
         if isinstance(kind, h5py.h5t.TypeStringID):
-            raise self._refuse(
-                f"variable {quoted(member.name)} with texts of variable length",
-                "texts of a fixed width, as rmtbase.tables.write_table writes them",
-            )
+            expected = "texts of a fixed width, as rmtbase.tables.write_table writes them"
+            raise self._refuse(f"variable {quoted(member.name)} with texts of variable length", expected)
         if isinstance(kind, h5py.h5t.TypeIntegerID | h5py.h5t.TypeFloatID) and kind.get_size() in (1, 2, 4, 8):
             return kind.dtype.newbyteorder("=")
         raise self._refuse(f"variable {quoted(member.name)} of type {quoted(member.dtype)}", "numbers or text")
@@ -168,9 +146,8 @@ class TableFile:
         """Raise unless all values are in this file, in storage of a known kind, and within the file's limit."""
         layout, name = member.id.get_create_plist(), member.name
         if layout.get_layout() == h5py.h5d.VIRTUAL or layout.get_external_count():
-            raise self._refuse(
-                f"variable {quoted(name)}, whose values lie in another file", "values in the file itself"
-            )
+            elsewhere = f"variable {quoted(name)}, whose values lie in another file"
+            raise self._refuse(elsewhere, "values in the file itself")
         filters = (h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32)
         if any(layout.get_filter(number)[0] not in filters for number in range(layout.get_nfilters())):
             raise self._refuse(f"variable {quoted(name)}, stored by an unknown filter", _FILTERS)
@@ -185,7 +162,6 @@ class TableFile:
         self._take(needed, name)
 
     def _attributes(self, owner: h5py.Group | h5py.Dataset) -> dict[str, Any]:
-        """Read the attributes, each of which must be one text or number."""
         attributes = {}
         for name in owner.attrs:
             if name in _NETCDF_ONLY:
@@ -203,13 +179,10 @@ class TableFile:
         return attributes
 
     def _take(self, amount: int, name: object) -> None:
-        """Count bytes to be read towards the file's limit, and raise if it is exceeded."""
         self._left -= amount
         if self._left < 0:
-            limit = largest_content(self._size) / 2**20
-            raise self._refuse(
-                f"more values than so small a file can hold, at {quoted(name)}", f"at most {limit:,.0f} MiB in all"
-            )
+            limit = f"at most {largest_content(self._size) / 2**20:,.0f} MiB in all"
+            raise self._refuse(f"more values than so small a file can hold, at {quoted(name)}", limit)
 
     def _refuse(self, fault: str, expected: str = _WHOLE) -> TableError:
         return TableError(self.path, fault, expected)
@@ -217,7 +190,6 @@ class TableFile:
 
 @contextmanager
 def looked_into(path: Path | str) -> Iterator[TableFile]:
-    """Open a netCDF-4 file for the duration of a ``with`` block and inspect its structure."""
     if (fault := heap_fault(path)) is not None:
         raise TableError(path, fault, _WHOLE)
     # No lock is needed: a file is replaced whole, and never changed in place.
@@ -229,10 +201,6 @@ def _is_text(member: h5py.Dataset) -> bool:
     """Return True if a variable holds single characters, which is how texts of a fixed width are stored."""
     kind = member.id.get_type()
     return isinstance(kind, h5py.h5t.TypeStringID) and not kind.is_variable_str() and kind.get_size() == 1
-
-
-def _address(identifier: Any) -> int:
-    return h5o.get_info(identifier).addr
 
 
 def _attribute(attribute: h5py.h5a.AttrID) -> Any:

@@ -1,13 +1,10 @@
 r"""Check of the global heaps of an HDF5 file, which hold the references to dimensions, byte by byte.
 
-HDF5 walks through a heap from object to object by their sizes. At an object of size zero this never ends, whichever
-software reads the file; a single damaged byte is enough. So every heap of a file is checked here first.
+HDF5 walks through a heap by the sizes of its objects: at one of size zero, by a single damaged byte, without end.
 
-The format, with all numbers little-endian: ``GCOL``, the byte 1, three zero bytes, the heap's size in 8 bytes, then its
-objects: index and count in 2 bytes each, 4 unused bytes, the size in 8 bytes, the content, padded to 8. Index 0 marks
+The format (HDF5 File Format Specification 3.0, III.E), little-endian: ``GCOL``, the byte 1, three zero bytes, the size
+in 8 bytes, then objects: index and count in 2 bytes each, 4 unused, the size in 8, the content, padded to 8. Index 0 is
 free space, whose size includes these 16 bytes.
-
-Source: HDF5 File Format Specification version 3.0, section III.E.
 """
 
 import errno
@@ -29,17 +26,13 @@ much of a table is constant, :func:`rmtbase.tables.write_table` does not compres
 
 
 def stored_bytes(path: Path | str) -> int:
-    """Return the length of a file, or a limit by its space on disk if the file is mostly holes.
-
-    A disk that compresses files makes a table only slightly smaller.
-    """
+    """Length of a file, or a limit by its space on disk if it is mostly holes."""
     status = Path(path).stat()
     taken = _SECTOR * getattr(status, "st_blocks", 0)  # 0 if the file system does not report it
     return min(status.st_size, _COMPRESSED * taken + _SMALL) if taken else status.st_size
 
 
 def largest_content(size: int) -> int:
-    """Return the largest number of bytes that the values of a file of that size may take."""
     return _FLOOR + _RATIO * size
 
 
@@ -66,7 +59,6 @@ def heap_fault(path: Path | str) -> str | None:
 
 
 def _heaps(file: BinaryIO) -> Iterator[int]:
-    """Yield the place at which each heap begins."""
     before, place = b"", 0
     while (start := _next_data(file, place)) is not None:
         file.seek(start)

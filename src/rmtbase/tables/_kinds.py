@@ -27,11 +27,8 @@ from rmtbase.tables.domain import DRAWS, INTEGER, JSON_OBJECT, TEXT, Domain
 
 Groups = Mapping[str, xr.Dataset]
 Fault = tuple[str, str] | None
+#: Check of names and sizes across a table, whose values have a digest: None, or what was found and what was expected
 Relation = Callable[[Groups], Fault]
-"""Check across the variables of a table; returns None, or what was found and what was expected.
-
-The digest already shows that the values are those that were written, so these do not compare values with one another.
-"""
 
 EVERY_FILE = {"schema_version": TEXT, "rmtbase_version": TEXT, "kind": TEXT, "provenance": JSON_OBJECT}
 """Attributes of every table."""
@@ -40,39 +37,26 @@ NORMALIZATION = {"normalization": Domain("'sqrt_d' or 'none'", kinds="OUT", choi
 """Attribute of tables whose matrices may be divided by √d."""
 
 _SIMULATED = {"draws": DRAWS, "seed": INTEGER}
-_LEAST = {
-    "draw": 2, "index": 0, "depth": 0, "super_weight": 0, "direction": 0,
-}  # least number of entries of a dimension; 1 for all others  # fmt: skip
+_LEAST = {"draw": 2, "index": 0, "depth": 0, "super_weight": 0, "direction": 0}  # entries; 1 of other dimensions
 
 
 @in_one_line
 @dataclass(frozen=True)
 class Kind:
-    """Kind of table.
+    """Kind of table."""
 
-    Attributes:
-        name: value of the attribute ``kind``.
-        groups: the schema of each group; "" is the root.
-        attributes: required attributes of the root.
-        may_have: optional attributes, which are checked if present.
-        optional: names of groups that may be missing.
-        relations: checks of the sizes and names that variables and groups share.
-        described: names of further groups whose attributes are checked as the root's, if present.
-        schema_of: returns the schema of a group, given its name and all groups, if ``groups`` does not determine it.
-    """
-
-    name: str
-    groups: Mapping[str, Schema]
-    attributes: Mapping[str, Domain]
-    may_have: Mapping[str, Domain] = field(default_factory=dict)
-    optional: frozenset[str] = frozenset()
-    relations: tuple[Relation, ...] = ()
-    described: frozenset[str] = frozenset()
+    name: str  #: value of the attribute ``kind``
+    groups: Mapping[str, Schema]  #: the schema of each group; "" is the root
+    attributes: Mapping[str, Domain]  #: required attributes of the root
+    may_have: Mapping[str, Domain] = field(default_factory=dict)  #: optional attributes, which are checked if present
+    optional: frozenset[str] = frozenset()  #: names of groups that may be missing
+    relations: tuple[Relation, ...] = ()  #: checks of the sizes and names that variables and groups share
+    described: frozenset[str] = frozenset()  #: further groups whose attributes are checked as the root's, if present
+    #: schema of a group, given its name and all groups, if ``groups`` does not determine it
     schema_of: Callable[[str, Mapping[str, Outline]], Schema] | None = None
 
 
 def edges_enclose_bins(groups: Groups) -> Fault:
-    """Check that there is one more edge than bins."""
     sizes = groups[""].sizes
     bins, edges = sizes["bin"], sizes["edge"]
     return None if edges == bins + 1 else (f"{edges} edges of {bins} bins", f"{bins + 1} edges")
@@ -99,8 +83,8 @@ def checksums_fit(groups: Groups) -> Fault:
 _OF_DRAWS = (edges_enclose_bins, sample_has_all_draws)
 
 KINDS: dict[str, Kind] = {
-    one.name: one
-    for one in (
+    kind.name: kind
+    for kind in (
         Kind("baseline", {"": BASELINE_SCHEMA}, EVERY_FILE | NORMALIZATION | _SIMULATED, relations=_OF_DRAWS),
         Kind("spectra", {"": SPECTRA_SCHEMA}, EVERY_FILE | NORMALIZATION | _SIMULATED, relations=_OF_DRAWS),
         Kind("elements", {"": ELEMENTS_SCHEMA}, EVERY_FILE | _SIMULATED, relations=_OF_DRAWS),
@@ -114,8 +98,7 @@ KINDS: dict[str, Kind] = {
             relations=(checksums_fit,),
         ),
     )
-}
-"""Known kinds of table by name: those of draws, and those of the result packages imported so far."""
+}  #: Known kinds of table by name: those of draws, and those of the result packages imported so far
 
 
 def register(kind: Kind) -> Kind:
@@ -125,11 +108,7 @@ def register(kind: Kind) -> Kind:
 
 
 def validate(table: xr.Dataset | xr.DataTree, path: Path | str, *kinds: str) -> None:
-    """Raise :class:`~rmtbase.errors.TableError` unless this is a valid table of one of those kinds.
-
-    A valid table has this schema's version and every attribute and variable of the schema, with the type, range and
-    dimensions given there, and consistent sizes.
-    """
+    """Raise :class:`~rmtbase.errors.TableError` unless this is a valid table of one of those kinds."""
     groups = groups_of(table)
     require_values(groups, require_outline(groups, path, kinds), path)
 
@@ -142,14 +121,12 @@ def groups_of(table: xr.Dataset | xr.DataTree) -> dict[str, xr.Dataset]:
 
 
 def tree_of(groups: Mapping[str, xr.Dataset], attributes: Mapping[Any, Any]) -> xr.DataTree:
-    """Make a tree of groups in the order of their names, with attributes of its root."""
     tree: xr.DataTree = xr.DataTree.from_dict({name: groups[name] for name in sorted(groups) if name})
     tree.attrs = dict(attributes)
     return tree
 
 
 def require_outline(groups: Mapping[str, Outline], path: Path | str, kinds: tuple[str, ...]) -> Kind:
-    """Check the outline of a table, without the values of its variables, and return its kind."""
     attributes = groups[""].attrs
     alternatives = f" (or {', '.join(kinds[1:])})" if kinds[1:] else ""
     expected = f"a {kinds[0]} file{alternatives} written by rmtbase (schema {SCHEMA_VERSION})"
@@ -203,9 +180,8 @@ def _check_group(group: Outline, name: str, schema: Schema, path: Path | str) ->
     for variable, stored in group.variables.items():
         expected = _known(variable, schema, group)
         if expected is not None and stored.dims != expected.dims:
-            raise TableError(
-                path, f"variable {quoted(variable)} with dims {quoted(stored.dims)}", f"{variable}{expected.dims}"
-            )
+            fault = f"variable {quoted(variable)} with dims {quoted(stored.dims)}"
+            raise TableError(path, fault, f"{variable}{expected.dims}")
         if expected is not None and stored.dtype.kind not in expected.domain.kinds:
             dtype = "text" if stored.dtype.kind == "O" else stored.dtype
             raise TableError(path, f"variable {_place(name, variable)} of type {dtype}", expected.domain.words)

@@ -9,8 +9,7 @@ from jaxtyping import Bool
 from rmtbase.errors import ParameterError
 from rmtbase.tables._circuits import circuit_of
 
-OUTSIDE = "outside the layers"
-"""Name of the place of embeddings, whose layer is -1."""
+OUTSIDE = "outside the layers"  #: Name of the place of embeddings, whose layer is -1
 
 
 def layer_names(dataset: xr.Dataset) -> list[str]:
@@ -23,7 +22,6 @@ def layer_names(dataset: xr.Dataset) -> list[str]:
 
 
 def layer_numbers(dataset: xr.Dataset) -> list[int]:
-    """Return the number of each layer in its stack."""
     return dataset["stack_layer" if "stack_layer" in dataset.coords else "layer"].values.tolist()
 
 
@@ -50,10 +48,7 @@ def matrices_present(matrices: xr.Dataset) -> Bool[np.ndarray, "layer *expert co
 
 
 def shapes_of(scores: xr.DataTree) -> list[tuple[int, ...]]:
-    """List the different shapes of the matrices of heads, in the order of their nulls.
-
-    A shape is (d_query, d_head, d_key) for W_QK; ``tables.Circuit.dims`` names the sizes for any circuit.
-    """
+    """List the different shapes of the matrices of heads, by ``Circuit.dims``, in the order of their nulls."""
     circuit, heads, null = circuit_of(scores.attrs), scores["heads"].to_dataset(), scores["null"].to_dataset()
     if "layer_shape" in null:
         return list(zip(*(null[name].values.tolist() for name in circuit.dims), strict=True))

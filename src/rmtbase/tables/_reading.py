@@ -70,7 +70,6 @@ def open_atlas_case(path: Path | str, d_model: int, d_head: int) -> xr.Dataset |
 
 @contextmanager
 def _reading(path: Path | str) -> Iterator[None]:
-    """Turn errors of netCDF libraries about unreadable files into errors of this library."""
     try:
         require_regular(Path(path))
     except FileNotFoundError as error:
@@ -95,5 +94,4 @@ def _unreadable(path: Path | str, error: OSError) -> UnreadableTableError:
 
 
 def baseline_shapes(dataset: xr.Dataset) -> list[tuple[int, int]]:
-    """Return (d_model, d_head) of every case of a baseline table."""
     return list(zip(dataset["d_model"].values.tolist(), dataset["d_head"].values.tolist(), strict=True))

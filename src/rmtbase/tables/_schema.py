@@ -1,7 +1,6 @@
 """Schema of rmtbase's files: dimensions, long name, units and domain of every variable and coordinate.
 
-:func:`describe` attaches these long names and units when a table is made, and the same schema checks a table when it is
-opened, so that a file and its description always agree.
+:func:`describe` attaches these when a table is made, and the same schema checks a table when it is opened.
 """
 
 from __future__ import annotations
@@ -30,36 +29,24 @@ from rmtbase.tables.domain import (
     Domain,
 )
 
-SCHEMA_VERSION = "1"
-"""Version of the layout of all kinds of file."""
+SCHEMA_VERSION = "1"  #: Version of the layout of all kinds of file
 
 
 @dataclass(frozen=True)
 class Variable:
-    """Variable of a table.
+    """Variable of a table."""
 
-    Attributes:
-        dims: its dimensions.
-        long_name: its name in words.
-        domain: set of allowed values.
-        units: its units; "" for a variable without the attribute ``units``.
-        part: name of the optional part of a table to which it belongs; "" for a required variable. A part is present or
-            missing as a whole.
-    """
-
-    dims: tuple[str, ...]
-    long_name: str
-    domain: Domain = ANY
-    units: str = ""
-    part: str = ""
+    dims: tuple[str, ...]  #: its dimensions
+    long_name: str  #: its name in words
+    domain: Domain = ANY  #: set of allowed values
+    units: str = ""  #: its units; "" for a variable without the attribute ``units``
+    part: str = ""  #: optional part of a table, present or missing as a whole; "" for a required variable
 
 
 Schema = Mapping[str, Variable]
 
 
 class Outline(Protocol):
-    """Common interface of a dataset and of a group of a file that has not been read."""
-
     @property
     def attrs(self) -> Mapping[Any, Any]: ...
     @property
@@ -131,31 +118,22 @@ COORDINATES: dict[str, Variable] = {
 if they differ between layers. ``layer`` is the number of the layer, -1 for matrices outside the layers. In a model of
 several stacks it counts the layers of all stacks, and ``stack`` and ``stack_layer`` identify the layer."""
 
-PARAMETER = "parameter_"
-"""Prefix of coordinates that are parameters of a table's ensemble."""
+PARAMETER = "parameter_"  #: Prefix of coordinates that are parameters of a table's ensemble
 
 REQUIRED_COORDINATES = frozenset({*_NAMED, "probability", "depth", "rank"})
-
-
 BIN_CENTER = Variable(("case", "bin"), "eigenvalue lambda, centre of the bin", EDGES)
 
 
 def require_version(attributes: Mapping[Any, Any], path: Path | str) -> None:
     """Raise :class:`~rmtbase.errors.TableError` unless these are the root attributes of a file of this schema."""
     if "schema_version" not in attributes or "rmtbase_version" not in attributes:
-        raise TableError(
-            path,
-            "a netCDF file that rmtbase did not write (no schema_version)",
-            f"a file written by rmtbase (schema {SCHEMA_VERSION})",
-        )
+        expected = f"a file written by rmtbase (schema {SCHEMA_VERSION})"
+        raise TableError(path, "a netCDF file that rmtbase did not write (no schema_version)", expected)
     if attributes["schema_version"] != SCHEMA_VERSION:
-        raise TableError(
-            path,
-            f"schema version {shown(attributes['schema_version'], 80)}, written by rmtbase "
-            f"{shown(attributes['rmtbase_version'], 80)}",
-            f"schema version {SCHEMA_VERSION}, the only one that this version of rmtbase reads; make the file anew, or "
-            "read it with the version that wrote it",
-        )
+        schema, version = (shown(attributes[name], 80) for name in ("schema_version", "rmtbase_version"))
+        expected = f"schema version {SCHEMA_VERSION}, the only one that this version of rmtbase reads"
+        advice = "make the file anew, or read it with the version that wrote it"
+        raise TableError(path, f"schema version {schema}, written by rmtbase {version}", f"{expected}; {advice}")
 
 
 def describe(dataset: xr.Dataset, schema: Schema) -> xr.Dataset:

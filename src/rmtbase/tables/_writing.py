@@ -1,13 +1,17 @@
-"""Atomic writing: a path has the old file or the complete new one, never a part."""
+"""Atomic writing: a path has the old file or the complete new one, never a part.
+
+By default only a file of the same kind is replaced, as its content shows, and an input never.
+"""
 
 from __future__ import annotations
 
 import os
 import platform
+import re
 import secrets
 import stat
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,22 +20,16 @@ import xarray as xr
 
 from rmtbase.errors import OutputError
 from rmtbase.interrupts import interrupts_held
-from rmtbase.regular_files import require_regular
-from rmtbase.systems import (
-    is_alive,
-    process_namespace,
-    replace_file,
-    sync_folder,
-    utf8_path,
-    where_there_is_such_a_thing,
-)
-from rmtbase.tables._digest import OF_ALL, digest_attributes, without_digest
+from rmtbase.regular_files import identity, open_regular, require_regular
+from rmtbase.systems import if_supported, is_alive, process_namespace, replace_file, sync_folder, utf8_path
+from rmtbase.tables._digest import OF_ALL, OF_VARIABLES, digest_attributes, without_digest
 from rmtbase.tables._heaps import largest_content
 from rmtbase.tables._kinds import groups_of
 
 _LARGE = 4096  # number of values from which compression is worth its header
 _BULKY = ("order_statistic_lower", "order_statistic_upper", "largest_distance", "eigenvalue_quantile_self_normalized")
 _TEXTS = "OUT"  # kinds of dtypes
+_LOOKED_AT = 1 << 16  # bytes at the start (for PDF and MP4 also at the end) that identify a file
 _PREFIX, _SUFFIX = ".rmtbase-", ".part"  # of the temporary files
 
 
@@ -82,7 +80,6 @@ def write_table(table: xr.Dataset | xr.DataTree, path: Path | str) -> Path:
 
 
 def digest_of(table: xr.Dataset | xr.DataTree) -> str:
-    """Return the SHA-256 of the content of a table, in hexadecimal, as written in its file."""
     return digest_attributes({name: _bare(dataset) for name, dataset in groups_of(table).items()})[OF_ALL]
 
 
@@ -94,12 +91,7 @@ def _bare(dataset: xr.Dataset) -> xr.Dataset:
 
 
 def _fixed_width(dataset: xr.Dataset) -> xr.Dataset:
-    """Convert texts to the form that netCDF stores with a fixed width.
-
-    netCDF-C ends in a segmentation fault when many files with texts of variable length are open and are then released,
-    so none is written. :func:`_encoding` stores variables as arrays of characters. Attributes are given as bytes,
-    because netCDF4 stores a ``str`` that is not ASCII with variable length.
-    """
+    """Convert texts to bytes of a fixed width: netCDF-C crashes as files with variable ones are released."""
     empty = [name for name, item in dataset.variables.items() if item.dtype.kind == "O" and not item.size]
     fixed = dataset.assign({name: dataset[name].astype(str) for name in empty})  # xarray takes them for numbers
     for item in (fixed, *fixed.variables.values()):
@@ -126,7 +118,6 @@ def _write_netcdf(complete: xr.Dataset | xr.DataTree, groups: dict[str, xr.Datas
 
 
 def _netcdf_in_memory(groups: dict[str, xr.Dataset], encoding: dict[str, dict]) -> memoryview:
-    """Return the content of a file that has these groups."""
     import netCDF4
     from xarray.backends import NetCDF4DataStore
 
@@ -155,10 +146,7 @@ def _characters(texts: xr.Variable) -> int:
 
 
 def _encoding(dataset: xr.Dataset, compress: bool) -> dict[str, dict]:
-    """Choose the storage of the values: checksums for numbers, characters for texts, compression if it is worthwhile.
-
-    The large variables of an atlas are stored case by case, so that a case can be read without the others.
-    """
+    """Storage of the values; the large variables of an atlas are stored case by case, to be read without the others."""
     atlas = dataset.attrs.get("kind") == "atlas"
     encoding = {}
     for name, variable in dataset.variables.items():
@@ -202,7 +190,7 @@ def _replace(path: Path | str, write: Callable[[Path], object], swept: bool = Fa
         with suppress(FileNotFoundError):  # else the new file gets the mode of the one that it replaces
             mode = stat.S_IMODE(target.stat().st_mode)
             if mode != stat.S_IMODE(temporary.stat().st_mode):
-                with where_there_is_such_a_thing():
+                with if_supported():
                     temporary.chmod(mode)
         replace_file(temporary, target)
         sync_folder(target.parent)
@@ -226,12 +214,10 @@ def here() -> str:
 
 
 def temporary_name(folder: Path, name: str) -> Path:
-    """Make a new temporary name for a file that is to get that name."""
     return folder / f"{_prefix(name)}{here()}{os.getpid()}-{secrets.token_hex(8)}{_SUFFIX}"
 
 
 def _create(path: Path) -> None:
-    """Create an empty file with the default mode."""
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
 
 
@@ -248,10 +234,7 @@ def is_temporary(name: str) -> bool:
 
 
 def sweep(folder: Path, name: str | None = None) -> None:
-    """Remove temporary files left in a folder by writers that were killed: all, or those of one file name.
-
-    Call this only when no other process is writing such files.
-    """
+    """Remove the temporary files in a folder, all or of one file name; no other process may be writing such files."""
     for leftover in folder.glob(f"{_PREFIX if name is None else _prefix(name)}*{_SUFFIX}"):
         leftover.unlink(missing_ok=True)
 
@@ -265,3 +248,88 @@ def _sweep_dead(folder: Path, name: str) -> None:
                 writer = entry.name.removeprefix(prefix).partition("-")[0]
                 if writer.isdecimal() and not is_alive(int(writer)):
                     Path(entry.path).unlink()
+
+
+def require_replaceable(
+    path: Path | str,
+    form: str,
+    overwrite: bool = False,
+    inputs: Iterable[Path | str] = (),
+    variants: Sequence[str] = (),
+) -> None:
+    """Raise unless a file may be replaced; ``variants``: kinds of table or Parquet file, first lines of a CSV."""
+    path = Path(path)
+    present = identity(path)
+    if present is None:
+        return
+    if present in {identity(Path(source)) for source in inputs}:
+        raise OutputError(path, "it is a file that is read; expected another name")
+    folders = (Path(source).resolve() for source in inputs if Path(source).is_dir())
+    within = any(path.resolve().is_relative_to(folder) for folder in folders)
+    if overwrite and not within:
+        return
+    try:
+        with open_regular(path) as stream:
+            start = stream.read(_LOOKED_AT)
+    except OSError as error:
+        raise OutputError(path, error.strerror or str(error)) from error
+    if not start or _FORMS[form](path, start, variants):
+        return
+    if within:
+        raise OutputError(path, "it is in a folder that is read, and no earlier output; expected another name")
+    noun = _NOUNS[form].format(" or ".join(variants))
+    raise OutputError(path, f"a file that is no {noun} is there; remove it, or name another")
+
+
+def _is_table(path: Path, start: bytes, kinds: Sequence[str]) -> bool:
+    import h5py
+
+    if not start.startswith(b"\x89HDF"):
+        return False
+    try:
+        with h5py.File(os.fsencode(path), "r", locking=False) as file:
+            kind, digest, _ = (file.attrs[name] for name in ("kind", OF_ALL, OF_VARIABLES))
+    except (OSError, KeyError, RuntimeError, ValueError, TypeError):
+        return False
+    kind, digest = (text.decode(errors="replace") if isinstance(text, bytes) else text for text in (kind, digest))
+    return kind in kinds and isinstance(digest, str) and re.fullmatch("[0-9a-f]{64}", digest) is not None
+
+
+def _is_parquet(path: Path, start: bytes, kinds: Sequence[str]) -> bool:
+    if not start.startswith(b"PAR1"):
+        return False
+    try:
+        import pyarrow.parquet as pq  # type: ignore[import-not-found]
+
+        return (pq.read_schema(path).metadata or {}).get(b"rmtbase.kind", b"").decode() in kinds
+    except Exception:  # pyarrow raises its own errors for other files
+        return False
+
+
+def _with_end(path: Path, start: bytes) -> bytes:
+    with open_regular(path) as stream:
+        stream.seek(max(path.stat().st_size - _LOOKED_AT, 0))
+        return start + stream.read(_LOOKED_AT)
+
+
+_GENERATOR = b'<meta name="generator" content="rmtbase '
+_FORMS: dict[str, Callable[[Path, bytes, Sequence[str]], bool]] = {
+    "table": _is_table,
+    "csv": lambda path, start, lines: any(start.startswith(f"{line}\n".encode()) for line in lines),
+    "parquet": _is_parquet,
+    "latex": lambda path, start, _: start.startswith(b"% rmtbase "),
+    "html": lambda path, start, _: start.startswith(b"<!DOCTYPE html>") and _GENERATOR in start,
+    "pdf": lambda path, start, _: start.startswith(b"%PDF-") and b"/Creator (rmtbase)" in _with_end(path, start),
+    "svg": lambda path, start, _: start.startswith(b"<?xml") and b"<dc:title>rmtbase</dc:title>" in start,
+    "png": lambda path, start, _: start.startswith(b"\x89PNG\r\n") and b"tEXtSoftware\0rmtbase" in start,
+    "gif": lambda path, start, _: start.startswith(b"GIF8") and b"rmtbase" in start,
+    "mp4": lambda path, start, _: start[4:8] == b"ftyp" and b"rmtbase" in _with_end(path, start),
+}
+_NOUNS = {
+    "table": "{} file of rmtbase",
+    "csv": "CSV of these columns",
+    "parquet": "Parquet file of {} by rmtbase",
+    "latex": "LaTeX table of rmtbase",
+    "html": "HTML page of rmtbase",
+    **{form: f"{form.upper()} of rmtbase" for form in ("pdf", "svg", "png", "gif", "mp4")},
+}

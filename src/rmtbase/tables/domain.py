@@ -17,36 +17,21 @@ Order = Literal["any", "ascending", "rising", "falling"]
 
 @dataclass(frozen=True)
 class Domain:
-    """Set of allowed values, in words and as a check.
+    """Set of allowed values, in words and as a check."""
 
-    Attributes:
-        words: the set in words, for messages.
-        kinds: allowed kinds of elements, as in NumPy's ``dtype.kind``.
-        least, most: ends of the range.
-        inside: whether the ends themselves are excluded.
-        whole: whether values must be integers, in any dtype.
-        missing: whether NaN is allowed, for values that are not known or do not exist.
-        infinite: whether infinities are allowed, for values that have overflowed.
-        order: order along the last axis: ``ascending`` is strict, ``rising`` and ``falling`` allow ties and rounding.
-        unique: whether no value may occur twice.
-        choices: the only allowed texts; any text if empty.
-        record: type of the JSON value that a text must encode; None if it need not be JSON.
-        reason: whether a text must be that of a :class:`~rmtbase.reasons.Reason`, or empty.
-    """
-
-    words: str
-    kinds: str = "fiu"
-    least: float = -np.inf
-    most: float = np.inf
-    inside: bool = False
-    whole: bool = False
-    missing: bool = False
-    infinite: bool = False
-    order: Order = "any"
-    unique: bool = False
-    choices: tuple[str, ...] = ()
-    record: type | None = None
-    reason: bool = False
+    words: str  #: the set in words, for messages
+    kinds: str = "fiu"  #: allowed kinds of elements, as in NumPy's ``dtype.kind``
+    least: float = -np.inf  #: lower end of the range
+    most: float = np.inf  #: upper end
+    inside: bool = False  #: whether the ends themselves are excluded
+    whole: bool = False  #: whether values must be integers, in any dtype
+    missing: bool = False  #: whether NaN is allowed, for values that are not known or do not exist
+    infinite: bool = False  #: whether infinities are allowed, for values that have overflowed
+    order: Order = "any"  #: along the last axis; ``ascending`` is strict, the others allow ties and rounding
+    unique: bool = False  #: whether no value may occur twice
+    choices: tuple[str, ...] = ()  #: the only allowed texts; any text if empty
+    record: type | None = None  #: type of the JSON value that a text must encode; None if it need not be JSON
+    reason: bool = False  #: whether a text must be that of a :class:`~rmtbase.reasons.Reason`, or empty
 
     def plain(self, values: Shaped[np.ndarray, "..."]) -> Shaped[np.ndarray, "..."]:
         """Return values as objects: int, bool, str, Reason or float; an int or bool that does not exist is None."""

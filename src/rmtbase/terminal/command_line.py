@@ -8,8 +8,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
-SHARED = ("quiet", "verbose", "as_json")
-"""Options of ``rmtbase`` that each command also takes."""
+SHARED = ("quiet", "verbose", "as_json")  #: Options of ``rmtbase`` that each command also takes
 
 _RUNNING: ContextVar[Any] = ContextVar("running", default=None)  # context of the running command
 _OF_MODEL = ("adapter", "base", "minus", "fold")  # options that say which weights of a model are read

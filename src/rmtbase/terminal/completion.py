@@ -1,11 +1,10 @@
-"""Completion of words on the command line, for the shell: only names, from data that is quick to read.
-
-If nothing is offered, the shell completes file names.
-"""
+"""Completion of names on the command line, for the shell; where nothing is offered, it completes file names."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from typing import Any
 
 Completion = Callable[[str], list[str]]
 
@@ -38,38 +37,19 @@ def some_of(*words: str) -> Completion:
     return completion
 
 
-def revisions_of(incomplete: str) -> list[str]:
-    """Complete a list of revisions of the bundled model, or ``all``."""
-    from rmtbase.models import demo_revisions
+def _loaded(package: str, words: Callable[[Any], Iterable[str]], some: bool = False) -> Completion:
+    """Complete words that a package has, which is imported only then."""
 
-    return some_of("all", *demo_revisions())(incomplete)
+    def completion(incomplete: str) -> list[str]:
+        return (some_of if some else one_of)(*words(import_module(f"rmtbase.{package}")))(incomplete)
 
-
-def circuits(incomplete: str) -> list[str]:
-    """Complete a list of names of circuits."""
-    from rmtbase.tables import CIRCUITS
-
-    return some_of(*CIRCUITS)(incomplete)
+    return completion
 
 
+revisions_of = _loaded("models", lambda models: ("all", *models.demo_revisions()), some=True)
+circuits = _loaded("tables", lambda tables: tables.CIRCUITS, some=True)
+components = _loaded("models", lambda models: models.COMPONENTS)
+constants = _loaded("constants", lambda package: [entry.name for group in package.groups().values() for entry in group])
 nulls = some_of("gaussian", "kurtosis", "signs", "axes")
-
-
 questions = some_of("all", "spectrum", "entries", "directions", "relation")
-
-
 parts = some_of("layers", "embeddings", "experts", "all")
-
-
-def components(incomplete: str) -> list[str]:
-    """Complete the name of a weight matrix."""
-    from rmtbase.models import COMPONENTS
-
-    return one_of(*COMPONENTS)(incomplete)
-
-
-def constants(incomplete: str) -> list[str]:
-    """Complete the name of a constant, or of a function of the shape."""
-    from rmtbase.constants import groups
-
-    return one_of(*(entry.name for entries in groups().values() for entry in entries))(incomplete)

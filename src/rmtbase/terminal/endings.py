@@ -35,8 +35,7 @@ class Verbosity(IntEnum):
     VERBOSE = 1
 
 
-VERBOSITY = ContextVar("verbosity", default=Verbosity.NORMAL)
-"""Verbosity of the running command."""
+VERBOSITY = ContextVar("verbosity", default=Verbosity.NORMAL)  #: Verbosity of the running command
 
 
 class Ending(NamedTuple):
@@ -68,14 +67,16 @@ def ended_by(error: BaseException, debug: bool = False, as_json: bool = False) -
     else:
         raise error
     if as_json and ending.message:
-        from rmtbase.terminal.streams import print_json_once
+        from rmtbase.terminal.streams import PRINTED, print_json
 
         facts = {
             name: value if value is None or isinstance(value, bool | int | float) else shown(value, _LONGEST)
             for name, value in ending.facts.items()
         }
         with suppress(OSError, ValueError):  # stdout is closed or full, which stderr tells
-            print_json_once({"error": {**ending._asdict(), "facts": facts}})
+            if not PRINTED.get():  # stdout holds one object
+                print_json({"error": {**ending._asdict(), "facts": facts}})
+                sys.stdout.flush()
     return ending.status
 
 
@@ -110,7 +111,6 @@ def _stopped(what_else: str) -> Ending:
 
 
 def _notes(error: BaseException | None) -> list[str]:
-    """Return the notes that were added to the interrupt, which another error may hide."""
     while error is not None:
         if isinstance(error, KeyboardInterrupt) and getattr(error, "__notes__", None):
             return error.__notes__

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import traceback
 from pathlib import Path
+from typing import Any
 
 from rmtbase.errors import ParameterError
 from rmtbase.shown import quoted, shown
@@ -20,28 +21,19 @@ _SETTINGS = {
     "transformers": ("TRANSFORMERS_", "HF_"),
     "huggingface_hub": ("HF_", "HUGGINGFACE_"),
     "platformdirs": ("XDG_", "HOME"),
-}
-"""Package -> prefixes of the environment variables that it reads as it starts."""
+}  #: Package -> prefixes of the environment variables that it reads as it starts
 
 _STARTS = ("xla_bridge.py", "config.py", "rcsetup.py")  # files that run at the start, in addition to code at import
 _COUNT = re.compile(r"\s*--xla_force_host_platform_device_count=(\d+)\s*")
 _MOST_DEVICES = 1024  # with 4096 JAX does not compute, and millions take hours to start
 _XLA_MESSAGE = re.compile(r"[EFW]\d{4} [\d:.]+ +\d+ \S+\] (.+)")  # of its log: kind, date, time, thread, place, text
-TRIED = "RMTBASE_XLA_FLAGS_TRIED"
-"""Environment variable that holds the XLA_FLAGS with which JAX is known to start."""
-
+TRIED = "RMTBASE_XLA_FLAGS_TRIED"  #: Environment variable that holds the XLA_FLAGS with which JAX is known to start
 _LONGEST = 300  # characters of a library's message
-
-
 _GIVEN: dict[str, str] = {}  # settings at the start of the command; JAX adds to the environment
 
 
 def require_settings() -> None:
-    """Raise a ParameterError for a wrong setting that libraries read during their work without checking it.
-
-    These are the date of a reproducible build, which Matplotlib reads, the number of JAX's devices, and the options of
-    XLA.
-    """
+    """Raise a ParameterError for a wrong setting that libraries read during their work without checking it."""
     _GIVEN.clear()
     _GIVEN.update(os.environ)
     if sys.flags.optimize > 1:
@@ -82,12 +74,10 @@ def page_date() -> datetime.date:
 
 
 def _compile_with(flags: str) -> tuple[int, list[str]]:
-    """Start JAX and compile in another process; return its status, and XLA's warnings and errors."""
     command = [sys.executable, "-c", "import jax; jax.jit(lambda x: x + 1)(1.0)"]
     environment = os.environ | {"XLA_FLAGS": flags, "JAX_ENABLE_COMPILATION_CACHE": "false"}
-    ended = subprocess.run(
-        command, env=environment, capture_output=True, encoding="utf-8", errors="replace", check=False
-    )
+    options: dict[str, Any] = {"capture_output": True, "encoding": "utf-8", "errors": "replace", "check": False}
+    ended = subprocess.run(command, env=environment, **options)
     return ended.returncode, [match[1] for match in _XLA_MESSAGE.finditer(ended.stderr)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,8 +14,7 @@ from rmtbase.errors import OutputError
 if TYPE_CHECKING:
     from rich.console import Console
 
-JSON = ContextVar("json", default=False)
-"""True if the running command prints its result as JSON."""
+JSON = ContextVar("json", default=False)  #: True if the running command prints its result as JSON
 
 
 def show(as_json: Callable[[], object], print_text: Callable[[Console], None]) -> None:
@@ -34,23 +34,14 @@ def is_standard_output(path: Path | None) -> bool:
 
 def write_to_standard_output(content: bytes) -> None:
     """Write the content of a file to stdout."""
-    stream = sys.stdout
-    try:
+    stream, text = sys.stdout, None
+    with suppress(UnicodeDecodeError):
         text = content.decode()
-    except UnicodeDecodeError as error:
-        if stream.isatty():
-            raise OutputError(
-                "-", "stdout is a terminal, which shows no such file; name a file, or pipe it on"
-            ) from error
-        _write_as_it_is(content)
-    else:
-        if stream.isatty() or not hasattr(stream, "buffer"):
-            stream.write(text)
-        else:  # the system's encoding and line ends, on Windows for example, would change the content
-            _write_as_it_is(content)
-
-
-def _write_as_it_is(content: bytes) -> None:
-    sys.stdout.flush()
-    sys.stdout.buffer.write(content)
-    sys.stdout.buffer.flush()
+    if text is None and stream.isatty():
+        raise OutputError("-", "stdout is a terminal, which shows no such file; name a file, or pipe it on")
+    if text is not None and (stream.isatty() or not hasattr(stream, "buffer")):
+        stream.write(text)
+    else:  # the system's encoding and line ends, on Windows for example, would change the content
+        stream.flush()
+        stream.buffer.write(content)
+        stream.buffer.flush()

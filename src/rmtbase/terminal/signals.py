@@ -1,14 +1,10 @@
-"""Ctrl-C, SIGTERM and SIGHUP: an interrupt of the running command, and the end of the process within a bounded time.
+"""Ctrl-C, SIGTERM and SIGHUP: an interrupt of the running command, and the end of the process in bounded time.
 
-Python raises KeyboardInterrupt at any place of the main thread. It can be swallowed: by a library that catches all
-errors, or by a finalizer or a callback from C, which cannot pass it on. Then a timer finds that no interrupt is being
-handled and raises it again; on systems without such a timer, the next step of a progress bar does. A second signal
-changes nothing, so that the clean-up after the first (temporary files, worker processes) is completed.
-
-Python raises nothing while the main thread is in native code. So the C handler tells a thread of each signal, and this
-thread ends the process at the third signal, or ``_PATIENCE`` seconds after the first. Files are replaced in one step
-when they are complete, so that no file is truncated; the next run removes temporary files that were left. Only native
-code that keeps the interpreter lock can block this thread.
+Python raises KeyboardInterrupt at any place of the main thread. A library that catches all errors, a finalizer or a
+callback from C can swallow it: a timer, or else the next step of a progress bar, then raises it again. A second signal
+changes nothing, so that the clean-up after the first is completed. While the main thread is in native code, the C
+handler tells a thread of each signal, and this ends the process at the third signal, or ``_PATIENCE`` seconds after the
+first. Files are replaced whole, and the next run removes temporary ones that were left.
 """
 
 from __future__ import annotations

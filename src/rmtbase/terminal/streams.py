@@ -1,7 +1,4 @@
-"""Terminal output of all commands: progress and notes on stderr, tables on stdout.
-
-Printed text is never interpreted as markup, and :func:`cell` makes any text harmless and short.
-"""
+"""Terminal output of all commands: progress and notes on stderr, tables on stdout; no text is read as markup."""
 
 import json
 import math
@@ -28,8 +25,7 @@ from rmtbase.terminal.endings import VERBOSITY, Verbosity, detail, note, say
 from rmtbase.terminal.signals import raise_received
 
 _WIDTH = 100_000  # if stdout is no terminal, so that no line is broken
-PRINTED = ContextVar("printed", default=False)
-"""True if the running command has printed its result as JSON."""
+PRINTED = ContextVar("printed", default=False)  #: True if the running command has printed its result as JSON
 _FIRST_LINE, _NEXT_LINES = 30.0, 60.0  # seconds between lines about long work if stderr is no terminal
 _EVERY = "RMTBASE_PROGRESS_SECONDS"
 
@@ -39,18 +35,11 @@ class _Plain(Console):
 
     def __init__(self, *, stderr: bool = False, width: int | None = None) -> None:
         stream = sys.stderr if stderr else sys.stdout
-        super().__init__(
-            file=stream,
-            force_terminal=stream.isatty(),  # ignores FORCE_COLOR, which some CI systems set for logs
-            markup=False,
-            emoji=False,
-            highlight=False,
-            soft_wrap=False,
-            width=width,
-        )
+        is_terminal = stream.isatty()  # ignores FORCE_COLOR, which some CI systems set for logs
+        verbatim: dict[str, Any] = {"markup": False, "emoji": False, "highlight": False, "soft_wrap": False}
+        super().__init__(file=stream, force_terminal=is_terminal, width=width, **verbatim)
 
     def on_broken_pipe(self) -> NoReturn:
-        """Raise the usual error if nobody reads any more, so that the command line ends."""
         raise BrokenPipeError
 
 
@@ -73,13 +62,6 @@ def print_json(value: object) -> None:
     text = json.dumps(json_safe(value), indent=1, allow_nan=False)
     PRINTED.set(True)
     print(text)
-
-
-def print_json_once(value: object) -> None:
-    """Print a value as JSON unless a result has been printed: stdout holds one object."""
-    if not PRINTED.get():
-        print_json(value)
-        sys.stdout.flush()
 
 
 def say_written(*paths: Path) -> None:
@@ -114,8 +96,6 @@ class _Rate(ProgressColumn):
 
 
 class _Bar:
-    """Progress of one piece of long work."""
-
     def __init__(self, label: str, total: int) -> None:
         self.label, self.total, self.done = shown(label), total, 0
         self._begin = self._last = time.monotonic()
@@ -180,12 +160,10 @@ class Bars:
 
 
 def _rate(speed: float) -> str:
-    """Format a rate in steps per second, or per minute if it is slow."""
     return f"{speed:,.0f}/s" if speed >= 10 else f"{speed:.1f}/s" if speed >= 0.1 else f"{60 * speed:.2g}/min"
 
 
 def _duration(seconds: float) -> str:
-    """Format a duration, rounded, in seconds, minutes or hours."""
     if seconds < 90:
         return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
     return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
@@ -203,15 +181,9 @@ def bars() -> Iterator[Progress]:
             with _told_from_time_to_time(progress):
                 yield progress
         else:
-            columns = (
-                TextColumn("{task.description}", markup=False),
-                BarColumn(),
-                MofNCompleteColumn(),
-                _Rate(),
-                TextColumn("left"),
-                TimeRemainingColumn(),
-            )
-            with Display(*columns, console=console, transient=True) as display:
+            columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), _Rate())
+            remaining = (TextColumn("left"), TimeRemainingColumn())
+            with Display(*columns, *remaining, console=console, transient=True) as display:
                 progress = Bars(display)
                 yield progress
     finally:
@@ -223,7 +195,6 @@ def bars() -> Iterator[Progress]:
 
 @contextmanager
 def _told_from_time_to_time(progress: Bars) -> Iterator[None]:
-    """Print a line about the progress from time to time; none in a short run."""
     text, seconds = os.environ.get(_EVERY), _NEXT_LINES
     if text:
         try:

@@ -17,9 +17,8 @@ from PIL import Image
 
 from rmtbase.drawing.axes import legend_height, new_axes, new_figure
 from rmtbase.drawing.figure import FEWEST_DPI, ThemedFigure
-from rmtbase.drawing.fitting import fit_figure
 from rmtbase.drawing.groups import heads_of, matrices_of
-from rmtbase.drawing.layout import FigureStyle, figure_style
+from rmtbase.drawing.layout import FigureStyle, figure_style, fit_figure
 from rmtbase.drawing.scales import reach_all
 from rmtbase.drawing.texts import literal
 from rmtbase.drawing.theme import Theme
