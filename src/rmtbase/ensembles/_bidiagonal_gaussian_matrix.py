@@ -17,8 +17,6 @@ from rmtbase.shown import in_one_line
 
 @in_one_line
 class BidiagonalDraw(NamedTuple):
-    """Square lower bidiagonal matrix: its diagonal and the entries below it."""
-
     diagonal: Float[Array, " rank"]
     below: Float[Array, " rank_less_one"]
 

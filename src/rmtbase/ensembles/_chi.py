@@ -9,15 +9,10 @@ _State = tuple[Int[Array, ""], Float[Array, " n"], Bool[Array, " n"]]  # next at
 
 
 def chi(key: Key[Array, ""], degrees_of_freedom: Float[Array, " n"]) -> Float[Array, " n"]:
-    """Draw exact, independent χ_ν variates: lengths of vectors of ν standard normals, ν = 0, 1, 2, …; χ_0 = 0.
-
-    χ_ν² = 2 Γ(ν/2) is drawn by rejection, with d = ν/2 - 1/3 and x standard normal:
-    χ_ν² = 2 d (1 + t)³, t = x/√(9 d), is accepted if ln u < 3 d (ln(1 + t) - t + t²/2 - t³/3), u uniform in [0, 1).
-    This is the published condition ln u < x²/2 + d (1 - v + ln v), v = (1 + t)³, without the terms that cancel. About
-    1/(18 ν) of the proposals fail: all places are tried at once, and then the few that failed one at a time.
-
-    Source: G. Marsaglia and W. W. Tsang, ACM Trans. Math. Softw. 26, 363 (2000).
-    """
+    """Draw exact, independent χ_ν variates, ν = 0, 1, 2, …: G. Marsaglia and W. W. Tsang, ACM TOMS 26, 363 (2000)."""
+    # χ_ν² = 2 d (1 + t)³, d = ν/2 - 1/3, t = x/√(9 d), x normal, is accepted if ln u < 3 d (ln(1 + t) - t + t²/2 -
+    # t³/3): the published x²/2 + d (1 - v + ln v), v = (1 + t)³, without the terms that cancel. 1/(18 ν) of the
+    # proposals fail.
 
     def try_the_first_that_failed(state: _State) -> _State:
         attempt, lengths, accepted = state

@@ -100,13 +100,7 @@ class Logistic:
 
 @dataclass(frozen=True)
 class StudentT:
-    """Student's t: location + scale · t, density of t ∝ (1 + t²/ν)^(−(ν+1)/2), ν = ``df``; ν = ∞ is the normal law.
-
-    Drawn in polar form, without rejection: √(ν (U^(−2/ν) − 1)) cos(2πV) for independent uniform U, V has exactly this
-    law for every ν > 0. As ν grows it becomes the normal draw of Box and Muller.
-
-    Source: R. W. Bailey, Math. Comp. 62, 779 (1994).
-    """
+    """Law of location + scale · t_ν, ν = ``df``, in polar form: R. W. Bailey, Math. Comp. 62, 779 (1994)."""
 
     df: float
     scale: float

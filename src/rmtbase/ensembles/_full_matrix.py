@@ -60,10 +60,7 @@ class FullMatrix(ABC):
 
 
 class IndependentMatrix(FullMatrix):
-    """Matrix (n_rows, n_columns) with independent, identically distributed elements.
-
-    Each row has its own key: the draw's key with the row's number folded in.
-    """
+    """Matrix of independent, identically distributed elements; a row's key is the draw's with its number folded in."""
 
     @property
     @abstractmethod

@@ -69,10 +69,7 @@ def core_singular_values(core: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def without_noise(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Set singular values (..., h) of h × h matrices, descending, to zero up to h ε s_1, noise of the factorisation.
-
-    ε = 2⁻⁵² of float64. NaN (a value that is not known) stays NaN.
-    """
+    """Set singular values (..., h) of h × h matrices, descending, to zero up to h ε s_1, ε = 2⁻⁵²; NaN stays NaN."""
     values = require_real_numbers("values", values)
     if values.ndim == 0 or np.isinf(values).any():
         raise ParameterError("values", f"{np.isinf(values).sum()} infinite", "finite singular values (..., h)")
@@ -81,12 +78,10 @@ def without_noise(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def triangle(factor: ArrayLike, name: str = "factors") -> NDArray[np.float64]:
-    """R of :func:`triangles`, without the mask."""
     return triangles(factor, name).r
 
 
 def equal_rows(factor: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Scale each row to norm 1; rows of zeros stay."""
     largest = np.abs(factor).max(axis=-1, keepdims=True)
     unit = np.divide(factor, largest, out=np.zeros_like(factor), where=largest > 0.0)
     norm = np.sqrt(np.sum(unit * unit, axis=-1, keepdims=True))

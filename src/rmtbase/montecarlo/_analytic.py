@@ -170,11 +170,9 @@ def _normal_values(n: int) -> dict[str, AnalyticValue]:
 
 
 def _product_moments(d: int, h: int) -> dict[str, AnalyticValue]:
-    """Moments of the elements w/√h, with V and C the variance and covariance of the averages of w² and w⁴ over them.
-
-    E s ≈ 1 - V/8 and E(kurtosis) ≈ κ + 3 κ V - 2 C + (6 - 2 κ)/N, with κ = 3 + 6/h and N = d²; the last term comes from
-    subtracting the mean w̄. The skewness is Σ(w³ - 3w)/N to first order.
-    """
+    """Moments of the elements w/√h, with V and C the variance and covariance of the averages of w² and w⁴."""
+    # E s ≈ 1 - V/8, E(kurtosis) ≈ κ + 3 κ V - 2 C + (6 - 2 κ)/N, κ = 3 + 6/h, N = d² (the last term: the subtracted
+    # mean). The skewness is Σ(w³ - 3w)/N to first order.
     kappa, n = 3.0 + 6.0 / h, d * d
 
     def spread(function: Callable[[Elements], Elements]) -> float:

@@ -51,7 +51,6 @@ class CachedTable:
         return cache_folder() / f"{self._kind}-{versions}-{digits}.nc"
 
     def get(self, progress: Progress = SILENT) -> xr.Dataset:
-        """Return the table from the cache, or simulate and cache it; a damaged file is named and made again."""
         if (table := self.read()) is None:
             return self.make(progress)
         self.note_cached(progress)
@@ -105,11 +104,7 @@ def cached_table(ensemble: str, parameters: Mapping[str, object], draws: int, se
 def cached_latent_attention(
     ensemble: LatentAttention, rope_ratios: Sequence[float], draws: int, seed: int = 0, progress: Progress = SILENT
 ) -> _simulations.LatentAttentionSample:
-    """Make the same draws of latent attention at each of several ratios, exact in law, cached by ratio and block.
-
-    Only missing files are drawn: a run that was killed resumes where it stopped, and a run with more draws or other
-    ratios reuses the files that it shares with earlier runs.
-    """
+    """Make the same draws of latent attention at each ratio; only files that no earlier run has left are drawn."""
     ensemble, draws = _simulations.require_latent_sample(ensemble, len(rope_ratios), draws, seed)
     rope_ratios, seed = tuple(map(float, rope_ratios)), require_seed(seed)
     sample = np.empty((len(rope_ratios), draws, len(SPECTRAL_STATISTICS)))

@@ -36,12 +36,9 @@ Spectra = tuple[Float64[np.ndarray, "draw rank"], Float64[np.ndarray, "draw fact
 
 
 def tile_size(matrix_shape: tuple[int, int]) -> int:
-    """Return the number of draws of a tile on a CPU, a power of two that depends only on the matrix's shape.
-
-    Code compiled for another number of draws may round differently (the code for one draw does). Tiles of one size
-    that begin at its multiples put each draw at the same place in the same code, wherever a run begins, ends or is
-    divided.
-    """
+    """Draws of a tile on a CPU, a power of two that depends only on the matrix's shape."""
+    # Code for other numbers of draws may round differently: tiles that begin at multiples of one size put each draw at
+    # the same place of the same code, wherever a run begins, ends or is divided.
     rows, columns = matrix_shape
     return 1 << (min(max(_TILE_NUMBERS // (rows * columns), 1), _LARGEST_TILE).bit_length() - 1)
 
@@ -72,8 +69,6 @@ def _draw_tiles(
 
 @dataclass(frozen=True)
 class CompiledSampler:
-    """Sampler of the spectra of consecutive draws; each call draws one tile on each device."""
-
     ensemble: Ensemble  # the ensemble to draw
     key: Key[Array, ""]  # key of the case
     precision: str  # ``"float64"`` or ``"float32"``
@@ -149,7 +144,6 @@ class BatchPlan:
 
 
 def plan_batches(sampler: CompiledSampler, draws: int, batch: int | None, cores: int) -> BatchPlan:
-    """Choose batches that keep the cores or devices busy and fit in memory."""
     devices, on_host = sampler.devices, sampler.solver in HOST_SOLVERS
     draw_bytes = _WORKING_COPIES * sampler.bytes
     if is_cpu(devices[0]):

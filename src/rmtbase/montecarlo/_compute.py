@@ -27,14 +27,12 @@ _SILENT_BAR = SILENT.bar("drawing", 0)
 
 
 def choose_solvers(plan: Plan, cores: int | None = None) -> list[str]:
-    """Choose the solver of each case, on the machine that will use it; ``"none"`` for elements."""
     if plan.measure == "elements":
         return ["none"] * len(plan.cases)
     return [choose_solver(case.ensemble, plan.precision, cores=cores).name for case in plan.cases]
 
 
 def chunk_layout(plan: Plan, chunk: Chunk) -> Layout:
-    """Dtypes and shapes of the arrays that :func:`compute_chunk` returns for a chunk, (row, draw)."""
     number = np.dtype(np.float64).str
     if plan.measure == "elements":
         counts = (np.dtype(np.int64).str, (plan.bins, chunk.count))
@@ -52,12 +50,9 @@ def compute_chunk(
     cores: int | None = None,
     advance: Callable[[int], None] = _SILENT_BAR,
 ) -> Arrays:
-    """Compute the draws of one chunk, which depend only on the plan and the chunk, to the bit on one kind of machine.
-
-    Spectra are descending and raw, each factor at σ = 1. Eigenvalues that are rounding noise (s_k ≤ r ε s_1, as in deep
-    residual paths) are NaN, and so are the statistics :data:`OF_THE_SMALLEST` of such a draw; they do not affect the
-    other statistics.
-    """
+    """Compute the draws of one chunk, which depend only on the plan and the chunk."""
+    # Rounding noise (s_k ≤ r ε s_1, as in deep residual paths) is NaN, and so are the statistics OF_THE_SMALLEST of the
+    # draw.
     ensemble, start = plan.cases[chunk.case].ensemble, chunk.start
     arrays = {name: np.empty(shape, dtype) for name, (dtype, shape) in chunk_layout(plan, chunk).items()}
     if plan.measure == "elements":

@@ -86,16 +86,9 @@ def draw_elements(
     cores: int | None = None,
     block: int = _memory.ELEMENTS_AT_ONCE,
 ) -> Generator[ElementChunk, None, None]:
-    """Element statistics of draws start, …, start + draws - 1, with histograms of bins that are those of element_edges.
-
-    Each matrix is drawn and reduced in blocks of rows, ``block`` elements or one row if that is longer, in one compiled
-    function. The result depends only on (seed, ensemble, draw). Compared with the statistics of the whole matrix,
-    counts and extremes are equal (except for an element within rounding of a bin's edge), moments agree to 1e-12 of
-    their scale, and the Weibull fit agrees to a relative 1e-6, usually 1e-8 (``statistics.weibull_fit_of_bins``).
-
-    Memory does not grow with the draws. As many matrices as cores are drawn at a time, each with its factors and some
-    10 MB.
-    """
+    """Element statistics, and histograms of these edges, of draws start, …, start + draws - 1."""
+    # Beside the whole matrix's, moments agree to 1e-12 of their scale, the Weibull fit to a relative 1e-6, usually
+    # 1e-8.
     ensemble = require_element_ensemble(ensemble)
     first, draws = require_indices(start, draws)
     block = require_positive_integer("block", block)
@@ -122,7 +115,6 @@ def draw_elements(
 def element_edges(
     ensemble: ElementEnsemble, bins: int = BINS, range: tuple[float, float] | None = None
 ) -> NDArray[np.float64]:
-    """Edges of the histogram's equal bins, (bin + 1,)."""
     if range is None:
         reach = _REACH * ensemble.element_std
         if not np.isfinite(reach):
@@ -144,7 +136,6 @@ def require_element_ensemble(ensemble: object) -> ElementEnsemble:
 def _reduce(
     ensemble: ElementEnsemble, key: Key[Array, ""], draw: ArrayLike, low: float, high: float, bins: int, block: int
 ) -> tuple[Array, _Sums]:
-    """Return a pivot near the mean, and the sums of one draw about it."""
     context = ensemble.row_context(jax.random.fold_in(key, draw))
     rows, columns = ensemble.element_shape
     # The largest divisor of ``rows`` in the upper half of the allowed range, or else the range's maximum.

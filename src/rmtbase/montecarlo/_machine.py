@@ -44,7 +44,6 @@ _HARMLESS = re.compile(r"--xla_(force_host_platform_device_count|dump_|hlo_profi
 
 
 def local_devices(devices: Devices = None) -> tuple[Device, ...]:
-    """Local devices of JAX's default backend: all, the first few, or the given ones."""
     require_jax_threads()
     if devices is None:
         return tuple(jax.local_devices())
@@ -66,11 +65,9 @@ def is_cpu(device: Device) -> bool:
 def in_order(
     function: Callable[[int], Result], numbers: Iterable[int], threads: int, ahead: int, name: str
 ) -> Generator[Future[Result], None, None]:
-    """Compute a function of each number on threads of that name; yield futures in order.
-
-    At most ``ahead`` more calls are begun than were asked for. Closing the generator, or leaving it by an exception,
-    starts no further calls and waits for those that are running.
-    """
+    """Compute a function of each number on threads; yield futures in order, at most ``ahead`` calls begun before."""
+    # Closing the generator, or leaving it by an exception, starts no further calls and waits for those that are
+    # running.
     pool, pending = ThreadPoolExecutor(threads, thread_name_prefix=name), deque[Future[Result]]()
     try:
         for number in numbers:
@@ -84,7 +81,6 @@ def in_order(
 
 
 def machine_settings() -> dict[str, Any]:
-    """Describe what draws and solves: versions, processor, BLAS, JAX's device and settings, as plain values."""
     require_jax_threads()
     return {
         **software_versions("rmtbase", "jax", "jaxlib", "numpy", "scipy"),
@@ -97,7 +93,6 @@ def machine_settings() -> dict[str, Any]:
 
 
 def compiler_settings_digest() -> str:
-    """Digest the settings of JAX and XLA that change bits to eight hexadecimal digits, for the key of a cache."""
     require_jax_threads()
     return hashlib.sha256(json.dumps(_compiler_settings(), sort_keys=True).encode()).hexdigest()[:8]
 
@@ -111,7 +106,6 @@ def _compiler_settings() -> dict[str, str]:
 
 
 def numerics_record(settings: Mapping[str, Any], dtype: str = DTYPE) -> dict[str, Any]:
-    """Record for a table how its numbers were computed: the machine's settings, and those that rmtbase sets."""
     return {
         "dtype": dtype,
         "matmul_precision": MATMUL_PRECISION,
@@ -134,7 +128,6 @@ def _source() -> str:
 
 
 def differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
-    """Name the settings in which two processes differ; empty if they agree."""
     keys = [key for key in {**first, **second} if first.get(key) != second.get(key)]
     values = [[shown(settings.get(key), 60) or "none" for settings in (first, second)] for key in keys]
     pairs = zip(keys, values, strict=True)

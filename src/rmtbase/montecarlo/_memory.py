@@ -37,7 +37,6 @@ _UNKNOWN = 2**30  # assumed on systems that do not report it: any machine of tod
 
 
 def device_memory(device: Device) -> int:
-    """Bytes that can still be allocated on an accelerator."""
     stats = device.memory_stats()
     if not stats or "bytes_limit" not in stats:
         return _UNKNOWN
@@ -45,7 +44,6 @@ def device_memory(device: Device) -> int:
 
 
 def host_memory() -> int:
-    """Bytes of memory available to this process, by the system and the limits of its control group."""
     available = available_memory()
     least = _UNKNOWN if available is None else available
     for limit, usage in _GROUPS:
@@ -55,13 +53,11 @@ def host_memory() -> int:
 
 
 def spectrum_bytes(ensemble: Any, precision: str = "float64") -> int:
-    """Least bytes of host memory that drawing and solving one matrix of an ensemble takes."""
     copies = _COPIES_OF_BIDIAGONAL if isinstance(ensemble, BidiagonalGaussianMatrix) else _COPIES
     return copies * math.prod(ensemble.matrix_shape) * np.dtype(precision).itemsize
 
 
 def elements_bytes(ensemble: Any) -> int:
-    """Least bytes that the elements of one draw take, drawn a block of rows at a time."""
     with reproducible_jax():  # shapes only: nothing is drawn
         context = jax.eval_shape(lambda: ensemble.row_context(case_key(0, ensemble.name)))
     context_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(context))
@@ -70,7 +66,6 @@ def elements_bytes(ensemble: Any) -> int:
 
 
 def require_draw_fits(ensemble: Any, precision: str = "float64", devices: Sequence[Any] = ()) -> None:
-    """Refuse a matrix that cannot be drawn and solved here."""
     needed = spectrum_bytes(ensemble, precision)
     require_bytes(ensemble.name, ensemble.matrix_shape, needed, host_memory())
     if devices and not is_cpu(devices[0]):
@@ -79,7 +74,6 @@ def require_draw_fits(ensemble: Any, precision: str = "float64", devices: Sequen
 
 
 def require_elements_fit(ensemble: Any) -> None:
-    """Refuse a matrix whose elements cannot be drawn here, a block of rows at a time."""
     require_bytes(ensemble.name, ensemble.element_shape, elements_bytes(ensemble), host_memory())
 
 
@@ -89,7 +83,6 @@ def require_bytes(name: str, shape: Sequence[int], needed: int, available: int) 
 
 
 def require_results_fit(draws: int, bytes_each: int, advice: str) -> None:
-    """Refuse draws whose results do not fit in memory."""
     available = host_memory()
     if draws * bytes_each > available:
         most = f"at most {available // bytes_each}: each takes {bytes_each:,} bytes of memory"
@@ -97,7 +90,6 @@ def require_results_fit(draws: int, bytes_each: int, advice: str) -> None:
 
 
 def require_workers(name: str, value: object) -> int:
-    """Check a number of processes or threads against the number of cores."""
     number, cores = require_positive_integer(name, value), available_cores()
     most = max(_FEWEST_WORKERS, _WORKERS_PER_CORE * cores)
     if number > most:

@@ -250,7 +250,6 @@ def product_width(ensemble: Ensemble) -> int | None:
 def _cases(
     name: str, elements: bool, pairs: Pairs, chunk: int | None, blocks: list[Parameters], draws: int | Sequence[int]
 ) -> tuple[Case, ...]:
-    """Make the cases, each once, in the given order."""
     if not blocks:
         raise ParameterError("cases", blocks, "at least one case")
     counts = list(draws) if isinstance(draws, Sequence) else [draws] * len(blocks)
@@ -355,7 +354,6 @@ def sigma_pairs(sigma: object) -> Pairs:
 
 
 def listed(value: object) -> list:
-    """Return a value as a list with at least one entry; arrays are flattened."""
     if isinstance(value, np.ndarray):
         value = value.reshape(-1).tolist()
     values = list(value) if isinstance(value, Iterable) and not isinstance(value, str) else [value]
@@ -365,8 +363,6 @@ def listed(value: object) -> list:
 
 
 def _combinations(path: Path, block: dict[str, Any], unexpanded: set[str]) -> list[Parameters]:
-    """Expand the lists in a block to its cases, except those under some keys; dims are expanded by lists of lists."""
-
     def choices(key: str, value: Any) -> list[Any]:
         entries = value[0] if key == "dims" and isinstance(value, list) and value else value
         return value if isinstance(entries, list) and value and key not in unexpanded else [value]

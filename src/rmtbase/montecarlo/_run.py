@@ -40,16 +40,12 @@ _WORKER = 2**28  # bytes of a worker process before it has drawn anything
 
 
 def run_in_memory(plan: Plan, progress: Progress = SILENT, self_normalize: bool = False) -> xr.Dataset:
-    """Simulate a plan and return its table, with all draws in memory.
-
-    If ``self_normalize``, also the quantiles of spectra divided by each draw's own scale, always there for W_QK.
-    """
+    """Simulate a plan in memory; if ``self_normalize``, with quantiles of spectra divided by each draw's own scale."""
     source, solvers = draw_in_memory(plan, progress)
     return make_table(source, {**machine_settings(), "solvers": solvers}, self_normalize)
 
 
 def draw_in_memory(plan: Plan, progress: Progress) -> tuple[DrawSource, list[str]]:
-    """Make all draws of a plan; return them with the solver of each case."""
     _require_draws_fit(plan)
     drawn = sum(case.draws * size for case, size in zip(plan.cases, _draw_bytes(plan), strict=True))
     most = max(plan.draws)
@@ -161,7 +157,6 @@ def _finished_table(output: Path, plan: Plan) -> tuple[xr.Dataset | None, str]:
 
 
 def _draw(store: Store, chunks: Sequence[Chunk], workers: DaskWorkers | None, progress: Progress) -> None:
-    """Draw chunks, write them in the order in which they are finished, and read them again."""
     plan, draws = store.plan, _draws(chunks)
     if workers is None:
         solvers = store.record_settings(machine_settings(), partial(choose_solvers, plan))
@@ -201,7 +196,6 @@ def _draws(chunks: Sequence[Chunk]) -> int:
 
 
 def _require_possible(plan: Plan, chunks: Sequence[Chunk], output: Path, folder: Path, executor: Executor) -> None:
-    """Refuse a run through a store that cannot complete."""
     memory = _memory.host_memory()
     available = f"the {_memory.binary_size(memory)} of memory available"
     if not isinstance(executor, Scheduler):
@@ -246,7 +240,6 @@ def _require_draws_fit(plan: Plan) -> None:
 
 
 def _draw_bytes(plan: Plan) -> list[int]:
-    """Bytes of the results of one draw, for each case."""
     layouts = [chunk_layout(plan, Chunk(case, 0, 1)) for case in range(len(plan.cases))]
     return [sum(8 * math.prod(shape) for _, shape in layout.values()) for layout in layouts]
 

@@ -44,11 +44,7 @@ class GaussianMatrixSample(NamedTuple):
 
 
 def simulate_gaussian_matrix(n_rows: int, n_columns: int, draws: int, seed: int = 0) -> GaussianMatrixSample:
-    """Spectral statistics of n_rows × n_columns standard normal matrices, exact in law; no matrix is formed.
-
-    The matrix's bidiagonal form B has independent χ entries. The traces and the log-determinant of B Bᵀ are sums over
-    them, and its extreme eigenvalues come from the tridiagonal B Bᵀ by bisection.
-    """
+    """Spectral statistics of n_rows × n_columns standard normal matrices by their bidiagonal form B, exact in law."""
     ensemble = gaussian_matrix(n_rows, n_columns)
     assert isinstance(ensemble, BidiagonalGaussianMatrix)  # the thin method
     draws = require_positive_integer("draws", draws)
@@ -130,7 +126,6 @@ def require_latent_sample(ensemble: LatentAttention, ratios: int, draws: int, se
 
 
 def spectra_among(draws: range) -> int:
-    """Count the draws whose eigenvalues are kept: those with an index below 10 000."""
     return len(range(draws.start, min(draws.stop, _SPECTRA)))
 
 

@@ -115,7 +115,6 @@ def draw_spectra(
 
 
 def _chunks(plan: BatchPlan, start: int, stop: int) -> Generator[SpectrumChunk, None, None]:
-    """Yield the spectra of draws start, …, stop - 1 in order, with smaller batches when memory runs out."""
     with single_threaded_blas():
         while start < stop:
             begin = start - start % plan.sampler.tile if is_cpu(plan.sampler.devices[0]) else start

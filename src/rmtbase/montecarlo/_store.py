@@ -64,7 +64,6 @@ class ChunkFile:
         return json.dumps(record).encode() + b"\n"
 
     def write(self, arrays: Arrays, swept: bool = False) -> None:
-        """Write the file atomically; ``swept`` as for :func:`write_bytes`."""
         pieces = [self._header, *(np.ascontiguousarray(arrays[name]).tobytes() for name in self.layout)]
         digest = hashlib.sha256()
         for piece in pieces:
@@ -72,7 +71,6 @@ class ChunkFile:
         write_bytes(b"".join([*pieces, digest.digest()]), self.path, swept)
 
     def require_sound(self) -> None:
-        """Check the file to the last byte."""
         with self._opened() as file:
             digest, expected = hashlib.sha256(self._header), self._size(*self.layout)
             size = self.path.stat().st_size - len(self._header) - digest.digest_size
@@ -100,7 +98,6 @@ class ChunkFile:
 
     @contextmanager
     def _opened(self) -> Iterator[BinaryIO]:
-        """Open the file after its header."""
         try:
             with open_regular(self.path) as file:
                 header = file.read(len(self._header))
@@ -116,8 +113,6 @@ class ChunkFile:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Record of all that decides the bits of a store's chunks."""
-
     draws: Mapping[str, Any]  # what determines a draw, of the plan's record
     settings: Mapping[str, Any]  # versions, processor and JAX settings
     solvers: list[str]  # solver of each case
@@ -173,7 +168,6 @@ class Store:
         return self._file(chunk).read(variable, rows)
 
     def unsound(self, chunk: Chunk) -> str | None:
-        """Say what is wrong with an existing chunk; None if it is sound."""
         try:
             self._file(chunk).require_sound()
         except (TableError, MissingFileError) as error:
@@ -181,12 +175,10 @@ class Store:
         return None
 
     def present(self) -> list[Chunk]:
-        """List the chunks of the plan that have a file, sound or not, in order."""
         names = self._names()
         return [chunk for chunk in self.plan.chunks if self.path(chunk).name in names]
 
     def missing(self, progress: Progress = SILENT) -> list[Chunk]:
-        """List the missing chunks. Unsound ones, which are noted, are missing, too."""
         sound = set()
         for chunk in self.present():
             if (fault := self.unsound(chunk)) is None:
@@ -196,11 +188,9 @@ class Store:
         return [chunk for chunk in self.plan.chunks if chunk not in sound]
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings and solvers with which the chunks were drawn, as recorded by :meth:`record_settings`."""
         return {**self._manifest.settings, "solvers": list(self._manifest.solvers)}
 
     def record_settings(self, machine: Mapping[str, Any], choose_solvers: Callable[[], list[str]]) -> list[str]:
-        """Record the settings of the drawing machine, or check them against the chunks'; return the solvers."""
         if not _has_manifest(self.folder):
             Manifest(self.plan.draws_record, dict(machine), choose_solvers()).write(self.folder)
         if differing := differences(self._manifest.settings, machine):
@@ -209,10 +199,7 @@ class Store:
         return self._manifest.solvers
 
     def remove(self) -> None:
-        """Delete the chunks after their table is written; the folder goes with its lock.
-
-        Foreign files stay, and so do chunks beyond the plan's draws, of a longer run, with the manifest.
-        """
+        """Delete the chunks after their table is written, but not those of a longer run, nor foreign files."""
         try:
             for match in filter(None, map(_CHUNK.fullmatch, self._names())):
                 case, stop = int(match[1]), int(match[3])
@@ -248,7 +235,6 @@ def open_store(folder: Path | str, plan: Plan) -> Iterator[Store]:
 
 
 def _require_store(folder: Path, plan: Plan) -> None:
-    """Refuse a folder that is not the store of this plan, with any number of draws."""
     if not folder.is_dir():
         raise StoreError(folder, "something that is no folder", "a folder, or nothing; choose another output name")
     if _has_manifest(folder):

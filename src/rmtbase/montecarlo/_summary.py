@@ -24,8 +24,6 @@ Edges = Float64[np.ndarray, " edge"]
 
 @dataclass(frozen=True)
 class DrawSource:
-    """Draws of a plan, in memory or in a store."""
-
     plan: Plan  # the plan that was drawn
     read: Callable[[Chunk, str, slice], Block]  # function that reads rows of one array of a chunk, (row, draw)
 
@@ -57,8 +55,6 @@ _ROWS = 64  # rows that are summarised in the same readings
 
 @dataclass(frozen=True, kw_only=True)
 class CaseSummary:
-    """Summary of the draws of one case."""
-
     draws: int  # number of draws
     statistic: SampleSummary  # summary of each statistic, arrays (statistic,)
     bin_edge: Float64[np.ndarray, " edge"]  # edges of the histogram, (bin + 1,)
@@ -142,20 +138,17 @@ def summarize_elements(source: DrawSource, case: int) -> ElementSummary:
 def _density(
     counts: Callable[[], Iterable[Block]], number: float, edges: Edges
 ) -> tuple[Float64[np.ndarray, " bin"], Float64[np.ndarray, " bin"]]:
-    """Density and its standard error, from the counts (bin, draw) of draws with ``number`` numbers each."""
     count, per_count = summarize_stream(counts, []), number * np.diff(edges)
     return count.mean / per_count, count.standard_error / per_count
 
 
 def _by_groups(blocks: Callable[[slice], Iterable[Block]], rows: int) -> SampleSummary:
-    """Summarise each row, some rows at a time."""
     groups = [slice(first, first + _ROWS) for first in range(0, rows, _ROWS)]
     summaries = [summarize_stream(partial(blocks, group), PROBABILITIES) for group in groups]
     return SampleSummary(*(np.concatenate(field) for field in zip(*summaries, strict=True)))
 
 
 def _histograms(eigenvalues: Float64[np.ndarray, "draw rank"], edges: Edges) -> Float64[np.ndarray, "draw bin"]:
-    """Count each draw by itself, (draw, bin), without eigenvalues outside the edges."""
     draws, bins = len(eigenvalues), edges.size - 1
     place = np.searchsorted(edges, eigenvalues, side="right") - 1
     inside = (place >= 0) & (place < bins)

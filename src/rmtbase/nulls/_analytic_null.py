@@ -28,13 +28,10 @@ _NORMAL_IQR = 1.3489795003921634
 
 @dataclass(frozen=True, init=False)
 class AnalyticNull(HeadNull):
-    """Analytic null of W_QK at one shape, or of any chain.
+    """Analytic null of W_QK at one shape, or of any chain; p-values are continuous down to :data:`SMALLEST_P_VALUE`."""
 
-    Every statistic has its distribution at its own estimate of σ (:func:`rmtbase.laws.null`). p-values are continuous
-    down to :data:`SMALLEST_P_VALUE`. A statistic without an analytic null at the shape has NaN scores. These are the
-    trace of one factor, which its estimate fixes, and the smallest eigenvalue and the condition numbers where more than
-    five dimensions of a chain are nearly equal.
-    """
+    # Scores are NaN without a law: the trace of one factor, which its σ̂ fixes; the smallest eigenvalue and condition
+    # numbers where more than five dimensions of a chain are nearly equal.
 
     dims: tuple[int, ...]  # (d_model, d_head, d_model), or the dims of a chain; the smallest, the rank, is 8 or more
     source = "the laws of rmtbase"
@@ -84,20 +81,13 @@ class AnalyticNull(HeadNull):
         return np.maximum(self._tail(standard), SMALLEST_P_VALUE)
 
     def omnibus_p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "..."]:
-        """Cauchy combination of the statistics' p-values before their floor; the same floor is then applied to it.
-
-        Measured rejection rate of null draws where 16 ≤ d_head ≤ d_model / 2: 0.053 to 0.056 at the level 0.05, 0.010
-        to 0.012 at 0.01; at d_head = 8 or d_head = d_model up to 0.076 and 0.038, reached at (8, 8).
-        """
+        # Measured rejection rate of null draws where 16 ≤ d_head ≤ d_model / 2: 0.053 to 0.056 at the level 0.05, 0.010
+        # to 0.012 at 0.01; at d_head = 8 or d_head = d_model up to 0.076 and 0.038, reached at (8, 8).
         return np.maximum(cauchy_combination(self._tail(standard)), SMALLEST_P_VALUE)
 
     def spectrum(self) -> xr.Dataset:
-        """Quantiles of each eigenvalue, with the limiting density as the density of the null.
-
-        The extreme eigenvalues have their own laws; the others have the gamma law with their mean and standard
-        deviation. Its quantiles from 1 % to 99 % are right within 0.2 standard deviations where
-        16 ≤ d_head ≤ d_model / 2, and within 0.3 at d_head = 8; the error is larger at a hard edge.
-        """
+        # Inner eigenvalues have the gamma law of their mean and deviation: quantiles from 1 % to 99 % are right within
+        # 0.2 deviations where 16 ≤ d_head ≤ d_model / 2, within 0.3 at d_head = 8; the error is larger at a hard edge.
         ordered = laws.ordered_eigenvalues(dims=self.dims, self_normalized=True, normalization="none")
         law = laws.GaussianChain(dims=self.dims, normalization="none")
         edges = histogram_edges(dims=self.dims)

@@ -33,15 +33,10 @@ STEP = 2.0**-16
 
 @dataclass(frozen=True, init=False)
 class AtlasNull(HeadNull):
-    """Gaussian null of a shape that an atlas holds.
+    """Gaussian null of a shape in an atlas; p-values are those of the full sample or up to 3 % larger."""
 
-    The mean, standard deviation and quantiles, and so z, are those of the full sample. A p-value is never smaller than
-    the full sample's and at most 3 % larger, 1.4 % on average: the kept order statistics bound the number of draws
-    beyond the observed value. (A value within 2^-16 standard deviations of a draw may be counted one rank further in.)
-    So p-values are valid and right in size, but take only some 270 values. They are not uniform: Fisher's combination,
-    estimates of the share of true nulls and QQ plots need care. All heads of the shape share the draws and so their
-    error (relative 1/√(n p) at level p). Cases of the shipped atlas are kept by the process: do not change them.
-    """
+    # They take some 270 values and are not uniform: Fisher's combination, shares of true nulls and QQ plots need care.
+    # The process keeps the cases of the shipped atlas: do not change them.
 
     dims: tuple[int, int, int]  # (d_model, d_head, d_model)
     case: xr.Dataset = field(repr=False)  # case of the atlas, ``tables.ATLAS_SCHEMA`` without its first dimension
@@ -74,10 +69,7 @@ class AtlasNull(HeadNull):
         return np.abs(self._on_scale(standard))
 
     def p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
-        """Two-sided Monte Carlo p-values, 2 (b + 1) / (n + 1), where b is the largest count that the kept ranks allow.
-
-        Source: B. Phipson and G. K. Smyth, Stat. Appl. Genet. Mol. Biol. 9, 39 (2010), for the rule.
-        """
+        """Two-sided Monte Carlo p-values 2 (b + 1) / (n + 1), b the largest count that the kept ranks allow."""
         z = self._on_scale(standard)
         lower, upper = self.case["order_statistic_lower"].values, self.case["order_statistic_upper"].values
         columns = [

@@ -17,13 +17,10 @@ FLAT = 0.02
 
 @dataclass(frozen=True)
 class FixedSpectrum(HeadNull):
-    """Null under which all eigenvalues are equal: a block X of orthonormal rows, X Xᵀ = c 1, or X_1ᵀ X_2 of two blocks.
+    """Null under which all eigenvalues are equal: X Xᵀ = n 1 of h orthonormal rows, λ = n; n_0 n_2 for X_1ᵀ X_2."""
 
-    At σ̂ = 1 a block of h rows and n columns has c = n, so that λ = n for one block and λ = n_0 n_2 for X_1ᵀ X_2.
-    A head whose eigenvalues equal λ within 2 % agrees with this null and has no p-values: no statistic of its spectrum
-    varies under the null. A head with other eigenvalues cannot have been drawn from it, and its p-values are
-    :data:`SMALLEST_P_VALUE`.
-    """
+    # A head within 2 % of λ has no p-values, as no statistic varies; another cannot come from this null:
+    # SMALLEST_P_VALUE.
 
     dims: tuple[int, ...]  # (h, n), or (n_0, h, n_2)
     source: str = "the laws of rmtbase"  # where the law came from, in words
@@ -58,7 +55,6 @@ class FixedSpectrum(HeadNull):
         return np.asarray(np.abs(eigenvalues / self.eigenvalue - 1.0).max(axis=-1) <= FLAT)
 
     def distance(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
-        """|x/mean - 1|: there is no standard deviation."""
         return np.abs(standard / np.where(self.mean == 0.0, 1.0, self.mean) - 1.0)
 
     def p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:

@@ -20,8 +20,6 @@ The last is used only where 2 d_head ≤ d_model: otherwise the row spaces alway
 
 @in_one_line
 class HeadParts(NamedTuple):
-    """Statistics of heads, or draws, and of their parts, each at its own σ̂, in the registry's order."""
-
     product: Float[np.ndarray, "... statistic"]  # statistics of the raw W_QᵀW_K
     query: Float[np.ndarray, "... statistic"]  # of W_Q
     key: Float[np.ndarray, "... statistic"]  # of W_K
@@ -31,19 +29,11 @@ class HeadParts(NamedTuple):
 @in_one_line
 @dataclass(frozen=True)
 class JointNull:
-    """Joint null of normal heads, from draws: p-values of W_Q, of W_K, and of all parts at once.
-
-    Product and factors depend on each other; the angles between row spaces depend on neither. The test of a part
-    compares its largest distance with the draws' own largest distances; ``joint`` does so for all parts together. Each
-    test, p = (b + 1)/(n + 1), has its level exactly, however the parts depend on each other.
-
-    Source: P. H. Westfall and S. S. Young, Resampling-Based Multiple Testing (1993), the single-step max-T.
-    """
+    """p-values (b + 1)/(n + 1) of the largest distances of W_Q, W_K and all parts: single-step max-T, exact levels."""
 
     drawn: HeadParts = field(repr=False)  # the draws
 
     def p_values(self, heads: HeadParts) -> dict[str, Float[np.ndarray, "layer head"]]:
-        """Give the p-values of heads by ``query``, ``key`` and ``joint``; NaN where a head is not testable."""
         distances = self._distances(heads)
         return {
             name: upper_p_value_among_sorted(distances[name], self._largest[name]) for name in ("query", "key", "joint")
@@ -55,7 +45,6 @@ class JointNull:
 
     @cached_property
     def _scales(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-        """Mean and standard deviation of each statistic over the draws, on the scale of distances; inf if constant."""
         scales = {}
         for name, sample in self.drawn._asdict().items():
             values = _on_scale(name, sample).reshape(-1, sample.shape[-1])

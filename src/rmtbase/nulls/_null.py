@@ -39,7 +39,6 @@ class HeadShape(NamedTuple):
 
     @property
     def of_product(self) -> tuple[int, int] | None:
-        """(d_model, d_head) if the heads are a W_QK with these sizes, else None."""
         return None if isinstance(self.dims, LatentShape) else head_shape(self.dims)
 
     @property

@@ -31,11 +31,7 @@ _lock = Lock()
 
 
 def null_of_file(path: Path, dims: tuple[int, ...], make: Callable[[], Null | None]) -> Null | None:
-    """Return the null of a shape that ``make`` makes from a file, made only once while the file's contents stay.
-
-    So a file is checked, and the moments and ranks of its draws are computed, only once in a process. Its contents are
-    compared at every call. The most recently used nulls are kept, up to 32 MiB of files.
-    """
+    """Return the null that ``make`` makes from a file, made again only if its contents have changed."""
     key, before = (path, dims), _contents(path)
     with _lock:
         if before is not None and key in _kept and _kept[key][0] == before:
@@ -64,7 +60,6 @@ def _contents(path: Path) -> tuple[int, bytes] | None:
 def cached_null(
     dims: tuple[int, ...], draws: int, seed: int = 0, progress: Progress = SILENT, *, entries: str = "normal"
 ) -> GaussianNull:
-    """Simulate the null of a shape, W_QK as a low-rank product, or read it from the cache."""
     from rmtbase.montecarlo import cached_table
 
     shape = head_shape(dims) if entries == "normal" else None
@@ -86,7 +81,6 @@ def cached_null(
 def null_from_cache(
     file: CachedTable, dims: tuple[int, ...], make: Callable[[xr.Dataset], Null | None], progress: Progress
 ) -> Null:
-    """Make the null of a cached table, once in a process; simulate the table if it is not there."""
     null = null_of_file(file.path, dims, lambda: None if (table := file.read()) is None else make(table))
     if null is not None:
         file.note_cached(progress)

@@ -45,10 +45,7 @@ class RandomHeads:
 
 
 def upper_point(spectra: Float[np.ndarray, "draw rank"]) -> UpperPoint:
-    """Estimate the upper point of the moved shares of draws by an order statistic; draws of zeros have none.
-
-    The standard error is half the distance of the order statistics at ± one binomial standard deviation.
-    """
+    """Upper point of moved shares by order statistics, the error from those one binomial deviation to either side."""
     shares = np.sort(moved_share(spectra, spectra.mean(axis=0)))
     n = int(np.isfinite(shares).sum())
     if not n:
@@ -75,7 +72,6 @@ def random_heads(dims: tuple[int, ...], axis: int | None, seed: int = 0) -> Rand
 def _factors(
     dims: tuple[int, ...], axis: int, seed: int
 ) -> Iterator[tuple[Float[np.ndarray, "draw rank left"], Float[np.ndarray, "draw rank right"]]]:
-    """Yield both sides of the axis, (rank, side) each, for as many draws as fit into memory."""
     sides = dims[axis::-1], dims[axis:]
     many = max(1, _AT_ONCE // (4 * dims[axis] ** 2))
     draws = _DRAWS if dims[axis] > _SMALL else 2 * _DRAWS

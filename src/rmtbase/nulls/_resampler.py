@@ -32,8 +32,6 @@ Factors = Sequence[Float[np.ndarray, "d_head d"]]
 
 @dataclass(frozen=True, kw_only=True)
 class Resampling(Null):
-    """Null of each head from draws that resample its own matrices."""
-
     words: ClassVar[str]  #: template of how other heads are made from the head's ``{factors}``
     #: name in :mod:`rmtbase.ensembles` of the function that makes the ensemble, by the number of factors
     ensembles: ClassVar[Mapping[int, str]]
@@ -105,10 +103,7 @@ class Axes(Resampling):
 
 @dataclass(frozen=True)
 class Resampler:
-    """Scorer of heads one by one, each against draws from its own matrices: a :class:`rmtbase.nulls.NullModel`.
-
-    A head's draws depend only on its matrices, the seed and their index: not on its position, nor on other heads.
-    """
+    """Scorer of each head against draws that depend only on its matrices, the seed and their index: a ``NullModel``."""
 
     null: Resampling  # null that resamples the heads
     draws: int  # number of draws of each head

@@ -182,7 +182,6 @@ def element_statistics(
 
 
 def reason_against(sketch: ElementSketch, name: str) -> Reason:
-    """Say why :func:`element_statistics` gives NaN for that name; none if it gives a number."""
     return _value(sketch, registered(ELEMENT_STATISTICS, name))[1]
 
 

@@ -23,8 +23,6 @@ _LEAST_POWER = 1e-290  # smallest sum of fourth powers that still has all its di
 @in_one_line
 @dataclass(frozen=True)
 class ElementMoments:
-    """Moments of the n elements w of a matrix."""
-
     count: int  #: n
     mean: float  #: w̄
     std: float  #: s = √(Σ(w - w̄)² / (n - 1))
@@ -36,8 +34,6 @@ class ElementMoments:
 @in_one_line
 @dataclass(frozen=True)
 class CentralSums:
-    """Sums from which the moments of n numbers follow, and which can be merged for two parts of a sample."""
-
     count: int  #: n
     mean: float  #: w̄
     #: square, cube, fourth: Σ(w - w̄)^k for k = 2, 3, 4
@@ -66,11 +62,7 @@ class CentralSums:
         )
 
     def merged(self, other: CentralSums) -> CentralSums:
-        """Return the sums of both parts together.
-
-        Source: T. F. Chan, G. H. Golub and R. J. LeVeque, Am. Stat. 37, 242 (1983); P. Pébay, SAND2008-6212 (2008),
-            eq. (3.1) for the third and fourth power.
-        """
+        """Return the sums of both parts: P. Pébay, SAND2008-6212 (2008), eq. (3.1)."""
         a, b, n = self.count, other.count, self.count + other.count
         step = other.mean - self.mean
         step_n = step / n
@@ -94,7 +86,6 @@ class CentralSums:
 
     @property
     def has_sound_powers(self) -> bool:
-        """True if the sum of fourth powers has all its digits in float64."""
         return self.smallest == self.largest or _LEAST_POWER < self.fourth < 1.0 / _LEAST_POWER
 
     def require_sound_powers(self, name: str) -> None:
@@ -117,7 +108,6 @@ class CentralSums:
 
 
 def central_sums(numbers: Shaped[np.ndarray, " number"]) -> CentralSums:
-    """Sum a flat array of any real dtype, by two passes in float64."""
     deviation = numbers.astype(np.float64)
     ends = numbers if numbers.dtype == np.float32 else deviation  # min and max are slow in half precision
     smallest, largest = float(ends.min()), float(ends.max())
@@ -136,10 +126,7 @@ def central_sums(numbers: Shaped[np.ndarray, " number"]) -> CentralSums:
 
 
 def element_moments(matrix: ArrayLike, map_spans: Callable[..., Iterable[CentralSums]] = map) -> ElementMoments:
-    """Moments of a matrix of any real dtype, widened block by block, without a float64 copy of the matrix.
-
-    The last three do not depend on the scale of the elements, however large or small.
-    """
+    """Moments of a matrix of any real dtype, without a float64 copy; the last three at any scale."""
     flat, sums = _summed(matrix, map_spans)
     if sums.has_sound_powers:
         return sums.moments()

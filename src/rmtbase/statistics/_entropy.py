@@ -174,10 +174,7 @@ def _spread(x: Float[np.ndarray, " number"], reference_sigma: float | None) -> f
 def log_normal_mass(
     low: Float[np.ndarray, " bin"], high: Float[np.ndarray, " bin"], width: Float[np.ndarray, " bin"]
 ) -> Float[np.ndarray, " bin"]:
-    """ln of the mass of N(0, 1) between low and high, finite far into the tails and for the narrowest bins.
-
-    The width is given separately, because high - low loses digits far from the centre.
-    """
+    """ln of the mass of N(0, 1) between low and high, also in far tails; high - low would lose digits of the width."""
     flip = low > 0.0
     low, high = np.where(flip, -high, low), np.where(flip, -low, high)
     narrow = width < _NARROW
@@ -190,12 +187,7 @@ def log_normal_mass(
 
 
 def cell_entropy(sums: CentralSums, bins: SignedBins) -> float:
-    """Differential entropy in nats: the cross-entropy with the normal law of the same moments, minus the divergence.
-
-    -⟨ln q⟩ − D_KL(w ‖ q), q = N(w̄, s²), in which the first term follows from the moments without any cells. So the
-    width h of the cells adds neither the bias h²/(24 s²) nor the noise h/(s √(12 n)) of -Σ p ln(p/h), which exceeds the
-    standard error under the normal law, some 10/n.
-    """
+    """Entropy -⟨ln q⟩ − D_KL(w ‖ q) in nats, q = N(w̄, s²); the first term needs no cells, nor their width."""
     n, spread = sums.count, sums.moments().std
     return (
         0.5 * math.log(2.0 * math.pi)
@@ -247,21 +239,13 @@ def cell_divergence(sums: CentralSums, bins: SignedBins, location: float, scale:
 
 
 def range_histogram_entropy(sums: CentralSums, bins: SignedBins) -> float:
-    """Differential entropy of a usual histogram, with 100 equal bins over the sample's range, without bias correction.
-
-    -Σ p ln(p/width). Its bias is about (bin width)²/(24 s²) − (occupied bins − 1)/(2n) for a normal law.
-    """
+    """Entropy -Σ p ln(p/width) of 100 equal bins over the range, biased by (width)²/(24 s²) − (occupied − 1)/(2n)."""
     edges = np.linspace(sums.smallest, sums.largest, _HISTOGRAM_BINS + 1)
     return entropy_of_counts(histogram(bins, edges), edges)
 
 
 def kernel_entropy(sums: CentralSums, bins: SignedBins) -> float:
-    """Differential entropy -∫ p̂ ln p̂ of ``scipy.stats.gaussian_kde`` with its default bandwidth, Scott's s n^(-1/5).
-
-    The counts are spread over a grid whose step is at most a sixteenth of the bandwidth, and convolved by Fourier
-    transform; the variance added by the grid is subtracted from the kernel's. The result agrees with the integral over
-    SciPy's density to 1e-6. Its bias is about n^(-2/5)/2 for a normal law.
-    """
+    """Entropy of ``scipy.stats.gaussian_kde`` with Scott's bandwidth s n^(-1/5), by Fourier transform, to 1e-6."""
     n = sums.count
     bandwidth = math.sqrt(sums.square / (n - 1)) * n**-0.2
     low, reach = sums.smallest - _REACH * bandwidth, sums.largest - sums.smallest + 2 * _REACH * bandwidth

@@ -240,8 +240,6 @@ def _inverse_information(kappa: float) -> Float[np.ndarray, "3"]:
 
 @dataclass(frozen=True)
 class Elements:
-    """Sample of n elements w of any real dtype."""
-
     flat: NDArray  # the elements, in the order in which they lie in memory
     # centre, spread: median and deviation (from the quartiles) of a subsample; z = (w - centre)/spread
     centre: float
@@ -257,7 +255,6 @@ class Elements:
 
 
 def require_elements(matrix: ArrayLike) -> Elements:
-    """Return the elements of a matrix; raise ParameterError unless they are real, finite and not all equal."""
     array = require_real_array("matrix", matrix)
     flat = array.ravel(order="K")
     if flat.size == 0:
@@ -294,8 +291,6 @@ def _blocks(flat: NDArray) -> Iterator[Numbers]:
 
 @dataclass(frozen=True)
 class Maximum:
-    """Maximum likelihood parameters of a law, in the units of the elements."""
-
     # location, scale: location and scale of the law
     location: float
     scale: float
@@ -307,10 +302,7 @@ class Maximum:
 def maximize_likelihood(
     law: str, terms: Terms, matrix: ArrayLike, location: float | None, start: ArrayLike = (), upper: ArrayLike = ()
 ) -> Maximum:
-    """Fit a law with a location, a scale and further parameters, which start at ``start`` and stay in [0, upper].
-
-    The first Newton steps use a sample of the elements; the last two or three use all of them.
-    """
+    """Fit location, scale and further parameters in [0, upper], by Newton steps on a sample, then on all elements."""
     fixed = None if location is None else require_finite_number("location", location)
     elements = require_elements(matrix)
     centre = 0.0 if fixed is None else (fixed - elements.centre) / elements.spread

@@ -42,7 +42,6 @@ def monte_carlo_p_value(observed: ArrayLike, null_sample: ArrayLike) -> Float[np
 
 
 def p_value_among_sorted(observed: ArrayLike, null_sample: Float[np.ndarray, " draw"]) -> Float[np.ndarray, "..."]:
-    """Compute :func:`monte_carlo_p_value` for null draws that ascend; a ParameterError if they do not."""
     null_sample = _require_ascending(null_sample)
     n = null_sample.size
     x = require_real_numbers("observed", observed)
@@ -55,10 +54,7 @@ def p_value_among_sorted(observed: ArrayLike, null_sample: Float[np.ndarray, " d
 def upper_p_value_among_sorted(
     observed: ArrayLike, null_sample: Float[np.ndarray, " draw"]
 ) -> Float[np.ndarray, "..."]:
-    """Compute the one-sided p-value (b_≥ + 1) / (n + 1) for null draws that ascend; NaN gives NaN.
-
-    b_≥ counts the null draws that are not below the observed value.
-    """
+    """One-sided p-value (b_≥ + 1)/(n + 1), b_≥ the ascending draws not below the observed value; NaN gives NaN."""
     null_sample = _require_ascending(null_sample)
     x = require_real_numbers("observed", observed)
     at_least = null_sample.size - np.searchsorted(null_sample, x, side="left")
@@ -164,6 +160,5 @@ def _adjusted(
 
 
 def _stepped_up(p: Float[np.ndarray, "... test"], n: Int[np.ndarray, "... 1"]) -> Float[np.ndarray, "... test"]:
-    """min over j ≥ k of p_(j) n / j, and at most 1."""
     rates = p * (n / np.arange(1, p.shape[-1] + 1))
     return np.minimum(np.fmin.accumulate(rates[..., ::-1], axis=-1)[..., ::-1], 1.0)

@@ -17,27 +17,15 @@ FloatArray = Float[np.ndarray, "..."]
 
 
 class ExtremeMoments(NamedTuple):
-    """Smallest orders of infinite moments of the extreme eigenvalues; infinity if all moments are finite."""
-
     smallest: float = math.inf  #: E λ_h^(-p) is finite for p below it, and infinite for other p
     largest: float = math.inf  #: E λ_1^p is finite for p below it, and infinite for other p
 
 
 def inverse_moment_order(dims: Sequence[int]) -> float:
-    """(g + 1)/2, with g the difference between the second smallest dimension of a chain and the smallest, h.
-
-    For a product of Gaussian matrices of shapes (n_0, n_1), (n_1, n_2), …, or one matrix of independent elements with
-    a bounded density, E λ_h^(-p) is finite for p < (g + 1)/2 and infinite for p ≥ (g + 1)/2.
-
-    The product has the singular values of h × h factors whose Wishart matrices have n_l degrees of freedom, with n_l
-    all dimensions except one smallest. The eigenvalues of one factor have a density
-    ∝ Π λ_i^((n_l - h - 1)/2) Π |λ_i - λ_j| e^(-Σλ/2), so that P(λ_h < x) ∝ x^((n_l - h + 1)/2) as x → 0 for the
-    smallest. In a product the factor with the smallest exponent decides; ties add powers of ln x, which do not change
-    the order. W_QK has g = d_model - d_head.
-
-    Source: A. Edelman, SIAM J. Matrix Anal. Appl. 9, 543 (1988); J. R. Ipsen and M. Kieburg, Phys. Rev. E 89, 032106
-    (2014), for the factors.
-    """
+    """Order (g + 1)/2 from which on E λ_h^(-p) is infinite, g the second smallest dimension less the smallest."""
+    # P(λ_h < x) ∝ x^((n - h + 1)/2) for Wishart factors of n degrees of freedom, and the smallest exponent decides: A.
+    # Edelman, SIAM J. Matrix Anal. Appl. 9, 543 (1988); J. R. Ipsen and M. Kieburg, Phys. Rev. E 89, 032106 (2014), for
+    # the factors.
     smallest, second, *_ = sorted(dims)
     return (second - smallest + 1) / 2
 
@@ -64,19 +52,12 @@ def moment_orders(extremes: ExtremeMoments, rank: int) -> Float[np.ndarray, " st
 
 
 def eigenvalue_moment_orders(extremes: ExtremeMoments, rank: int) -> Float[np.ndarray, " index"]:
-    """Smallest order of infinite moments of each ordered eigenvalue, the largest first: k times that of λ_1.
-
-    λ_k is large only if k elements are large, no two of them in a row or column.
-    """
+    """Order k times that of λ_1 for λ_k, which is large only if k elements are, no two of them in a row or column."""
     return extremes.largest * np.arange(1, rank + 1)
 
 
 def drawn_moments(mean: ArrayLike, std: ArrayLike, order: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Keep the mean and standard deviation of a null's draws only if they are estimates; NaN otherwise.
-
-    The mean is kept if it is finite. The standard deviation is kept only if the fourth moment is finite: otherwise the
-    estimate, and any z in its units, varies strongly from seed to seed. ``order`` is :func:`moment_order`.
-    """
+    """Keep a finite mean, and a deviation whose fourth moment is finite: other estimates vary from seed to seed."""
     mean, std = require_real_numbers("mean", mean), require_real_numbers("std", std)
     return np.where(np.greater(order, 1), mean, np.nan), np.where(np.greater(order, 4), std, np.nan)
 

@@ -54,7 +54,6 @@ def moved_parts(
 def _difference(
     eigenvalues: Float[np.ndarray, "... index"], null_mean: Float[np.ndarray, "... index"]
 ) -> Float[np.ndarray, "... index"]:
-    """Return p - q, with zeros for padding; NaN throughout a spectrum that has no shares."""
     eigenvalues, null_mean = (
         require_real_numbers(name, value) for name, value in (("eigenvalues", eigenvalues), ("null_mean", null_mean))
     )

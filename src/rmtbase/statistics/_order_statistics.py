@@ -19,10 +19,7 @@ from rmtbase.statistics._weibull_fit import trimmed_ranks
 
 
 class LMoments(NamedTuple):
-    """First four L-moments of a sample: location λ₁, scale λ₂, and λ₃ and λ₄, all in the units of the numbers.
-
-    Source: J. R. M. Hosking, J. R. Stat. Soc. B 52, 105 (1990).
-    """
+    """First four L-moments, in the units of the numbers: J. R. M. Hosking, J. R. Stat. Soc. B 52, 105 (1990)."""
 
     location: float
     scale: float
@@ -50,10 +47,7 @@ def quantiles(bins: SignedBins, probability: ArrayLike) -> Float[np.ndarray, "..
 
 
 def histogram(bins: SignedBins, edges: Float[np.ndarray, " edge"]) -> Float[np.ndarray, " interval"]:
-    """Count the numbers from each edge to the next, including the last upper edge; counts may be fractional.
-
-    The numbers of a bin that an edge cuts are taken as spread without gaps.
-    """
+    """Count the numbers from edge to edge, the last included; a bin that an edge cuts is spread without gaps."""
     width = bins.count * bins.unrounded_spacing
     width[bins.count == 1] = 0.0
     low, high = bins.mean - width / 2.0, bins.mean + width / 2.0

@@ -174,7 +174,6 @@ def get_statistic(name: str) -> Statistic:
 
 
 def registered(registry: Mapping[str, _Registered], name: str, argument: str = "statistic") -> _Registered:
-    """Look up a name in a registry of statistics."""
     if not isinstance(name, str) or name not in registry:
         raise ParameterError(argument, name, f"one of {', '.join(registry)}")
     return registry[name]
@@ -240,11 +239,7 @@ def _require_spectra(s: Spectra, of_shape: bool) -> None:
 
 
 def rescale_statistics(values: ArrayLike, scale: ArrayLike, rank: int) -> Float[np.ndarray, "... statistic"]:
-    """Convert values (..., statistic), in the registry's order, as :meth:`Statistic.rescale` converts those of one.
-
-    The scales (...) broadcast against the values. With ``rank`` 0 standard deviations are converted, which a shift does
-    not change.
-    """
+    """Rescale values (..., statistic) in the registry's order; with ``rank`` 0 deviations, which no shift changes."""
     x, scale = _require_values(values), _require_scale(scale)
     power = np.stack([scale**power for power in range(_POWER.max() + 1)], axis=-1)
     # In one memory order, on which the last bits of later sums depend.
@@ -252,18 +247,13 @@ def rescale_statistics(values: ArrayLike, scale: ArrayLike, rank: int) -> Float[
 
 
 def from_distance_scale(values: ArrayLike) -> Float[np.ndarray, "... statistic"]:
-    """Invert :func:`on_distance_scale` for values (..., statistic)."""
     x = _require_values(values)
     with np.errstate(over="ignore"):  # overflow gives an infinity
         return np.where(_ON_LOG_SCALE, np.exp(np.where(_ON_LOG_SCALE, x, 0.0)), x)
 
 
 def on_distance_scale(values: ArrayLike) -> Float[np.ndarray, "... statistic"]:
-    """Transform values (..., statistic), in the registry's order, to the scale of distances from a null.
-
-    The scale is ln x for a statistic that is positive and has no upper bound, and x for any other. On a linear scale
-    the condition number, whose null has a long tail, would always be the farthest. NaN (not known) stays NaN.
-    """
+    """ln x of statistics that are positive without an upper bound, whose nulls have long tails; x of others."""
     x = _require_values(values)
     if (x < 0.0)[..., _ON_LOG_SCALE].any():
         raise ParameterError("values", "negative values", "no negative value of a positive statistic")

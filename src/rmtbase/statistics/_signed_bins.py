@@ -65,10 +65,7 @@ class SignedBins:
     def of_magnitudes(
         cls, count: Int[np.ndarray, " all"], distance: Int[np.ndarray, " all"], squared: Int[np.ndarray, " all"]
     ) -> SignedBins:
-        """Make the bins from arrays (MAGNITUDE_BINS,) that were counted by :func:`magnitude_bins`.
-
-        Magnitudes below 2^-40 count as zero, and magnitudes from 2^24 on as infinite.
-        """
+        """Make bins of arrays (MAGNITUDE_BINS,): below 2^-40 counts as zero, from 2^24 on as infinite."""
         occupied = np.flatnonzero(count)
         number = occupied + _FIRST
         number[occupied == 0], number[occupied == MAGNITUDE_BINS - 1] = 0, _INFINITE
@@ -84,10 +81,7 @@ class SignedBins:
 
     @cached_property
     def positive(self) -> SignedBins:
-        """Counts of the magnitudes, with zeros replaced by m/(2e), m the smallest magnitude that is not zero.
-
-        Rounding in steps of m makes zeros of the numbers up to m/2, whose mean ln |w| is ln(m/(2e)).
-        """
+        """Magnitudes, zeros replaced by m/(2e), m the smallest other: exp of the mean ln |w| of what rounds to zero."""
         bins = self.magnitudes
         if bins.number[0] != 0 or bins.number.size == 1:
             return bins
@@ -99,7 +93,6 @@ class SignedBins:
 
     @cached_property
     def end(self) -> Int[np.ndarray, " bin"]:
-        """Number of numbers up to the end of each bin."""
         return np.cumsum(self.count)
 
     @cached_property
@@ -123,7 +116,6 @@ class SignedBins:
 
     @cached_property
     def variance(self) -> Float[np.ndarray, " bin"]:
-        """Variance of the numbers of each bin, with the divisor count."""
         return np.where(self.number == 0, 0.0, np.ldexp(self.mantissas[1], 2 * self.octave))
 
     @property
@@ -132,7 +124,6 @@ class SignedBins:
 
     @cached_property
     def tied(self) -> Bool[np.ndarray, " bin"]:
-        """True for bins that hold two or more numbers, all of them equal."""
         return (self.count > 1) & (self.mantissas[1] == 0.0)
 
     @cached_property
@@ -149,11 +140,7 @@ class SignedBins:
         return np.ldexp(1.0 / self.count, np.maximum(self.octave - bits, exponent))
 
     def between(self, values: Float[np.ndarray, " value"]) -> Float[np.ndarray, " value"]:
-        """Move values to where no number can be: to the nearest edge of a bin.
-
-        For numbers of half precision, move them halfway between two values that can be stored, so that rounding moves
-        no number across.
-        """
+        """Move values to the nearest edge of a bin, or halfway between numbers of half precision."""
         bits, exponent = self._format
         octave = np.frexp(values)[1] - 1
         if bits > _SPLIT:
@@ -164,11 +151,7 @@ class SignedBins:
 
     @cached_property
     def _format(self) -> tuple[int, int]:
-        """Number of mantissa bits that the numbers use, and the exponent of a power of two that divides them all.
-
-        bfloat16 uses 7 bits and float16 uses 10, with its smallest numbers multiples of 2^-24; 11 stands for more bits
-        than the bins resolve.
-        """
+        """Mantissa bits in use (7 in bfloat16, 10 in float16, else 11) and exponent of a power of two dividing all."""
         occupied = self.number != 0
         if self.distance.any() or not occupied.any():
             return _SPLIT + 1, 0
@@ -182,7 +165,6 @@ class SignedBins:
 
     @property
     def not_finite(self) -> int:
-        """Number of infinities and NaN."""
         return int(self.count[np.abs(self.number) >= _INFINITE].sum())
 
     @property
@@ -228,10 +210,7 @@ def _of_narrow(numbers: Shaped[np.ndarray, " number"]) -> SignedBins:
 def _double_places(
     numbers: Shaped[np.ndarray, " number"],
 ) -> Iterator[tuple[Int[np.ndarray, " part"], Int[np.ndarray, " part"], Bool[np.ndarray, " part"]]]:
-    """Yield, in parts, the leading bits of each magnitude as float64, its distance from their edge, and its sign.
-
-    The sign is True for negative numbers.
-    """
+    """Yield the leading bits of each magnitude as float64, its distance from their edge, and True if negative."""
     for start in range(0, numbers.size, _IN_CACHE):
         bits = np.ascontiguousarray(numbers[start : start + _IN_CACHE], dtype=np.float64).view(np.int64)
         yield *_leading(bits & np.int64(2**63 - 1)), bits < 0
@@ -259,7 +238,6 @@ def _of_single(numbers: Float[np.ndarray, " number"]) -> SignedBins | None:
 
 
 def _leading(bits: Int[np.ndarray, " number"]) -> tuple[Int[np.ndarray, " number"], Int[np.ndarray, " number"]]:
-    """Split magnitudes into their leading bits and the distance from the edge that these give."""
     place = bits >> (_MANTISSA - _SPLIT)
     distance = (bits >> (_MANTISSA - _SPLIT - _DISTANCE)) & ((1 << _DISTANCE) - 1)
     return place, np.where(place < _SUBNORMAL, 0, distance)
@@ -268,10 +246,7 @@ def _leading(bits: Int[np.ndarray, " number"]) -> tuple[Int[np.ndarray, " number
 def _tally(
     parts: Iterable[tuple[Int[np.ndarray, " number"], Int[np.ndarray, " number"]]], bins: int
 ) -> tuple[Int[np.ndarray, " bin"], ...]:
-    """Tally parts of (place, distance), at most 2^21 in all: occupied places, counts, Σ distance and Σ distance².
-
-    Σ distance stays below 2^37, so counts share the same integers, in the bits above.
-    """
+    """Tally (place, distance): places, counts, Σ distance (below 2^37: counts fit in the bits above), Σ distance²."""
     together, squares = np.zeros((2, bins), dtype=np.int64)
     for place, distance in parts:
         np.add.at(squares, place, distance * distance)

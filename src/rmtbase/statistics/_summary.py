@@ -22,8 +22,6 @@ _NORMAL_95 = 1.959963984540054  # a normal law has 95 % of its mass within as ma
 
 @in_one_line
 class SampleSummary(NamedTuple):
-    """Moments and quantiles of a sample of n draws along the first axis."""
-
     mean: Float[np.ndarray, "..."]  # the sample mean
     std: Float[np.ndarray, "..."]  # the sample standard deviation, with n - 1
     standard_error: Float[np.ndarray, "..."]  # standard error of the mean, std / √n
@@ -46,10 +44,7 @@ class SampleSummary(NamedTuple):
 
 
 def summarize(sample: ArrayLike, probabilities: ArrayLike) -> SampleSummary:
-    """Summarise a sample of shape ``(draw, ...)`` with at least two draws.
-
-    NaN and infinities propagate, as in NumPy's mean and quantiles.
-    """
+    """Summarise a sample ``(draw, ...)`` of at least two draws; NaN and infinities propagate."""
     x = require_real_numbers("sample", sample)
     levels = _require_levels(probabilities)
     n = x.shape[0] if x.ndim else 1
@@ -68,12 +63,7 @@ def summarize(sample: ArrayLike, probabilities: ArrayLike) -> SampleSummary:
 
 
 def summarize_stream(blocks: Blocks, probabilities: ArrayLike) -> SampleSummary:
-    """Summarise, as :func:`summarize`, a sample that comes in blocks and is never held in memory.
-
-    Moments are summed about the mean of the first block, in units of its standard deviation. Quantiles are those of
-    ``numpy.quantile``, to the bit; up to sixteen million numbers, or one row, are held for them at a time. The arrays
-    are (row,) and (row, probability).
-    """
+    """Summarise a sample of blocks (row, draw) as :func:`summarize`, never all in memory, quantiles to the bit."""
     n, sums = 0, np.zeros((4, 0))
     origin = unit = np.zeros(0)
     for part in blocks():
@@ -143,6 +133,5 @@ def _require_spread(draws: int) -> None:
 def _std_standard_error(
     std: Float[np.ndarray, "..."], kurtosis: Float[np.ndarray, "..."], n: int
 ) -> Float[np.ndarray, "..."]:
-    """Return the standard error of the standard deviation of n draws; ``kurtosis`` is the fourth moment over std⁴."""
     relative = np.where(std > 0, kurtosis - (n - 3) / (n - 1), 0.0)
     return 0.5 * std * np.sqrt(np.maximum(relative, 0.0) / n)

@@ -104,14 +104,9 @@ def weibull_fit(sample: ArrayLike, trim: float | Fraction = 0.1) -> WeibullFit:
 def weibull_fit_of_bins(
     bins: SignedBins, rms: float, trim: float | Fraction = 0.1, unrounded: bool = False
 ) -> WeibullFit:
-    """Compute the fit of :func:`weibull_fit` from bins: ln(-ln(1 - p)) regressed on ln |w| between the trims.
-
-    The mean and variance of ln |w| in a bin follow from its sums, and the mean of the plotting positions of its ranks
-    from their integral. Only the positions of magnitudes within a bin of relative width 2^-10 or less, beyond their
-    mean and variance, are unknown. As measured, k̂ and λ̂ differ from the exact fit by a relative 5e-8 at most for 1000
-    to 4 million numbers, normal, Cauchy, uniform and quantised, in float64, float32, float16 and bfloat16, and by 5e-7
-    at most for fewer. The fit is coarser only if the middle of the sample lies within a few bins.
-    """
+    """Fit as :func:`weibull_fit` from bins: ln(-ln(1 - p)) regressed on ln |w| between the trims."""
+    # As measured, k̂ and λ̂ differ by a relative 5e-8 at most for 1000 to 4 million numbers, and by 5e-7 for fewer:
+    # only the positions within a bin of relative width 2^-10, beyond mean and variance, are unknown.
     bins = bins.magnitudes
     n = int(bins.end[-1])
     dropped = trimmed_ranks(n, require_trim(trim))
@@ -161,7 +156,6 @@ def plotting_positions(first: int, last: int, n: int) -> Float[np.ndarray, " ran
 
 
 def _ascending_magnitudes(flat: Shaped[np.ndarray, " number"], over: Callable[..., Iterable[Any]]) -> NDArray[Any]:
-    """Sort the magnitudes: floats in their own dtype, all others in float64, with NaN last."""
     floats = np.issubdtype(flat.dtype, np.floating) or flat.dtype.kind == "V"
     if floats and flat.dtype.itemsize == 2 and flat.dtype.isnative:
         bits = flat.view(np.uint16) & np.uint16(0x7FFF)
@@ -179,16 +173,11 @@ def _ascending_magnitudes(flat: Shaped[np.ndarray, " number"], over: Callable[..
 
 
 def _plotting_slope(p: Float[np.ndarray, " rank"]) -> Float[np.ndarray, " rank"]:
-    """dY/dp."""
     return 1.0 / ((1.0 - p) * -np.log1p(-p))
 
 
 def _plotting_sums(ranks: Int[np.ndarray, " rank"], n: int) -> Float[np.ndarray, " rank"]:
-    """Σ_{i < rank} Y_i, up to a constant.
-
-    By the Euler–Maclaurin formula from the integral ∫ ln(-ln(1 - p)) dp = -(1 - p) ln u - E₁(u), u = -ln(1 - p); one by
-    one near the ends, where the terms diverge.
-    """
+    """Σ_{i < rank} Y_i up to a constant, by Euler–Maclaurin from ∫ Y dp = -(1 - p) ln u - E₁(u), u = -ln(1 - p)."""
     outer = min(_OUTER, n // 2)
     inner = np.clip(ranks, outer, n - outer)
     u = -np.log1p(-inner / n)
@@ -307,7 +296,6 @@ def _logarithms(flat: np.ndarray, origin: float | None) -> Iterator[Float[np.nda
 
 
 def _fitted(sums: Sums, k: float, unit: float, n: int) -> WeibullLikelihoodFit:
-    """Find the k with 1/k = Σ y e^{ky}/Σ e^{ky}, y = ln |w| − unit with mean 0."""
     for _ in range(_STEPS):
         zeroth, first, second = sums(k)
         mean = first / zeroth
