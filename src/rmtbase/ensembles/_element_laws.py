@@ -18,16 +18,9 @@ from jaxtyping import Float, Key
 
 @runtime_checkable
 class ElementLaw(Protocol):
-    """Law of one element w."""
-
     @property
-    def std(self) -> float:
-        """Standard deviation of w; infinite if the variance is."""
-        ...
-
-    def sample(self, key: Key[Array, ""], count: int) -> Float[Array, " {count}"]:
-        """Draw ``count`` independent elements."""
-        ...
+    def std(self) -> float: ...  # infinite if the variance is
+    def sample(self, key: Key[Array, ""], count: int) -> Float[Array, " {count}"]: ...
 
 
 @dataclass(frozen=True)

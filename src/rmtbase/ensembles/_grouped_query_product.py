@@ -10,10 +10,9 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Int, Key
 
-from rmtbase.ensembles._bidiagonal_gaussian_matrix import BidiagonalDraw
 from rmtbase.ensembles._chi import chi
 from rmtbase.ensembles._ensemble import Draw, as_pytree, sum_of_squares
-from rmtbase.ensembles._thin_gaussian_chain import times_bidiagonal, upper_triangle
+from rmtbase.ensembles._thin_gaussian_chain import BidiagonalDraw, times_bidiagonal, upper_triangle
 from rmtbase.parameters import require_head_shape, require_positive_integer
 
 

@@ -26,7 +26,7 @@ class LatentParts(NamedTuple):
 @partial(as_pytree, data_fields=["rope_ratio"], meta_fields=["d_model", "q_rank", "kv_rank", "d_nope", "d_rope"])
 @dataclass(frozen=True)
 class LatentAttention:
-    """W_QK = W_Qᵀ W_K of a head with Gaussian W_Q = W_UQ W_DQ and W_K = [W_UK W_DKV; W_KR]: arXiv:2405.04434, section 2.1.
+    """W_QK = W_Qᵀ W_K of a head with Gaussian W_Q = W_UQ W_DQ and W_K = [W_UK W_DKV; W_KR]: arXiv:2405.04434, §2.1.
 
     W_UQ is (d_head, q_rank), W_DQ (q_rank, d_model), W_UK (d_nope, kv_rank), W_DKV (kv_rank, d_model) and W_KR (d_rope,
     d_model), d_head = d_nope + d_rope; without a ``q_rank``, W_Q is a single (d_head, d_model) matrix.

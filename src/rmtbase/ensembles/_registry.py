@@ -4,13 +4,11 @@ import inspect
 from collections.abc import Callable, Mapping
 
 from rmtbase.ensembles._ensemble import Ensemble
-from rmtbase.ensembles._fitted_matrix import logistic_matrix, student_t_matrix
 from rmtbase.ensembles._gaussian_chain import gaussian_chain, gaussian_matrix, low_rank_product
 from rmtbase.ensembles._independent_chain import independent_chain
-from rmtbase.ensembles._initialized_matrix import initialized_matrix
+from rmtbase.ensembles._independent_matrix import initialized_matrix, logistic_matrix, student_t_matrix
 from rmtbase.ensembles._latent_attention import latent_attention
-from rmtbase.ensembles._orthogonal_blocks import orthogonal_blocks
-from rmtbase.ensembles._random_subspaces import random_subspaces
+from rmtbase.ensembles._orthogonal_blocks import orthogonal_blocks, random_subspaces
 from rmtbase.ensembles._residual_path import residual_path
 from rmtbase.errors import ParameterError
 

@@ -27,8 +27,6 @@ _WORD = 32  # random bits of a word; each gives the sign of one element
 
 
 class _ResampledHead(DrawnByItsCore, ABC):
-    """Ensemble made from given matrices."""
-
     digest: Any
     _factory: ClassVar[str]
 
@@ -129,18 +127,18 @@ def flipped(key: Key[Array, ""], matrix: Array) -> Array:
     return jnp.where(bits.ravel()[:n].reshape(matrix.shape) == 1, matrix, -matrix)
 
 
-@sequential_vmap  # as below
-def _flipped_triangle(key: Key[Array, ""], matrix: SignFlippedMatrix) -> Float[Array, "rank rank"]:
-    w = flipped(key, jnp.asarray(matrix.w)).astype(float)
-    core, has_digits = _cholesky(w)
-    return jax.lax.cond(has_digits, lambda: core, lambda: _triangle(w))
-
-
 @sequential_vmap  # one draw after the other: a chunk holds the matrices of one draw, and cond is a branch, not a select
 def _flipped_core(key: Key[Array, ""], head: SignFlippedHead) -> Float[Array, "d_head d_head"]:
     w_q, w_k = (w.astype(float) for w in head.flipped(key))
     (l_q, good_q), (l_k, good_k) = _cholesky(w_q), _cholesky(w_k)
     return jax.lax.cond(good_q & good_k, lambda: l_q.T @ l_k, lambda: _triangle(w_q) @ _triangle(w_k).T)
+
+
+@sequential_vmap  # as above
+def _flipped_triangle(key: Key[Array, ""], matrix: SignFlippedMatrix) -> Float[Array, "rank rank"]:
+    w = flipped(key, jnp.asarray(matrix.w)).astype(float)
+    core, has_digits = _cholesky(w)
+    return jax.lax.cond(has_digits, lambda: core, lambda: _triangle(w))
 
 
 def _cholesky(w: Float[Array, "h d"]) -> tuple[Float[Array, "h h"], Bool[Array, ""]]:

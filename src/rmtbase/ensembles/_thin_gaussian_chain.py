@@ -1,9 +1,10 @@
-"""Product of Gaussian matrices, drawn as a core of the size of its rank with the same singular values."""
+"""Products of Gaussian matrices, drawn as a core of the size of their rank with the same singular values."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,9 +12,52 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float, Int, Key
 
-from rmtbase.ensembles._bidiagonal_gaussian_matrix import BidiagonalDraw
 from rmtbase.ensembles._chi import chi
-from rmtbase.ensembles._ensemble import ChainCore, Draw, as_pytree, chain_name, rounded, sum_of_squares
+from rmtbase.ensembles._ensemble import ChainCore, Draw, SquareDraw, as_pytree, chain_name, rounded, sum_of_squares
+from rmtbase.shown import in_one_line
+
+
+@in_one_line
+class BidiagonalDraw(NamedTuple):
+    diagonal: Float[Array, " rank"]
+    below: Float[Array, " rank_less_one"]
+
+
+@partial(as_pytree, data_fields=["long"], meta_fields=["rank"])
+@dataclass(frozen=True)
+class BidiagonalGaussianMatrix(SquareDraw):
+    """Exact law of the singular values of an m × n standard normal matrix, drawn from 2 min(m, n) - 1 numbers.
+
+    Householder reflections from both sides bring the matrix to lower bidiagonal form with independent entries:
+    χ with N, N-1, …, N-r+1 degrees of freedom on the diagonal and r-1, r-2, …, 1 below it, where r = min(m, n) and
+    N = max(m, n). Reflections also keep ‖X‖_F².
+
+    ``long`` is N. It is data, not shape, so that one compilation serves every N.
+
+    Source: I. Dumitriu and A. Edelman, J. Math. Phys. 43, 5830 (2002), β = 1 Laguerre ensemble.
+    """
+
+    long: int | Int[Array, ""]
+    rank: int
+
+    @property
+    def name(self) -> str:
+        return f"gaussian_matrix {self.long}x{self.rank}"
+
+    @property
+    def factor_sizes(self) -> tuple[int, ...]:
+        return (int(self.long) * self.rank,)
+
+    def sample(self, key: Key[Array, ""]) -> Draw:
+        diagonal, below = self.bidiagonal(key)
+        norm_squared = sum_of_squares(jnp.concatenate([diagonal, below]))
+        return Draw(jnp.diag(diagonal) + jnp.diag(below, -1), norm_squared[None])
+
+    def bidiagonal(self, key: Key[Array, ""]) -> BidiagonalDraw:
+        r = self.rank
+        degrees_of_freedom = [self.long - jnp.arange(r, dtype=float), jnp.arange(r - 1, 0, -1, dtype=float)]
+        lengths = chi(key, jnp.concatenate(degrees_of_freedom))
+        return BidiagonalDraw(lengths[:r], lengths[r:])
 
 
 @partial(as_pytree, data_fields=["dims"], meta_fields=["rank", "bottleneck"])
@@ -87,13 +131,11 @@ def upper_triangle(diagonal: Float[Array, " r"], normals: Float[Array, " m"]) ->
     return jax.lax.optimization_barrier(entries[position])
 
 
-def gram_triangle(
-    key_lengths: Key[Array, ""], key_normals: Key[Array, ""], rows: Int[Array, " h"]
-) -> Float[Array, "h h"]:
+def gram_triangle(lengths_key: Key[Array, ""], normals_key: Key[Array, ""], rows: Int[Array, " h"]) -> Array:
     """Draw an upper triangular T with TᵀT ~ GᵀG, G standard normal n × h; ``rows`` is n, n - 1, …, n - h + 1."""
     h = rows.size
-    lengths = chi(key_lengths, jnp.maximum(rows, 0).astype(float))
-    triangle = upper_triangle(lengths, jax.random.normal(key_normals, (h * (h - 1) // 2,)))
+    lengths = chi(lengths_key, jnp.maximum(rows, 0).astype(float))
+    triangle = upper_triangle(lengths, jax.random.normal(normals_key, (h * (h - 1) // 2,)))
     return jnp.where((rows > 0)[:, None], triangle, 0.0)
 
 

@@ -38,27 +38,16 @@ _REACH = 6.0  # half width of the histogram, in standard deviations of one eleme
 
 @runtime_checkable
 class ElementEnsemble(Protocol):
-    """Ensemble whose draws come in blocks of rows."""
+    """Ensemble whose draws come in blocks of rows, which :meth:`rows` makes of the context of a draw."""
 
     @property
     def name(self) -> str: ...
     @property
-    def element_shape(self) -> tuple[int, int]:
-        """(rows, columns) of the whole matrix."""
-        ...
-
+    def element_shape(self) -> tuple[int, int]: ...
     @property
-    def element_std(self) -> float:
-        """Standard deviation of one element."""
-        ...
-
-    def row_context(self, key: Key[Array, ""]) -> Any:
-        """Return the input of :meth:`rows` for one draw, a pytree."""
-        ...
-
-    def rows(self, context: Any, start: ArrayLike, count: int) -> Float[Array, "{count} columns"]:
-        """Rows ``start``, …, ``start + count - 1`` of the draw."""
-        ...
+    def element_std(self) -> float: ...
+    def row_context(self, key: Key[Array, ""]) -> Any: ...
+    def rows(self, context: Any, start: ArrayLike, count: int) -> Float[Array, "{count} columns"]: ...
 
 
 @in_one_line
