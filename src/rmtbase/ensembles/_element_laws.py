@@ -1,8 +1,4 @@
-"""Laws of a single element, from which matrices of independent elements are drawn.
-
-Each law is centred or has its location as a parameter. ``sample`` uses JAX's current default precision, and the
-parameters may then be tracers; ``std`` is exact and needs plain numbers.
-"""
+"""Laws of a single element; the parameters may be tracers in ``sample``, and are plain numbers in ``std``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Cache of simulated nulls in the user's cache folder: one file for each (shape or ensemble, draws, seed).
+"""Cache of simulated nulls: one file for each ensemble, draws, seed and settings of JAX and XLA that change bits.
 
-A file's name also has eight hexadecimal digits for the settings of JAX and XLA that change bits. Nulls of latent
-attention also depend on a ratio and take hours: they have one file for each ratio and block of draws.
+Nulls of latent attention also depend on a ratio and take hours: they have one file for each ratio and block of draws.
 """
 
 from __future__ import annotations

@@ -1,11 +1,6 @@
-"""Statistics of a head and of heads resampled from it: random signs of its elements, signed permutations of its axes.
+"""Statistics of a head and of heads resampled from it, (1 + draws, statistic), by the same compiled code: exact ranks.
 
-Each function returns (1 + draws, statistic): the head itself first, then the draws, all by the same compiled code. A
-head whose elements (axes) meet the assumption is exchangeable with its draws, so that its rank among them is exact.
-
-Largest eigenvalues are replaced by a smooth maximum, ln (Σ p_k^32)/32 of the shares p_k = λ_k/Σλ. It takes five
-squarings of a Gram matrix instead of an eigenvalue problem, and serves a test as well as λ_1/Σλ, as head and draws are
-treated alike.
+λ_1/Σλ is replaced by a smooth maximum, ln (Σ p_k^32)/32 of the shares p_k = λ_k/Σλ: five squarings of a Gram matrix.
 """
 
 from collections.abc import Callable

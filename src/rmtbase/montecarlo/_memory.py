@@ -1,7 +1,4 @@
-"""Check, before anything is drawn, that there is enough memory for the draws.
-
-If memory runs out, XLA aborts the process or the system kills it, so a helpful message is only possible beforehand.
-"""
+"""Checks, before anything is drawn, that memory suffices: without it, XLA aborts or the system kills the process."""
 
 import math
 from collections.abc import Sequence

@@ -1,7 +1,4 @@
-"""Runs of a plan: in memory, or through a store that stays intact if the run is killed at any moment.
-
-Memory and disk space that a run needs are checked before anything is drawn.
-"""
+"""Runs of a plan: in memory, or through a store that stays intact if the run is killed at any moment."""
 
 from __future__ import annotations
 

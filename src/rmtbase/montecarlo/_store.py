@@ -1,14 +1,8 @@
 """Stores: folders of finished chunks, each one file that is written atomically and verified to the last byte.
 
-A chunk's file has a line that identifies it, its arrays as they lie in memory, and a checksum of both. The reader
-states the line that it expects, with the types and shapes of the arrays: nothing in a file is trusted, and reading a
-few rows costs only those rows.
-
-The manifest ``store.json`` records all that decides the bits: the draws of the plan, and the versions, processor,
-settings and solvers that make them. Only one run at a time holds the file ``lock``.
-
-A chunk depends only on (seed, case, draw indices). So a plan that differs only in the number of draws or the sizes of
-chunks goes on in the same store, from the chunks that both plans have.
+A chunk's file has a line that identifies it, its arrays, and a checksum; the reader states the line it expects. The
+manifest records all that decides the bits. A plan that differs in the number of draws or the sizes of chunks goes on in
+the same store, from the chunks that both have. Only one run at a time holds the file ``lock``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Summaries of the draws of a case, at σ = 1 and raw, in memory that does not grow with the draws.
-
-Draws are read from memory or from a store, a few rows at a time, in blocks that do not depend on how they were drawn.
-"""
+"""Summaries of the draws of a case, at σ = 1 and raw, in memory that does not grow with the draws."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass

@@ -1,9 +1,7 @@
 """Null of one shape from an atlas, in which some order statistics of a simulation stand for its draws.
 
-The r-th smallest of n draws, x_(r), is kept for the ranks r of :func:`kept_ranks`. If the observed x is below x_(r), at
-most r - 1 draws are as small or smaller. The smallest such r - 1 over the kept ranks is never below the true count
-b, so that a Monte Carlo p-value from it is valid; and (r - 1) + 1 ≤ 1.03 (b + 1), so that it is hardly larger. The
-shipped atlas is made by ``sims/make_atlas.py``.
+An observed x below the kept x_(r) has at most r - 1 draws as small. The least such r - 1 is never below the true count
+b, so that the p-value is valid, and r ≤ 1.03 (b + 1), so that it is hardly larger.
 """
 
 import json

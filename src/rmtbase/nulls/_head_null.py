@@ -1,11 +1,7 @@
 """Null distributions of one head's statistics, and models that provide one for every head.
 
-A trained head's σ is unknown, and is estimated from the head's own factors: σ̂² = ‖X‖_F²/(m n) for each m × n factor X.
-A statistic that uses the estimate has a narrower null than one that uses the true σ. So every null draw is rescaled by
-its own estimate, too: observed and null values are the same function of their matrices. Calibration depends on this.
-
-:func:`rmtbase.score` uses only the interface of :class:`NullModel`. A :class:`HeadNull` is one null for all heads of a
-shape: simulated, from the atlas, or analytic.
+A trained head's σ is estimated from its own factors, σ̂² = ‖X‖_F²/(m n). A statistic at σ̂ has a narrower null than at
+the true σ, so every null draw is rescaled by its own estimate, too; calibration depends on this.
 """
 
 from __future__ import annotations

@@ -10,8 +10,7 @@ from typing import Any
 import xarray as xr
 
 from rmtbase.errors import ParameterError
-from rmtbase.nulls._gaussian import Analytic, Gaussian, Table
-from rmtbase.nulls._kurtosis import Kurtosis
+from rmtbase.nulls._gaussian import Analytic, Gaussian, Kurtosis, Table
 from rmtbase.nulls._null import Null
 from rmtbase.nulls._resampler import Axes, Signs
 

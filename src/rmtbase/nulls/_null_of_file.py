@@ -1,7 +1,4 @@
-"""Nulls made from files, kept by the process as long as the files stay the same; simulated nulls in the cache's files.
-
-Simulating needs JAX, which is imported only then.
-"""
+"""Nulls made from files, kept by the process while the files stay the same; simulated nulls in the cache."""
 
 from __future__ import annotations
 

@@ -1,11 +1,7 @@
-"""Random heads of one shape: the moved share that chance gives them, as they are and with equal axes.
+"""Random heads of one shape, drawn by NumPy: the moved share that chance gives them, as they are and with equal axes.
 
-The rows of a factor W = X_1 X_2 ⋯ with Gaussian X_l enter a product W_Qᵀ W_K only through their Gram matrix. A factor
-with more columns than rows is therefore replaced by the lower triangle L of W = L O, O with orthonormal rows: standard
-normal below the diagonal, χ_n, χ_(n−1), … on it (Bartlett). Each row of L has the norm of the row of W, so that head
-axes are made equal on triangles.
-
-The draws are made by NumPy, as a scored model of a shape that ships with its null must not wait for a compiler.
+A factor with more columns than rows is replaced by the triangle L of W = L O (Bartlett), whose rows have the norms of
+those of W and the same Gram matrix.
 """
 
 import math

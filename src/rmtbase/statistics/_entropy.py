@@ -1,9 +1,7 @@
 """Entropy of numbers and their divergence from normal laws: by histograms, nearest neighbours, cells and kernels.
 
-The cells of a sketch have nearly equal widths. Their edges are moved to where no number can lie: to an edge of the
-sketch's bins, or, for numbers stored in few bits, halfway between two values that can be stored. So rounding moves no
-number to another cell, and the widths are known. Grassberger's estimator turns the counts into an entropy. Under a
-normal law the divergence is then too large by less than 2.7/n, three tenths of its standard error.
+Edges of the sketch's cells lie where no number can be, so rounding moves none and widths are known. Under a normal law
+the divergence is too large by less than 2.7/n, three tenths of its standard error.
 """
 
 from __future__ import annotations

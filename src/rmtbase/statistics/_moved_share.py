@@ -1,16 +1,8 @@
-r"""Moved share: how much a spectrum differs from a mean spectrum, in units of its own sum.
+"""Moved share Δ = ½ Σ_i |p_i - q_i|, p the shares of eigenvalues and q those of a random matrix's mean eigenvalues.
 
-With the shares :math:`p_i = λ_i / \sum_j λ_j` of ordered eigenvalues and those :math:`q_i` of the means of a random
-matrix's ordered eigenvalues, the moved share is
-
-.. math:: Δ = \tfrac12 \sum_i |p_i - q_i|,
-
-the part of :math:`\sum_i λ_i = \|W\|_F^2` that would have to move between the ordered directions to give the matrix the
-spectrum of a random one. It does not depend on the scale, lies between 0 and 1, and needs no model of noise. Its parts
-compare the Lorenz curves :math:`D_k = \sum_{i \le k} (p_i - q_i)`: the strongest k directions hold up to
-:math:`\max_k D_k` more than those of a random matrix (towards fewer directions), the weakest up to
-:math:`\max_k -D_k` more (towards more directions). Their sum is at most Δ, and is Δ where p - q changes sign at most
-twice.
+It is the part of ‖W‖_F² that would have to move between the ordered directions to give the matrix a random spectrum,
+between 0 and 1 at any scale. Its parts compare the Lorenz curves D_k = Σ_{i ≤ k} (p_i - q_i): the strongest k hold
+max_k D_k more at most, the weakest max_k -D_k; their sum is Δ where p - q changes sign at most twice, else less.
 """
 
 from __future__ import annotations

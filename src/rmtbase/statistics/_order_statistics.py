@@ -1,8 +1,4 @@
-"""Functions of the order statistics of a sample: quantiles, histograms, L-moments, a normal probability plot.
-
-All use :class:`SignedBins`. The numbers of a bin are taken as equally spaced about their mean, with their variance.
-This is exact for one or two numbers; for more, only their positions within a relative width of 2^-10 are uncertain.
-"""
+"""Quantiles, histograms, L-moments and normal plot of :class:`SignedBins`, a bin's numbers taken as equally spaced."""
 
 import math
 from fractions import Fraction

@@ -1,10 +1,8 @@
 """Counts of numbers in signed bins of equal relative width, which need neither a range nor a scale beforehand.
 
-A float64 is a sign, a power of two (its octave) and a mantissa in [1, 2), so the leading bits of a number are the
-number of its bin, and no logarithm is needed. Each octave has 1024 bins on either side of zero. A bin holds the count
-of its numbers, the sum of their distances from its edge nearest to zero, and the sum of the squared distances. All are
-integers, so that the sums of two parts of a sample add up to those of the whole, exactly and in any order. Numbers of
-half precision have a bin for each of their values.
+The leading bits of a float64 are the number of its bin, 1024 an octave on either side of zero; half precision has a bin
+for each value. A bin holds integers, so that parts of a sample add up exactly: the count, and the sums of the distances
+from its edge nearest to zero and of their squares.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Weibull fits of a sample of weights: by least squares on the plot of its order statistics, and by likelihood.
-
-They use all weights, or counts in bins for samples that are never held in memory.
-"""
+"""Weibull fits of weights, or of their counts in bins: least squares on the plot of order statistics, likelihood."""
 
 from __future__ import annotations
 
