@@ -194,7 +194,9 @@ def element_sketch(blocks: Iterable[ArrayLike]) -> ElementSketch:
             sketch = part if sketch is None else sketch.merged(part)
     if sketch is None:
         raise ParameterError("blocks", "no number", "at least one")
-    sketch.sums.require_sound_powers("blocks")
+    if not sketch.sums.has_sound_powers:
+        span = f"numbers from {sketch.sums.smallest:g} to {sketch.sums.largest:g}"
+        raise ParameterError("blocks", span, "numbers whose fourth powers float64 can hold: rescale them")
     return sketch
 
 

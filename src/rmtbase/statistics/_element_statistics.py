@@ -1,6 +1,6 @@
 """Registry of element statistics: name, symbol, formula and code, each a function of an element sketch.
 
-w are the n elements of a matrix, w̄ and s their mean and deviation (n − 1), |w|_(i) their ascending magnitudes, and k̂ and
+w are the n elements of a matrix, w̄ and s their mean and deviation (n − 1), |w|_(i) their ascending magnitudes, k̂ and
 λ̂ the Weibull shape and scale by :func:`weibull_fit` with trim 0.1.
 """
 
@@ -98,7 +98,8 @@ _ROWS: tuple[tuple[Any, ...], ...] = (
      _decile_ratio, _FINE),
     ("log10_tail_probability", "log₁₀ of n times the body fit's tail probability of the largest magnitude",
      r"\log_{10} n P_{\mathrm{tail}}", r"\log_{10} n - (\max|w| / \hat\lambda)^{\hat k} / \ln 10", _tail, _FINE),
-    ("weibull_shape", "Weibull shape", r"\hat k", r"\mathrm{Cov}(X, Y) / \mathrm{Var}(X)", lambda x: x.body.shape, _FINE),
+    ("weibull_shape", "Weibull shape", r"\hat k", r"\mathrm{Cov}(X, Y) / \mathrm{Var}(X)",
+     lambda x: x.body.shape, _FINE),
     ("weibull_scale", "Weibull scale", r"\hat\lambda / \mathrm{rms}",
      r"\exp(\bar X - \bar Y / \hat k) / \mathrm{rms}", lambda x: x.body.scale / x.body.rms, _FINE),
     ("weibull_r_squared", "R² of the Weibull plot", "R^2", r"\mathrm{Corr}(X, Y)^2", lambda x: x.body.r_squared, _FINE),

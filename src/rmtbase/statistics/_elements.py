@@ -88,11 +88,6 @@ class CentralSums:
     def has_sound_powers(self) -> bool:
         return self.smallest == self.largest or _LEAST_POWER < self.fourth < 1.0 / _LEAST_POWER
 
-    def require_sound_powers(self, name: str) -> None:
-        if not self.has_sound_powers:
-            span = f"numbers from {self.smallest:g} to {self.largest:g}"
-            raise ParameterError(name, span, "numbers whose fourth powers float64 can hold: rescale them")
-
     def moments(self) -> ElementMoments:
         n, mean = self.count, self.mean
         if self.smallest == self.largest or self.square == 0.0:
@@ -135,9 +130,7 @@ def element_moments(matrix: ArrayLike, map_spans: Callable[..., Iterable[Central
     return replace(moments, mean=math.ldexp(moments.mean, exponent), std=math.ldexp(moments.std, exponent))
 
 
-def _summed(
-    matrix: ArrayLike, map_spans: Callable[..., Iterable[CentralSums]]
-) -> tuple[Shaped[np.ndarray, " number"], CentralSums]:
+def _summed(matrix: ArrayLike, map_spans: Callable[..., Iterable[CentralSums]]) -> tuple[np.ndarray, CentralSums]:
     flat = require_real_array("matrix", matrix).reshape(-1)
     if not flat.size:
         raise ParameterError("matrix", "no element", "at least one")

@@ -37,6 +37,10 @@ _PER_BANDWIDTH = 16  # points of the kernel's grid
 _REACH = 9.0  # bandwidths of the kernel
 _LONGEST_GRID = 1 << 22
 
+Bins = Float[np.ndarray, " bin"]
+Counts = Int[np.ndarray, " bin"]
+Edges = Float[np.ndarray, " edge"]
+
 
 def histogram_entropy(sample: ArrayLike, bins: int, range: tuple[float, float]) -> float:
     """Differential entropy -Σ p_b ln(p_b/width) in nats, p_b the shares in ``bins`` equal bins over ``range``.
@@ -54,7 +58,7 @@ def histogram_entropy(sample: ArrayLike, bins: int, range: tuple[float, float]) 
         ParameterError: the sample is empty, not real, masked, not finite or wholly outside the range; the number of
             bins is not a positive integer; or the range is not an interval.
     """
-    return entropy_of_counts(*_histogram(_pooled(sample), bins, range))
+    return entropy_of_counts(*np.histogram(_pooled(sample), require_bins(bins), require_interval("range", range)))
 
 
 def histogram_kl(
@@ -78,16 +82,16 @@ def histogram_kl(
         ParameterError: as :func:`histogram_entropy`; also if σ is not positive and finite, or the sample is all zeros.
     """
     x = _pooled(sample)
-    counts, edges = _histogram(x, bins, range)
+    counts, edges = np.histogram(x, require_bins(bins), require_interval("range", range))
     return kl_of_counts(counts, edges, _spread(x, reference_sigma))
 
 
-def entropy_of_counts(counts: Int[np.ndarray, " bin"], edges: Float[np.ndarray, " edge"]) -> float:
+def entropy_of_counts(counts: Counts, edges: Edges) -> float:
     shares = _shares(counts, edges)
     return float(special.entr(shares).sum() + math.log(edges[1] - edges[0]))
 
 
-def kl_of_counts(counts: Int[np.ndarray, " bin"], edges: Float[np.ndarray, " edge"], sigma: float) -> float:
+def kl_of_counts(counts: Counts, edges: Edges, sigma: float) -> float:
     shares = _shares(counts, edges)
     log_normal = log_normal_mass(edges[:-1] / sigma, edges[1:] / sigma, np.diff(edges) / sigma)
     log_normal = log_normal - np.logaddexp.reduce(log_normal)
@@ -147,14 +151,7 @@ def _pooled(sample: ArrayLike) -> Float[np.ndarray, " number"]:
     return x
 
 
-def _histogram(
-    x: Float[np.ndarray, " number"], bins: int, interval: tuple[float, float]
-) -> tuple[Int[np.ndarray, " bin"], Float[np.ndarray, " edge"]]:
-    low, high = require_interval("range", interval)
-    return np.histogram(x, require_bins(bins), (low, high))
-
-
-def _shares(counts: Int[np.ndarray, " bin"], edges: Float[np.ndarray, " edge"]) -> Float[np.ndarray, " bin"]:
+def _shares(counts: Counts, edges: Edges) -> Bins:
     if not counts.any():
         raise ParameterError("range", (edges[0], edges[-1]), "an interval that holds some of the sample")
     return counts / counts.sum()
@@ -169,9 +166,7 @@ def _spread(x: Float[np.ndarray, " number"], reference_sigma: float | None) -> f
     return largest * math.sqrt(np.mean((x / largest) ** 2))
 
 
-def log_normal_mass(
-    low: Float[np.ndarray, " bin"], high: Float[np.ndarray, " bin"], width: Float[np.ndarray, " bin"]
-) -> Float[np.ndarray, " bin"]:
+def log_normal_mass(low: Bins, high: Bins, width: Bins) -> Bins:
     """ln of the mass of N(0, 1) between low and high, also in far tails; high - low would lose digits of the width."""
     flip = low > 0.0
     low, high = np.where(flip, -high, low), np.where(flip, -low, high)
@@ -187,27 +182,19 @@ def log_normal_mass(
 def cell_entropy(sums: CentralSums, bins: SignedBins) -> float:
     """Entropy -⟨ln q⟩ − D_KL(w ‖ q) in nats, q = N(w̄, s²); the first term needs no cells, nor their width."""
     n, spread = sums.count, sums.moments().std
-    return (
-        0.5 * math.log(2.0 * math.pi)
-        + math.log(spread)
-        + 0.5 * (n - 1) / n
-        - cell_divergence(sums, bins, sums.mean, spread)
-    )
+    cross_entropy = 0.5 * math.log(2.0 * math.pi) + math.log(spread) + 0.5 * (n - 1) / n
+    return cross_entropy - cell_divergence(sums, bins, sums.mean, spread)
 
 
 def cell_divergence(sums: CentralSums, bins: SignedBins, location: float, scale: float) -> float:
-    """D_KL(w ‖ N(location, scale²)) in nats, Σ p ln(p/q) over cells, q their masses under the normal law.
+    """D_KL(w ‖ N(location, scale²)) in nats, Σ p ln(p/q) over cells, q their masses: P. Grassberger, physics/0307138.
 
-    The width h of the cells is max(3.49 n^(-1/3), 1/16) spreads, the spread min(s, interquartile range/1.349). It
-    reduces the divergence by h²/24 ∫ p (ln(p/q))'², which vanishes where p is q. One cell lies about the centre: the
-    mean, or the median if the mean is not in the middle half of the numbers. An outermost cell ends at the sample's
-    extreme if it holds so many numbers that the law must end there.
+    Cells of max(3.49 n^(-1/3), 1/16) spreads, min(s, interquartile range/1.349), reduce it by h²/24 ∫ p (ln(p/q))'²,
+    which vanishes where p is q. One lies about the mean, or about the median if the mean is not in the middle half; an
+    outermost one that holds many numbers ends at the sample's extreme, where the law must end.
 
-    Σ p ln p from counts N is Σ N G(N)/n − ln n, G(N) = ψ(N) + (−1)^N (ψ((N + 1)/2) − ψ(N/2))/2 for N < 16. For a
-    Poisson count of mean μ, ⟨N ψ(N)⟩ = μ (ln μ + E₁(μ)). The second term cancels the E₁ part, which matters at small μ;
-    at larger μ it would only be noise of ±1/2.
-
-    Source: P. Grassberger, arXiv:physics/0307138 (2003).
+    Σ p ln p is Σ N G(N)/n − ln n, G(N) = ψ(N) + (−1)^N (ψ((N + 1)/2) − ψ(N/2))/2 for N < 16. Of a Poisson count of mean
+    μ, ⟨N ψ(N)⟩ = μ (ln μ + E₁(μ)); the second term cancels E₁, and would only be noise of ±1/2 at larger μ.
     """
     n, lower, median, upper = sums.count, *quantiles(bins, (0.25, 0.5, 0.75)).tolist()
     centre = sums.mean if lower <= sums.mean <= upper else median

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -238,20 +238,11 @@ def _inverse_information(kappa: float) -> Float[np.ndarray, "3"]:
     return np.array([tail / (1 + kappa), scale_variance, of_scale / determinant])
 
 
-@dataclass(frozen=True)
-class Elements:
-    flat: NDArray  # the elements, in the order in which they lie in memory
-    # centre, spread: median and deviation (from the quartiles) of a subsample; z = (w - centre)/spread
+class Elements(NamedTuple):
+    flat: NDArray  # in the order in which they lie in memory
+    # median and deviation (from the quartiles) of a subsample; z = (w - centre)/spread
     centre: float
     spread: float
-
-    @property
-    def count(self) -> int:
-        return self.flat.size
-
-    def mean_of(self, terms: Callable[[Numbers], Any]) -> Float[np.ndarray, "..."]:
-        """Average functions of z over all z; ``terms`` maps a block to their sums over the block."""
-        return np.sum([terms((w - self.centre) / self.spread) for w in _blocks(self.flat)], axis=0) / self.count
 
 
 def require_elements(matrix: ArrayLike) -> Elements:
@@ -289,14 +280,12 @@ def _blocks(flat: NDArray) -> Iterator[Numbers]:
         yield flat[start : start + _BLOCK].astype(np.float64)
 
 
-@dataclass(frozen=True)
-class Maximum:
-    # location, scale: location and scale of the law
+class Maximum(NamedTuple):  # of the likelihood, in the units of the elements
     location: float
     scale: float
-    further: Float[np.ndarray, " further"]  # its further parameters
-    log_likelihood: float  # ln of the density of all the elements
-    count: int  # number of elements
+    further: Vector  # further parameters of the law
+    log_likelihood: float
+    count: int
 
 
 def maximize_likelihood(
@@ -310,7 +299,7 @@ def maximize_likelihood(
     free = np.arange(at.size) >= (fixed is not None)
     ceiling = np.concatenate([[np.inf, np.inf], np.asarray(upper, dtype=np.float64)])
     sample = Elements(_sample(elements.flat), elements.centre, elements.spread)
-    if sample.count < elements.count:
+    if sample.flat.size < elements.flat.size:
         with suppress(FitError):  # the sample may be degenerate even if the whole is not
             at, _ = _climb(law, terms, sample, at, free, ceiling)
     at, value = _climb(law, terms, elements, at, free, ceiling)
@@ -318,8 +307,8 @@ def maximize_likelihood(
         elements.centre + elements.spread * float(at[0]) if fixed is None else fixed,
         elements.spread * math.exp(at[1]),
         at[2:],
-        elements.count * (value - math.log(elements.spread)),
-        elements.count,
+        elements.flat.size * (value - math.log(elements.spread)),
+        elements.flat.size,
     )
 
 
@@ -329,7 +318,8 @@ def _climb(
     size, triangle = start.size, np.triu_indices(start.size)
 
     def evaluate(at: Vector) -> Evaluation:
-        values = elements.mean_of(lambda z: terms(z, at))
+        sums = [terms((w - elements.centre) / elements.spread, at) for w in _blocks(elements.flat)]
+        values = np.sum(sums, axis=0) / elements.flat.size
         hessian = np.zeros((size, size))
         hessian[triangle] = values[1 + size :]
         return float(values[0]), values[1 : 1 + size], hessian + np.triu(hessian, 1).T

@@ -12,6 +12,8 @@ from scipy.special import ndtri
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_integer, require_p_values, require_real_numbers
 
+Values = Float[np.ndarray, "..."]
+
 _NULL_SAMPLE = "a non-empty one-dimensional array without NaN"
 
 
@@ -51,9 +53,7 @@ def p_value_among_sorted(observed: ArrayLike, null_sample: Float[np.ndarray, " d
     return np.where(np.isnan(x), np.nan, p)
 
 
-def upper_p_value_among_sorted(
-    observed: ArrayLike, null_sample: Float[np.ndarray, " draw"]
-) -> Float[np.ndarray, "..."]:
+def upper_p_value_among_sorted(observed: ArrayLike, null_sample: Float[np.ndarray, " draw"]) -> Values:
     """One-sided p-value (b_≥ + 1)/(n + 1), b_≥ the ascending draws not below the observed value; NaN gives NaN."""
     null_sample = _require_ascending(null_sample)
     x = require_real_numbers("observed", observed)

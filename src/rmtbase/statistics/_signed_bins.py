@@ -19,6 +19,9 @@ from jaxtyping import Bool, Float, Int, Shaped
 from rmtbase.errors import ParameterError
 from rmtbase.shown import in_one_line
 
+Numbers = Shaped[np.ndarray, " number"]
+Ints = Int[np.ndarray, " number"]
+
 _MANTISSA, _EXPONENT_OF_ONE = 52, 1023
 _SINGLE_MANTISSA, _SINGLE_EXPONENT_OF_ONE = 23, 127
 _SPLIT = 10  # bits of the mantissa that number the bins of an octave
@@ -60,9 +63,7 @@ class SignedBins:
     distance_squared: Int[np.ndarray, " bin"]
 
     @classmethod
-    def of_magnitudes(
-        cls, count: Int[np.ndarray, " all"], distance: Int[np.ndarray, " all"], squared: Int[np.ndarray, " all"]
-    ) -> SignedBins:
+    def of_magnitudes(cls, count: Ints, distance: Ints, squared: Ints) -> SignedBins:
         """Make bins of arrays (MAGNITUDE_BINS,): below 2^-40 counts as zero, from 2^24 on as infinite."""
         occupied = np.flatnonzero(count)
         number = occupied + _FIRST
@@ -170,7 +171,7 @@ class SignedBins:
         return self.number, self.count, self.distance, self.distance_squared
 
 
-def signed_bins(numbers: Shaped[np.ndarray, " number"]) -> SignedBins:
+def signed_bins(numbers: Numbers) -> SignedBins:
     """Count a flat array of at most 2^21 numbers of any real dtype; magnitudes below 2^-1022 count as zeros."""
     if numbers.dtype.itemsize <= 2:
         return _of_narrow(numbers)
@@ -184,7 +185,7 @@ def signed_bins(numbers: Shaped[np.ndarray, " number"]) -> SignedBins:
         most = max(most, int(place.max()))
     span = max(most - least + 1, 0) + 1  # number of bins on one side of zero, including that of zeros
 
-    def places() -> Iterator[tuple[Int[np.ndarray, " number"], Int[np.ndarray, " number"]]]:
+    def places() -> Iterator[tuple[Ints, Ints]]:
         for place, distance, negative in _double_places(numbers):
             yield np.maximum(place - least + 1, 0) + span * negative, distance
 
@@ -193,7 +194,7 @@ def signed_bins(numbers: Shaped[np.ndarray, " number"]) -> SignedBins:
     return _collected(number, *sums)
 
 
-def _of_narrow(numbers: Shaped[np.ndarray, " number"]) -> SignedBins:
+def _of_narrow(numbers: Numbers) -> SignedBins:
     pattern = f"u{numbers.dtype.itemsize}"
     patterns, values = numbers.view(pattern), 1 << (8 * numbers.dtype.itemsize)
     parts = (patterns[start : start + _COUNTED] for start in range(0, numbers.size, _COUNTED))
@@ -205,9 +206,7 @@ def _of_narrow(numbers: Shaped[np.ndarray, " number"]) -> SignedBins:
     return _collected(number, count[occupied], count[occupied] * distance, count[occupied] * distance**2)
 
 
-def _double_places(
-    numbers: Shaped[np.ndarray, " number"],
-) -> Iterator[tuple[Int[np.ndarray, " part"], Int[np.ndarray, " part"], Bool[np.ndarray, " part"]]]:
+def _double_places(numbers: Numbers) -> Iterator[tuple[Ints, Ints, Bool[np.ndarray, " number"]]]:
     """Yield the leading bits of each magnitude as float64, its distance from their edge, and True if negative."""
     for start in range(0, numbers.size, _IN_CACHE):
         bits = np.ascontiguousarray(numbers[start : start + _IN_CACHE], dtype=np.float64).view(np.int64)
@@ -219,7 +218,7 @@ def _of_single(numbers: Float[np.ndarray, " number"]) -> SignedBins | None:
     dropped = _SINGLE_MANTISSA - _SPLIT
     unit = 1 << (_DISTANCE - dropped)
 
-    def places() -> Iterator[tuple[Int[np.ndarray, " number"], Int[np.ndarray, " number"]]]:
+    def places() -> Iterator[tuple[Ints, Ints]]:
         for start in range(0, numbers.size, _IN_CACHE):
             bits = numbers[start : start + _IN_CACHE].view(np.uint32)
             yield (bits >> dropped).astype(np.intp), (bits & ((1 << dropped) - 1)).astype(np.int64)
@@ -235,15 +234,13 @@ def _of_single(numbers: Float[np.ndarray, " number"]) -> SignedBins | None:
     return _collected(number, count, unit * first, unit**2 * second)
 
 
-def _leading(bits: Int[np.ndarray, " number"]) -> tuple[Int[np.ndarray, " number"], Int[np.ndarray, " number"]]:
+def _leading(bits: Ints) -> tuple[Ints, Ints]:
     place = bits >> (_MANTISSA - _SPLIT)
     distance = (bits >> (_MANTISSA - _SPLIT - _DISTANCE)) & ((1 << _DISTANCE) - 1)
     return place, np.where(place < _SUBNORMAL, 0, distance)
 
 
-def _tally(
-    parts: Iterable[tuple[Int[np.ndarray, " number"], Int[np.ndarray, " number"]]], bins: int
-) -> tuple[Int[np.ndarray, " bin"], ...]:
+def _tally(parts: Iterable[tuple[Ints, Ints]], bins: int) -> tuple[Int[np.ndarray, " bin"], ...]:
     """Tally (place, distance): places, counts, Σ distance (below 2^37: counts fit in the bits above), Σ distance²."""
     together, squares = np.zeros((2, bins), dtype=np.int64)
     for place, distance in parts:

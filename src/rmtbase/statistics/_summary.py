@@ -13,6 +13,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_probabilities, require_real_numbers
 from rmtbase.shown import in_one_line
 
+Values = Float[np.ndarray, "..."]
 Blocks = Callable[[], Iterable[Float[np.ndarray, "row draw"]]]
 
 _HELD = 1 << 24  # numbers of a stream held at a time for quantiles (more if one row is longer)
@@ -104,9 +105,8 @@ def summarize_stream(blocks: Blocks, probabilities: ArrayLike) -> SampleSummary:
     return SampleSummary(mean, std, std / np.sqrt(n), std_error, quantile, error)
 
 
-def _quantiles_with_errors(
-    sample: Float[np.ndarray, "..."], levels: Float[np.ndarray, " probability"], axis: int
-) -> tuple[Float[np.ndarray, "probability ..."], Float[np.ndarray, "probability ..."]]:
+def _quantiles_with_errors(sample: Values, levels: Values, axis: int) -> tuple[Values, Values]:
+    """Quantiles and their errors, (probability, ...)."""
     n = sample.shape[axis]
     reach = _NORMAL_95 * np.sqrt(levels * (1.0 - levels) * n) / (n - 1)
     few = n * np.minimum(levels, 1.0 - levels) < _FEWEST * (1.0 - 1e-9)  # else both ends lie within the sample
@@ -130,8 +130,6 @@ def _require_spread(draws: int) -> None:
         raise ParameterError("draws", draws, "at least 2 (a standard error needs a spread)")
 
 
-def _std_standard_error(
-    std: Float[np.ndarray, "..."], kurtosis: Float[np.ndarray, "..."], n: int
-) -> Float[np.ndarray, "..."]:
+def _std_standard_error(std: Values, kurtosis: Values, n: int) -> Values:
     relative = np.where(std > 0, kurtosis - (n - 3) / (n - 1), 0.0)
     return 0.5 * std * np.sqrt(np.maximum(relative, 0.0) / n)
