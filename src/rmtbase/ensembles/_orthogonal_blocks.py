@@ -23,14 +23,13 @@ from rmtbase.parameters import require_head_shape, require_positive_integer
 class OrthogonalBlocks(DrawnByItsCore):
     """Block X of h rows of an orthogonal matrix drawn as by ``torch.nn.init.orthogonal_``, or a product X_1ᵀ X_2.
 
-    The stored matrix, N × n, is uniform (Haar) among those with orthonormal rows, or orthonormal columns if N > n, and
-    a head consists of h of its N rows. With N ≤ n these are orthonormal: X Xᵀ = 1, and the spectrum is fixed. With
-    N > n, X Xᵀ has the matrix-variate beta law with n/2 and (N - n)/2 (the Jacobi ensemble): with independent Gaussian
-    G, n × h, and G′, (N - n) × h, it is that of R⁻ᵀ GᵀG R⁻¹, RᵀR = GᵀG + G′ᵀG′. The squared singular values of
-    X_1ᵀ X_2 are the eigenvalues of X_1 X_1ᵀ X_2 X_2ᵀ: the law of X does not change under rotations of R^n or of R^h.
+    The stored matrix, N × n, is uniform (Haar) among those with orthonormal rows, or columns if N > n, and a head is h
+    of its N rows. With N ≤ n these are orthonormal: X Xᵀ = 1, and the spectrum is fixed. With N > n, X Xᵀ has the
+    Jacobi ensemble's law with n/2 and (N - n)/2, that of R⁻ᵀ GᵀG R⁻¹, RᵀR = GᵀG + G′ᵀG′, with Gaussian G, n × h, and
+    G′, (N - n) × h. The squared singular values of X_1ᵀ X_2 are the eigenvalues of X_1 X_1ᵀ X_2 X_2ᵀ.
 
-    Exact draw: GᵀG = TᵀT and G′ᵀG′ = T′ᵀT′ with triangles that have Bartlett's law. If M is the first h rows of Q in
-    [T; T′] = Q R, then MᵀM has the law of X Xᵀ. O(h³), whatever n and N.
+    Exact draw in O(h³): GᵀG = TᵀT and G′ᵀG′ = T′ᵀT′ with triangles that have Bartlett's law. If M is the first h rows
+    of Q in [T; T′] = Q R, then MᵀM has the law of X Xᵀ.
 
     Source: M. L. Eaton, Multivariate Statistics (1983), chapter 7; F. Mezzadri, Notices AMS 54, 592 (2007).
     """
@@ -111,12 +110,9 @@ class RandomSubspaces(SquareDraw):
     It is the h × h corner A of a Haar-distributed d × d matrix. ‖A‖_F²/h, the mean cos², has expectation h/d and
     variance 2 (d - h)² / (d² (d - 1)(d + 2)).
 
-    Exact draw: the first h columns of the Haar matrix are Q of G = Q R, G (d × h) standard normal and R with a positive
-    diagonal. R depends only on Gᵀ G, so the rows of G beyond the first h may be replaced by their own triangle T,
-    GᵀG = G_1ᵀG_1 + TᵀT, which has χ_{d-h}, χ_{d-h-1}, … on its diagonal, standard normals above it, and at most d - h
-    rows. The first h rows of Q of the stack [G_1; T] are A. O(h³), whatever d.
-
-    ``d_model`` is data, not shape, so that one compilation serves every d_model.
+    Exact draw in O(h³): the first h columns of the Haar matrix are Q of a Gaussian G = Q R, d × h, and R depends only
+    on Gᵀ G, so that the rows of G beyond the first h may be replaced by their own triangle T of at most d - h rows. The
+    first h rows of Q of the stack [G_1; T] are A. One compilation serves every d_model.
 
     Source: M. L. Eaton, Multivariate Statistics (1983), chapter 7; F. Mezzadri, Notices AMS 54, 592 (2007).
     """

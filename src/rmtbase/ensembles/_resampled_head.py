@@ -47,12 +47,12 @@ class _ResampledHead(DrawnByItsCore, ABC):
 class SignFlippedHead(_ResampledHead):
     """Head (W_Q ∘ R)ᵀ(W_K ∘ R′), R and R′ matrices of independent random signs.
 
-    Every |w_ij| stays in place. If the elements of W_Q and W_K are independent and symmetric about 0, each with any
-    law, the flipped head has the law of the head: an exact null for any tails, sparsity, and gains of rows and columns.
-    Flipping destroys a direction spread over many elements; a single giant element is kept.
+    If the elements of W_Q and W_K are independent and symmetric about 0, each with any law, the flipped head has the
+    law of the head: an exact null for any tails, sparsity, and gains of rows and columns. Flipping destroys a direction
+    spread over many elements; a single giant element is kept.
 
-    With W Wᵀ = L Lᵀ, the core L_Qᵀ L_K of the flipped matrices has the nonzero singular values of the product. If a
-    flipped matrix lacks full rank, triangles of QR factorisations take the place of L. A draw costs O(d h²).
+    With W Wᵀ = L Lᵀ, the core L_Qᵀ L_K of the flipped matrices has the nonzero singular values of the product;
+    triangles of QR factorisations take the place of L if a matrix lacks full rank. A draw costs O(d h²).
 
     Source: D. Hong, Y. Sheng and E. Dobriban, arXiv:2012.02985.
     """
@@ -156,15 +156,12 @@ def _triangle(w: Float[Array, "d_head d_model"]) -> Float[Array, "d_head d_head"
 @as_pytree
 @dataclass(frozen=True)
 class AxisPermutedHead(_ResampledHead):
-    """Head W_Qᵀ P W_K, P a uniformly random signed permutation of its d_head axes.
+    """Head W_Qᵀ P W_K, P a uniformly random signed permutation of its d_head axes; a draw costs O(h³).
 
-    W_Q and W_K are kept, with the lengths of their rows; only the pairing of query axes with key axes is random. If the
-    rows of W_Q, or those of W_K, are exchangeable and symmetric about 0, and the two matrices are independent, the
-    permuted head has the law of the head, whatever the gains of the rows. Random rotations in place of P would not be a
-    null in that case, because gains put the left singular vectors of both matrices on the same axes. A draw costs
-    O(h³).
-
-    A permutation of the residual stream, W_Qᵀ W_K P, would not change any singular value.
+    Only the pairing of query axes with key axes is random. If the rows of W_Q, or those of W_K, are exchangeable and
+    symmetric about 0, and the two matrices are independent, the permuted head has the law of the head, whatever the
+    gains of the rows. Random rotations would be no null then, because gains put the left singular vectors of both
+    matrices on the same axes; permutations of the residual stream, W_Qᵀ W_K P, would change no singular value.
     """
 
     _factory = "axis_permuted_head"

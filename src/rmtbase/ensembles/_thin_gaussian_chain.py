@@ -28,11 +28,9 @@ class BidiagonalDraw(NamedTuple):
 class BidiagonalGaussianMatrix(SquareDraw):
     """Exact law of the singular values of an m × n standard normal matrix, drawn from 2 min(m, n) - 1 numbers.
 
-    Householder reflections from both sides bring the matrix to lower bidiagonal form with independent entries:
-    χ with N, N-1, …, N-r+1 degrees of freedom on the diagonal and r-1, r-2, …, 1 below it, where r = min(m, n) and
-    N = max(m, n). Reflections also keep ‖X‖_F².
-
-    ``long`` is N. It is data, not shape, so that one compilation serves every N.
+    Reflections from both sides bring the matrix to lower bidiagonal form with independent entries and keep ‖X‖_F²: χ
+    with N, N-1, …, N-r+1 degrees of freedom on the diagonal and r-1, r-2, …, 1 below it, r = min(m, n), N = max(m, n).
+    ``long`` is N: data, not shape, so that one compilation serves every N.
 
     Source: I. Dumitriu and A. Edelman, J. Math. Phys. 43, 5830 (2002), β = 1 Laguerre ensemble.
     """
@@ -67,21 +65,16 @@ class ThinGaussianChain(ChainCore):
 
     X_l has shape (n_{l-1}, n_l) and standard normal elements, L ≥ 2; r = min n_l = n_j. From the bottleneck j outward:
 
-    * X_{j+1} (r × n, n = n_{j+1}) is [T 0] O, O orthogonal and T lower triangular r × r with independent elements:
-      standard normal below the diagonal, χ_n, χ_{n-1}, …, χ_{n-r+1} on it (Bartlett). O X_{j+2} has the law of X_{j+2},
-      and T multiplies only its first r rows, an r × n_{j+2} matrix. The same step applies to this matrix, and so on to
-      the end, where the last O drops out. Left of the bottleneck it is the same with X_jᵀ, X_{j-1}ᵀ, …. The product has
-      the nonzero singular values of the core T_1ᵀ … T_jᵀ T_{j+1} … T_L.
-    * One factor at the bottleneck needs no triangle. X_{j+1} is also U [B 0] V with Haar-distributed U and V and a
-      bidiagonal B, all independent. The neighbours absorb U and V as they do O: B, with χ_n, …, χ_{n-r+1} on the
-      diagonal and χ_{r-1}, …, χ_1 below it, replaces T_{j+1}. So does Bᵀ, which has the singular values of B. If
-      j = L, B replaces the triangle of X_L.
-    * ‖T‖_F² or ‖B‖_F² is ‖X‖_F² if all rows of X are kept. If only r of its m rows are kept, the other (m - r) n
-      elements are independent of everything else and add one χ²_{(m-r)n}.
+    * X_{j+1} (r × n) is [T 0] O, O orthogonal and T lower triangular with independent elements: standard normal below
+      the diagonal, χ_n, χ_{n-1}, …, χ_{n-r+1} on it (Bartlett). O X_{j+2} has the law of X_{j+2}, and T multiplies only
+      its first r rows, to which the same step applies, to the end, where the last O drops out; left of j likewise with
+      X_jᵀ, X_{j-1}ᵀ, …. The core T_1ᵀ … T_jᵀ T_{j+1} … T_L has the nonzero singular values of the product.
+    * One factor at the bottleneck needs no triangle: X_{j+1}, or X_L if j = L, is also U [B 0] V with Haar-distributed
+      U and V, which the neighbours absorb, and a bidiagonal B, χ_n, …, χ_{n-r+1} on the diagonal and χ_{r-1}, …, χ_1
+      below it, that replaces T. So does Bᵀ.
+    * ‖T‖_F² or ‖B‖_F² is ‖X‖_F²; if only r of the m rows of X are kept, the others add one independent χ²_{(m-r)n}.
 
-    A draw costs O(L r³) at L > 2 and O(r²) at L = 2, whatever the dimensions.
-
-    ``dims`` is data, not shape, so that one compilation serves all chains with the same L, r and j.
+    A draw costs O(L r³) at L > 2 and O(r²) at L = 2. One compilation serves all chains with the same L, r and j.
 
     Source: M. S. Bartlett, Proc. R. Soc. Edinburgh 53, 260 (1934); N. R. Goodman, Ann. Math. Stat. 34, 178 (1963);
     for B, I. Dumitriu and A. Edelman, J. Math. Phys. 43, 5830 (2002).

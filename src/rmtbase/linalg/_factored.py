@@ -37,15 +37,14 @@ def product_singular_values(w_q: ArrayLike, w_k: ArrayLike) -> NDArray[np.float6
     """Return the ``d_head`` structurally nonzero singular values of W_Qᵀ W_K, descending.
 
     With the thin factorisations W_Qᵀ = O_Q R_Q and W_Kᵀ = O_K R_K (orthonormal columns), they are exactly the singular
-    values of the core R_Q R_Kᵀ, and :func:`triangles` keeps the digits of the smallest.
+    values of the core R_Q R_Kᵀ. The structural zeros of the full matrix are never computed.
 
     Args:
         w_q: query factors of shape ``(..., d_head, d_model)``, so that q = W_Q x.
         w_k: key factors of the same shape; leading axes broadcast.
 
     Returns:
-        Array of shape ``(..., min(d_head, d_model))``. The d_model - d_head structural zeros of the full matrix are
-        never computed, so no rounding noise stands in for them.
+        Array of shape ``(..., min(d_head, d_model))``.
 
     Raises:
         ParameterError: the factors are not finite real matrices or differ in d_head, or their product overflows
@@ -98,14 +97,10 @@ class Triangles(NamedTuple):
 def triangles(factors: ArrayLike, name: str = "factors") -> Triangles:
     """R of the thin factorisations Wᵀ = O R of a stack of W, (..., d_head, d_model): RᵀR = W Wᵀ, in float64.
 
-    R is the Cholesky factor of the Gram matrix G = W Wᵀ wherever orthogonal transformations, which take several times
-    longer, would give no more digits. Let H = D⁻¹ G D⁻¹ be the Gram matrix of rows of unit norm, and D E D the rounding
-    error of G and of its factor. Then R is off by a factor I + F, ‖F‖ ≤ ½ ‖H⁻¹‖ ‖E‖, and each singular value of a
-    product R_Q R_Kᵀ, however small, by a relative ‖F_Q‖ + ‖F_K‖ at most. So H⁻¹, which the Cholesky factor gives,
-    decides: with ‖F‖ ≤ 2.2 ε ‖H⁻¹‖_F as measured (graded, clustered and nearly parallel rows, up to 256 × 4096), all
-    singular values keep a relative accuracy of 5e-13 up to the limit ‖H⁻¹‖_F = 500. Beyond it, and where a row has no
-    norm, Householder transformations take over. Each W is factorised by itself: R does not depend on the rest of the
-    stack.
+    R is the Cholesky factor of G = W Wᵀ wherever orthogonal transformations, several times slower, would give no more
+    digits. With H = D⁻¹ G D⁻¹ the Gram matrix of rows of unit norm and D E D the rounding error, R is off by a factor I
+    + F, ‖F‖ ≤ ½ ‖H⁻¹‖ ‖E‖, and each singular value of R_Q R_Kᵀ by a relative ‖F_Q‖ + ‖F_K‖ at most. So H⁻¹ decides: as
+    measured (graded, clustered and nearly parallel rows, up to 256 × 4096), all keep 5e-13 up to ‖H⁻¹‖_F = 500.
 
     Source: J. Demmel and K. Veselić, SIAM J. Matrix Anal. Appl. 13, 1204 (1992), for Cholesky factors up to scaling;
         S. C. Eisenstat and I. C. F. Ipsen, SIAM J. Numer. Anal. 32, 1972 (1995), for multiplicative errors.

@@ -91,22 +91,18 @@ class CompiledSampler:
         if self.solver in HOST_SOLVERS:
             matrices, norms = self.matrices(start)
             return HOST_SOLVERS[self.solver](matrices, rank), norms
-        values, norms = self._call(start, self.solver)
+        values, norms = self.matrices(start, self.solver)
         values = values[:, :rank].astype(np.float64)
         if self.solver == "device_gram" and (lost := loses_digits(values, self.precision)).any():
-            values[lost] = self._call(start, "device_svd")[0][lost, :rank]
+            values[lost] = self.matrices(start, "device_svd")[0][lost, :rank]
         if not is_cpu(self.devices[0]) and self.precision == "float32":
             lost = loses_digits(values, self.precision, DEVICE_SVD_CONDITION)
             if lost.any():
                 values[lost] = HOST_SOLVERS["svd"](self.matrices(start)[0][lost], rank)
         return values, norms
 
-    def matrices(self, start: int) -> tuple[Float[np.ndarray, "draw rows columns"], Float64[np.ndarray, "draw factor"]]:
-        return self._call(start, None)
-
-    def _call(
-        self, start: int, solver: str | None
-    ) -> tuple[Float[np.ndarray, "draw ..."], Float64[np.ndarray, "draw factor"]]:
+    def matrices(self, start: int, solver: str | None = None) -> tuple[np.ndarray, Float64[np.ndarray, "draw factor"]]:
+        """Matrices, or what a device's solver makes of them, and ‖X‖_F² of the draws from ``start`` on."""
         # Draws beyond the last index wrap around; they are not used.
         starts = (start + self.tile * np.arange(len(self.devices)) & 0xFFFFFFFF).astype(np.uint32)
         mesh = Mesh(np.array(self.devices), ("device",))

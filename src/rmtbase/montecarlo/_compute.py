@@ -11,7 +11,7 @@ from rmtbase.linalg import without_noise
 from rmtbase.montecarlo._elements import ElementChunk, draw_elements, element_edges, require_element_ensemble
 from rmtbase.montecarlo._plan import Chunk, Plan
 from rmtbase.montecarlo._solver_choice import choose_solver
-from rmtbase.montecarlo._spectra import SpectrumChunk, draw_spectra
+from rmtbase.montecarlo._spectra import draw_spectra
 from rmtbase.progress import SILENT
 from rmtbase.statistics import SPECTRAL_STATISTICS, spectral_statistics
 from rmtbase.tables import ELEMENT_FORMULAS
@@ -62,24 +62,19 @@ def compute_chunk(
         drawn = draw_spectra(
             ensemble, chunk.count, plan.seed, start=start, precision=plan.precision, solver=solver, cores=cores
         )
+    of_the_smallest = [list(SPECTRAL_STATISTICS).index(name) for name in OF_THE_SMALLEST]
     with closing(drawn) as parts:  # an interrupt anywhere below also ends its threads
         for part in parts:
             if isinstance(part, ElementChunk):
                 numbers = {"statistic": part.statistics, "histogram": part.histogram}
             else:
-                numbers = _spectrum_arrays(part)
+                values = part.singular_values
+                rounding, statistic = without_noise(values) == 0.0, spectral_statistics(values)
+                statistic[np.ix_(rounding.any(axis=1), of_the_smallest)] = np.nan
+                eigenvalue = np.where(rounding, np.nan, values**2)
+                numbers = {"statistic": statistic, "eigenvalue": eigenvalue, "norm_squared": part.norm_squared}
             count = len(numbers["statistic"])
             for name, rows in numbers.items():
                 arrays[name][:, part.start - start : part.start - start + count] = rows.T
             advance(count)
     return arrays
-
-
-def _spectrum_arrays(part: SpectrumChunk) -> Arrays:
-    values = part.singular_values
-    rounding = without_noise(values) == 0.0
-    statistic = spectral_statistics(values)
-    columns = [list(SPECTRAL_STATISTICS).index(name) for name in OF_THE_SMALLEST]
-    statistic[np.ix_(rounding.any(axis=1), columns)] = np.nan
-    eigenvalue = np.where(rounding, np.nan, values**2)
-    return {"statistic": statistic, "eigenvalue": eigenvalue, "norm_squared": part.norm_squared}

@@ -64,14 +64,13 @@ def run_plan(
 ) -> xr.Dataset:
     """Simulate a plan and write its table. A run that was killed can be repeated: it resumes and gives the same table.
 
-    Finished chunks are kept in the folder ``<output>.chunks`` until the table is written. After a kill, only chunks
-    that were being drawn are drawn again. A plan that differs only in its number of draws also resumes from these
-    chunks, and its table equals that of a run that began with that number. Memory and disk space are checked first,
-    and a run that cannot complete is refused before anything is drawn.
+    Finished chunks are kept in the folder ``<output>.chunks`` until the table is written. A plan that differs only in
+    its number of draws also resumes from these chunks, and its table equals that of a run that began with that number.
+    Memory and disk space are checked first, and a run that cannot complete is refused before anything is drawn.
 
     Memory grows with the draws only if the plan keeps the sample: by 16 bytes for each statistic and draw (and each σ
     of a W_QK table, with the estimates of both its σ) while the table is made. In addition, memory holds the draws
-    under way and one chunk, of which there are three copies while it is written.
+    under way and three copies of one chunk.
 
     Args:
         plan: the plan to simulate.
@@ -83,8 +82,7 @@ def run_plan(
     Raises:
         OutputError: the table or a chunk cannot be written. Finished chunks are kept.
         StoreError: the folder holds chunks of another plan or installation, or another run is using it.
-        ParameterError: the number of processes is not a positive integer or far more than the cores; or draws, chunks
-            or processes take more memory than is available.
+        ParameterError: the number of processes, or the memory that draws, chunks or processes take, is too large.
         AllocationError: one draw takes more memory than is available.
         ForkedProcessError: this process was forked from a process that had used JAX.
         MissingDependencyError: Dask is asked for and not installed.
@@ -98,7 +96,9 @@ def run_plan(
     if table is None:
         require_writable(output)
         with open_store(store_folder(output), plan) as store:
-            with resumable(lambda: _kept(store)):
+            with resumable(
+                lambda: f"{_amount(chunks)} are kept in {shown(store.folder)}" if (chunks := store.present()) else ""
+            ):
                 sweep(output.resolve().parent, output.name)
                 missing = store.missing(progress)
                 _require_possible(plan, missing, output, store.folder, executor)
@@ -154,7 +154,7 @@ def _finished_table(output: Path, plan: Plan) -> tuple[xr.Dataset | None, str]:
 
 
 def _draw(store: Store, chunks: Sequence[Chunk], workers: DaskWorkers | None, progress: Progress) -> None:
-    plan, draws = store.plan, _draws(chunks)
+    plan, draws = store.plan, sum(chunk.count for chunk in chunks)
     if workers is None:
         solvers = store.record_settings(machine_settings(), partial(choose_solvers, plan))
         advance = progress.bar("drawing", draws)
@@ -172,11 +172,6 @@ def _draw(store: Store, chunks: Sequence[Chunk], workers: DaskWorkers | None, pr
             raise StoreError(store.folder, f"damage done after it was written: {fault}", "a sound disk")
 
 
-def _kept(store: Store) -> str:
-    chunks = store.present()
-    return f"{_amount(chunks)} are kept in {shown(store.folder)}" if chunks else ""
-
-
 def _remove(store: Store, progress: Progress) -> None:
     try:
         store.remove()
@@ -185,11 +180,8 @@ def _remove(store: Store, progress: Progress) -> None:
 
 
 def _amount(chunks: Sequence[Chunk]) -> str:
-    return f"{_draws(chunks):,} draws in {len(chunks):,} {plural(len(chunks), 'chunk')}"
-
-
-def _draws(chunks: Sequence[Chunk]) -> int:
-    return sum(chunk.count for chunk in chunks)
+    draws = sum(chunk.count for chunk in chunks)
+    return f"{draws:,} draws in {len(chunks):,} {plural(len(chunks), 'chunk')}"
 
 
 def _require_possible(plan: Plan, chunks: Sequence[Chunk], output: Path, folder: Path, executor: Executor) -> None:

@@ -2,11 +2,11 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import repeat
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -113,26 +113,21 @@ def _fastest_solver(microseconds: Mapping[str, float], condition: float, precisi
 
 def time_solver(solver: str, stack: Stack, device: Device, cores: int, first: int = 1) -> float:
     """Measure microseconds per matrix, with the device or that many cores busy, on ever more matrices of the stack."""
-    count, at_once = first, cores if solver in linalg.HOST_SOLVERS else 1
+    on_host = solver in linalg.HOST_SOLVERS
+    count, at_once = first, cores if on_host else 1
+
+    def solve(part: Any) -> object:
+        if on_host:
+            return list(pool.map(linalg.HOST_SOLVERS[solver], repeat(part, cores), repeat(None)))
+        return jax.block_until_ready(solve_on_device(part, solver, on_cpu=is_cpu(device)))
+
     with linalg.single_threaded_blas(), linalg.reproducible_jax(str(stack.dtype)), ThreadPoolExecutor(at_once) as pool:
         while True:
-            part = stack[:count]
-            solve = (
-                _on_the_host(solver, part, pool, cores) if solver in linalg.HOST_SOLVERS else _on(device, solver, part)
-            )
-            solve()  # compiles
+            part = stack[:count] if on_host else jax.device_put(stack[:count], device)
+            solve(part)  # compiles
             begin = time.perf_counter()
-            solve()
+            solve(part)
             seconds = time.perf_counter() - begin
             if seconds > _LONG_ENOUGH or count >= len(stack):
                 return 1e6 * seconds / (len(part) * at_once)
             count *= _MORE
-
-
-def _on_the_host(solver: str, stack: Stack, pool: ThreadPoolExecutor, cores: int) -> Callable[[], object]:
-    return lambda: list(pool.map(linalg.HOST_SOLVERS[solver], repeat(stack, cores), repeat(None)))
-
-
-def _on(device: Device, solver: str, stack: Stack) -> Callable[[], object]:
-    array = jax.device_put(stack, device)
-    return lambda: jax.block_until_ready(solve_on_device(array, solver, on_cpu=is_cpu(device)))

@@ -221,15 +221,7 @@ class Store:
 def open_store(folder: Path | str, plan: Plan) -> Iterator[Store]:
     """Open or create the store of a plan, locked against other runs for the duration of a ``with`` block."""
     folder = Path(folder)
-    if os.path.lexists(folder):
-        _require_store(folder, plan)
-    with locked_folder(folder, "chunks", lambda: not _has_manifest(folder)):
-        sweep(folder)
-        yield Store(folder, plan)
-
-
-def _require_store(folder: Path, plan: Plan) -> None:
-    if not folder.is_dir():
+    if os.path.lexists(folder) and not folder.is_dir():
         raise StoreError(folder, "something that is no folder", "a folder, or nothing; choose another output name")
     if _has_manifest(folder):
         manifest = Manifest.read(folder)
@@ -240,9 +232,14 @@ def _require_store(folder: Path, plan: Plan) -> None:
         if len(manifest.solvers) != len(plan.cases) or any(solver not in solvers for solver in manifest.solvers):
             expected = f"one of {', '.join(solvers)} for each case; {_ANEW}"
             raise StoreError(folder, f"a {MANIFEST} with the solvers {manifest.solvers}", expected)
-    elif foreign := sorted(file.name for file in folder.iterdir() if file.name != LOCK and not is_temporary(file.name)):
-        expected = "the store of a plan, or nothing; choose another output name, or move what is there away"
-        raise StoreError(folder, f"no {MANIFEST}, but {listing([*map(shown, foreign)], 1)}", expected)
+    elif folder.is_dir():
+        foreign = sorted(file.name for file in folder.iterdir() if file.name != LOCK and not is_temporary(file.name))
+        if foreign:
+            expected = "the store of a plan, or nothing; choose another output name, or move what is there away"
+            raise StoreError(folder, f"no {MANIFEST}, but {listing([*map(shown, foreign)], 1)}", expected)
+    with locked_folder(folder, "chunks", lambda: not _has_manifest(folder)):
+        sweep(folder)
+        yield Store(folder, plan)
 
 
 def _has_manifest(folder: Path) -> bool:

@@ -72,15 +72,11 @@ def element_table(source: DrawSource, shared: Mapping[str, Any]) -> xr.Dataset:
     coordinates = _coordinates(tables.ELEMENT_FORMULAS, {"formula": tables.ELEMENT_FORMULAS.values()}, plan.bins)
     rows = []
     for number, case in enumerate(plan.cases):
-        summary = summarize_elements(source, number)
-        edges = summary.bin_edge
+        summary, share_outside = summarize_elements(source, number)
         orders = np.array([element_moment_order(case.ensemble, name) for name in tables.ELEMENT_FORMULAS])
-        analytic = _analytic(element_values(case.ensemble, edges), tables.ELEMENT_FORMULAS)
-        variables = _variables(summary, orders, analytic) | {
-            "density_law": element_density(case.ensemble, edges),
-            "share_outside": np.float64(summary.share_outside),
-            "share_outside_standard_error": np.float64(summary.share_outside_standard_error),
-        }
+        analytic = _analytic(element_values(case.ensemble, summary.bin_edge), tables.ELEMENT_FORMULAS)
+        density = {"density_law": element_density(case.ensemble, summary.bin_edge)}
+        variables = _variables(summary, orders, analytic) | density | share_outside
         rows.append(_row(variables, coordinates, tables.ELEMENTS_SCHEMA))
     ensembles = [require_element_ensemble(case.ensemble) for case in plan.cases]
     n_rows, n_columns = np.array([ensemble.element_shape for ensemble in ensembles]).T

@@ -172,8 +172,8 @@ class ElementSketch:
 def element_sketch(blocks: Iterable[ArrayLike]) -> ElementSketch:
     """Sketch a matrix that comes in blocks of any shape, size and real dtype; iterating over a matrix gives its rows.
 
-    The numbers are gathered in their own dtype into spans of 2^21. So the result does not depend, to the bit, on the
-    division into blocks, and depends on the order of the numbers only to rounding. The moments equal those of
+    The numbers are gathered in their own dtype into spans of 2^21: the result does not depend, to the bit, on the
+    division into blocks, and on the order of the numbers only to rounding. The moments equal those of
     :func:`element_moments` of the whole to the bit, unless the dtype changes from block to block. Memory: 70 MB in
     addition to the current block.
 

@@ -25,7 +25,7 @@ def monte_carlo_p_value(observed: ArrayLike, null_sample: ArrayLike) -> Float[np
 
     Args:
         observed: array of any shape. Infinities are allowed, as the most extreme values. NaN gives NaN.
-        null_sample: the n null draws, one-dimensional and without NaN.
+        null_sample: the n null draws, one-dimensional and without NaN; they are sorted once for all observations.
 
     Returns:
         p-values of the shape of ``observed``.
@@ -34,8 +34,7 @@ def monte_carlo_p_value(observed: ArrayLike, null_sample: ArrayLike) -> Float[np
         ParameterError: the null sample is empty, not one-dimensional or contains NaN; or an argument is masked or not
             real.
 
-    Source: B. Phipson and G. K. Smyth, Stat. Appl. Genet. Mol. Biol. 9, 39 (2010). The rule is that of
-        ``scipy.stats.monte_carlo_test``, which redraws the null for every observation; here it is sorted once.
+    Source: B. Phipson and G. K. Smyth, Stat. Appl. Genet. Mol. Biol. 9, 39 (2010).
     """
     null = require_real_numbers("null_sample", null_sample)
     if null.ndim != 1:
@@ -105,13 +104,11 @@ def _require_axis(axis: int, p: np.ndarray) -> int:
 
 
 def benjamini_hochberg(p_values: ArrayLike, axis: int | None = None) -> Float[np.ndarray, "..."]:
-    """Benjamini–Hochberg q-values over all entries that are not NaN, in the shape of ``p_values``.
+    """Benjamini–Hochberg q-values over all entries that are not NaN, or along an ``axis``; shape of ``p_values``.
 
     The q-value of a test is the smallest false discovery rate at which it is called: for the k-th smallest of n
     p-values, min over j ≥ k of p_(j) n / j, and at most 1. It is valid for tests that are independent or positively
-    dependent. NaN marks a test that was not made; it stays NaN and does not count. The values are those of
-    ``scipy.stats.false_discovery_control``, whose module takes a third of a second to import. With an ``axis``, the
-    tests along it are corrected by themselves.
+    dependent. NaN marks a test that was not made; it stays NaN and does not count.
 
     Raises:
         ParameterError: p-values are masked, not real or outside [0, 1].

@@ -218,9 +218,8 @@ Sums = Callable[[float], tuple[float, float, float]]  # k → the means of e^{ky
 def weibull_likelihood_fit(sample: ArrayLike) -> WeibullLikelihoodFit:
     """Fit the Weibull law to the magnitudes of a sample of weights by maximum likelihood.
 
-    k̂ solves 1/k = Σ |w|^k ln |w| / Σ |w|^k − mean ln |w|, and λ̂^k̂ = mean |w|^k̂. The left side falls and the right side
-    rises with k, so there is one solution. The first steps use the counts of :func:`signed_bins`; the last ones use all
-    numbers, widened block by block without a copy.
+    k̂ solves 1/k = Σ |w|^k ln |w| / Σ |w|^k − mean ln |w|, which has one solution, and λ̂^k̂ = mean |w|^k̂. The first steps
+    use the counts of :func:`signed_bins`; the last ones use all numbers, widened block by block without a copy.
 
     Args:
         sample: weights of any shape and real dtype, with or without signs.
