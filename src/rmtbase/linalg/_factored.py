@@ -14,6 +14,8 @@ from rmtbase.errors import ParameterError
 from rmtbase.linalg._solver import singular_values
 from rmtbase.parameters import require_finite_numbers, require_real_array, require_real_numbers
 
+Floats = NDArray[np.float64]
+
 _GRAM_LIMIT = 500.0  # ‖H⁻¹‖_F up to which a triangle is taken from the Gram matrix; 12 for Gaussian (128, 4096)
 _PADDING = 8  # numbers between rows, a cache line: otherwise rows of 2ⁿ numbers all fall on the same cache lines
 _ROW_NORMS = 1e-140, 1e140  # between these, no square of a norm and no product that matters leaves float64
@@ -27,9 +29,8 @@ def core_of_triangles(r_q: NDArray[np.float64], r_k: NDArray[np.float64]) -> NDA
         raise ParameterError("w_q, w_k", f"triangles {r_q.shape} and {r_k.shape}", "one d_head in both") from None
     if not np.isfinite(core).all():
         largest = [float(np.abs(triangle).max()) for triangle in (r_q, r_k)]
-        raise ParameterError(
-            "w_q, w_k", "norms near {:.3g} and {:.3g}".format(*largest), "a product in float64: rescale the weights"
-        )
+        norms = "norms near {:.3g} and {:.3g}".format(*largest)
+        raise ParameterError("w_q, w_k", norms, "a product in float64: rescale the weights")
     return core
 
 
@@ -53,9 +54,7 @@ def product_singular_values(w_q: ArrayLike, w_k: ArrayLike) -> NDArray[np.float6
     return core_singular_values(core_of_triangles(triangle(w_q, "w_q"), triangle(w_k, "w_k")))
 
 
-def product_svd(
-    w_q: NDArray[np.float64], w_k: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+def product_svd(w_q: Floats, w_k: Floats) -> tuple[Floats, Floats, Floats]:
     """Thin SVD of W_Qᵀ W_K = U diag(s) V for factors (d_head, d_query) and (d_head, d_key), by their core."""
     (o_q, r_q), (o_k, r_k) = (np.linalg.qr(factor.T) for factor in (w_q, w_k))
     left, values, right = np.linalg.svd(core_of_triangles(r_q, r_k), full_matrices=False)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float64
 from numpy.typing import NDArray
 from scipy.linalg import eigvalsh_tridiagonal, get_lapack_funcs
 
@@ -180,10 +179,8 @@ def appended_rows(triangle: NDArray[np.float64] | None, rows: NDArray[np.floatin
     return np.triu(factored[:width])
 
 
-def extreme_eigenvalues(
-    main: Float64[np.ndarray, "matrix size"], off: Float64[np.ndarray, "matrix size_less_one"]
-) -> tuple[Float64[np.ndarray, " matrix"], Float64[np.ndarray, " matrix"]]:
-    """Largest and smallest eigenvalues of symmetric tridiagonal matrices, by bisection; error of order ε λ_1."""
+def extreme_eigenvalues(main: NDArray[np.float64], off: NDArray[np.float64]) -> tuple[NDArray, NDArray]:
+    """Largest and smallest eigenvalues of tridiagonal matrices (n, size), (n, size - 1), by bisection, to ε λ_1."""
     main, off = parameters.require_matrices("main", main), parameters.require_matrices("off", off)
     if main.ndim != 2 or off.shape != (len(main), main.shape[1] - 1):
         raise ParameterError("off", f"shape {off.shape} beside {main.shape}", "(n, size - 1) beside (n, size)")

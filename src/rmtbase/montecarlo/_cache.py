@@ -125,17 +125,14 @@ def cached_latent_attention(
     if missing:
         advance, keep = progress.bar("drawing the null", sum(map(len, missing))), True
         for block, numbers in missing.items():
-            drawn = _simulations.draw_latent_attention(
-                ensemble, [rope_ratios[k] for k in numbers], block, seed, advance
-            )
+            ratios = [rope_ratios[k] for k in numbers]
+            drawn = _simulations.draw_latent_attention(ensemble, ratios, block, seed, advance)
             sample[numbers, block.start : block.stop] = drawn.sample
             eigenvalues[numbers, block.start : block.stop] = drawn.eigenvalues
             try:
                 if keep:
                     folder.mkdir(parents=True, exist_ok=True)
-                    for ratio, statistics, spectra in zip(
-                        drawn.rope_ratios, drawn.sample, drawn.eigenvalues, strict=True
-                    ):
+                    for ratio, statistics, spectra in zip(ratios, drawn.sample, drawn.eigenvalues, strict=True):
                         file = _latent_file(ensemble, ratio, block, seed)
                         file.write({"statistic": statistics, "eigenvalue": spectra})
             except OSError as error:

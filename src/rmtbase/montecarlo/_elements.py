@@ -32,6 +32,8 @@ from rmtbase.statistics import (
     weibull_fit_of_bins,
 )
 
+Floats = NDArray[np.float64]
+
 BINS = 120
 _REACH = 6.0  # half width of the histogram, in standard deviations of one element
 
@@ -101,9 +103,7 @@ def draw_elements(
     return chunks()
 
 
-def element_edges(
-    ensemble: ElementEnsemble, bins: int = BINS, range: tuple[float, float] | None = None
-) -> NDArray[np.float64]:
+def element_edges(ensemble: ElementEnsemble, bins: int = BINS, range: tuple[float, float] | None = None) -> Floats:
     if range is None:
         reach = _REACH * ensemble.element_std
         if not np.isfinite(reach):
@@ -169,8 +169,8 @@ def _reduce(
 
 
 def _numbers(
-    ensemble: ElementEnsemble, pivot: Array, reduced: _Sums, edges: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    ensemble: ElementEnsemble, pivot: Array, reduced: _Sums, edges: Floats
+) -> tuple[Floats, NDArray[np.int64]]:
     rows, columns = ensemble.element_shape
     sums = jax.tree.map(np.asarray, reduced)
     if not np.isfinite(sums.powers).all():

@@ -17,15 +17,17 @@ from rmtbase.linalg import reproducible_jax
 from rmtbase.montecarlo._compiled_sampler import COMPILER_OPTIONS
 from rmtbase.montecarlo._keys import case_key, draw_keys
 
+Factor = Float[np.ndarray, "d_head d"]
+Rows = Float64[np.ndarray, "one_and_draws statistic"]
+Keys = tuple[Key[Array, ""], ...] | None
+
 _SQUARINGS = 5
 _BALANCINGS = 10
 _RIDGE = 1e-13  # of the mean eigenvalue: a flipped matrix may have rows of zeros
 _CHUNK = 250  # draws of one call
 
 
-def flip_statistics(
-    w_q: Float[np.ndarray, "d_head d_query"], w_k: Float[np.ndarray, "d_head d_key"], draws: int, seed: int
-) -> Float64[np.ndarray, "one_and_draws statistic"]:
+def flip_statistics(w_q: Factor, w_k: Factor, draws: int, seed: int) -> Rows:
     """Statistics of a head and of heads with random signs, which depend on elements, role, seed and index."""
     # Of W_Q and of W_K as it is, with rows of one norm, and balanced (rows, and columns, of one mean square: unequal
     # ones would hide a direction): ln of the largest share of Σλ. The same of W_QK. Mean cos² between the row spaces of
@@ -35,9 +37,7 @@ def flip_statistics(
     return _of_draws(_flips, (*factors, *map(_balancing_scales, factors)), keys, draws)
 
 
-def permutation_statistics(
-    w_q: Float[np.ndarray, "d_head d_query"], w_k: Float[np.ndarray, "d_head d_key"], draws: int, seed: int
-) -> Float64[np.ndarray, "one_and_draws statistic"]:
+def permutation_statistics(w_q: Factor, w_k: Factor, draws: int, seed: int) -> Rows:
     """ln ‖W_QK‖_F², ln Σλ²/(Σλ)², ln of the largest share of Σλ, and rank correlation of row norms, for W_Qᵀ P W_K."""
     head = axis_permuted_head(w_q, w_k)
     squares = [(r**2).sum(axis=0) for r in (head.r_q, head.r_k)]
@@ -63,9 +63,7 @@ def simulated_entry_statistics(law: IndependentChain, draws: int, seed: int) -> 
     return np.concatenate(rows)
 
 
-def _of_draws(
-    function: Callable[..., Array], matrices: tuple[np.ndarray, ...], keys: list[Key[Array, ""]], draws: int
-) -> Float64[np.ndarray, "one_and_draws statistic"]:
+def _of_draws(function: Callable[..., Array], matrices: tuple[np.ndarray, ...], keys: list[Array], draws: int) -> Rows:
     with reproducible_jax():
         rows = [np.asarray(function(*matrices, None))[None]]
         for start in range(0, draws, _CHUNK):
@@ -88,9 +86,7 @@ def _jitted(function: Callable[..., Array]) -> Callable[..., Array]:
 
 
 @_jitted
-def _flips(
-    w_q: Array, w_k: Array, scales_q: Array, scales_k: Array, keys: tuple[Key[Array, ""], ...] | None
-) -> Float[Array, " statistic"]:
+def _flips(w_q: Array, w_k: Array, scales_q: Array, scales_k: Array, keys: Keys) -> Float[Array, " statistic"]:
     unchanged = w_q
     if keys is not None:
         # The barrier keeps XLA from drawing the signs again wherever they are used.
@@ -111,9 +107,7 @@ def _flips(
 
 
 @_jitted
-def _permutations(
-    gram_q: Array, gram_k: Array, norms: Array, keys: tuple[Key[Array, ""], ...] | None
-) -> Float[Array, " statistic"]:
+def _permutations(gram_q: Array, gram_k: Array, norms: Array, keys: Keys) -> Float[Array, " statistic"]:
     query, key = norms - norms.mean(axis=1, keepdims=True)
     if keys is not None:
         order, signs = signed_permutation(keys[0], len(gram_q))

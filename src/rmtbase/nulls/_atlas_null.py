@@ -55,9 +55,8 @@ class AtlasNull(HeadNull):
 
     @cached_property
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
-        return finite_moments(
-            self.dims, self.case["mean_self_normalized"].values, self.case["std_self_normalized"].values
-        )
+        moments = (self.case[f"{name}_self_normalized"].values for name in ("mean", "std"))
+        return finite_moments(self.dims, *moments)
 
     @cached_property
     def quantile(self) -> Float[np.ndarray, "statistic probability"]:
@@ -70,10 +69,8 @@ class AtlasNull(HeadNull):
         """Two-sided Monte Carlo p-values 2 (b + 1) / (n + 1), b the largest count that the kept ranks allow."""
         z = self._on_scale(standard)
         lower, upper = self.case["order_statistic_lower"].values, self.case["order_statistic_upper"].values
-        columns = [
-            np.minimum(self._count(z[..., k], lower[k]), self._count(-z[..., k], -upper[k])) for k in range(len(lower))
-        ]
-        p = np.minimum(1.0, 2.0 * (np.stack(columns, axis=-1) + 1) / (self.draws + 1))
+        counts = [(self._count(z[..., k], lower[k]), self._count(-z[..., k], -upper[k])) for k in range(len(lower))]
+        p = np.minimum(1.0, 2.0 * (np.stack([np.minimum(*pair) for pair in counts], axis=-1) + 1) / (self.draws + 1))
         return np.where(np.isnan(z), np.nan, p)
 
     def omnibus_p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "..."]:
@@ -104,9 +101,7 @@ class AtlasNull(HeadNull):
         center, spread = self.case["distance_center"].values, self.case["distance_spread"].values
         return (on_distance_scale(standard) - center) / spread
 
-    def _count(
-        self, observed: Float[np.ndarray, "..."], sample: Float32[np.ndarray, " rank"]
-    ) -> Int[np.ndarray, "..."]:
+    def _count(self, observed: Float[np.ndarray, "..."], sample: Float32[np.ndarray, " rank"]) -> np.ndarray:
         present = ~np.isnan(sample)
         return count_bound(observed, sample[present], self.case["rank"].values[present], self.draws)
 

@@ -255,9 +255,7 @@ class HeadNull(ABC):
             )
 
 
-def without_kurtosis(
-    eigenvalues: Float[np.ndarray, "... rank"], kurtosis: ArrayLike, dims: Sequence[int]
-) -> Float[np.ndarray, "... rank"]:
+def without_kurtosis(eigenvalues: ArrayLike, kurtosis: ArrayLike, dims: Sequence[int]) -> Float[np.ndarray, "... rank"]:
     """Eigenvalues at σ̂ = 1 as they would be with elements of no excess kurtosis, to first order; NaN where unknown."""
     eigenvalues, kurtosis = require_real_numbers("eigenvalues", eigenvalues), require_real_numbers("kurtosis", kurtosis)
     if np.isinf(kurtosis).any():
@@ -278,12 +276,7 @@ def _displacement(values: np.ndarray, moved: np.ndarray) -> tuple[np.ndarray, np
 
 
 def null_spectrum(
-    mean: np.ndarray,
-    quantile: np.ndarray,
-    edges: np.ndarray,
-    density: np.ndarray,
-    free: np.ndarray,
-    error: np.ndarray | None = None,
+    mean: np.ndarray, quantile: np.ndarray, edges: np.ndarray, density: np.ndarray, free: np.ndarray, error: Any = None
 ) -> xr.Dataset:
     return xr.Dataset(
         {

@@ -63,9 +63,7 @@ class JointNull:
         return largest | {"joint": np.max(list(largest.values()), axis=0)}
 
 
-def angle_statistics(
-    cosines: Float[np.ndarray, "... d_head"], d_model: int
-) -> Float[np.ndarray, "... angle_statistic"]:
+def angle_statistics(cosines: Float[np.ndarray, "... d_head"], d_model: int) -> Float[np.ndarray, "... angle"]:
     """:data:`ANGLE_STATISTICS` of cosines, descending; the last is 0 at shapes where the largest cosine is always 1."""
     values = require_real_numbers("cosines", cosines)
     if values.ndim == 0 or values.shape[-1] == 0 or (values < 0.0).any() or np.isinf(values).any():

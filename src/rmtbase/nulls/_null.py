@@ -113,9 +113,7 @@ class Null(ABC):
         name, rank = rank_name(dims), min(dims)
         if rank < 2:
             scale = "kept" if self.entry_law is None else "estimated"
-            raise ParameterError(
-                name, rank, f"at least 2: at {name} = 1 a head has only its scale, and that is {scale}"
-            )
+            raise ParameterError(name, rank, f"at least 2: at {name} = 1 a head has only its scale, which is {scale}")
 
     def for_heads(self, shape: HeadShape, progress: Progress) -> NullModel:
         """Make the null for heads of one shape; ``progress`` receives notes on its source and on too few draws."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _ROOM = 2**25  # bytes of all files together; their nulls take about four times as many
 
+Dims = tuple[int, ...]
 Null = TypeVar("Null", bound=HeadNull)
 
 _kept: OrderedDict[tuple[Path, tuple[int, ...]], tuple[tuple[int, bytes], HeadNull]] = OrderedDict()
@@ -66,17 +67,15 @@ def cached_null(
             file, dims, lambda table: GaussianNull.from_baseline(table, *shape, "simulated"), progress
         )
     chain = {"dims": dims if len(dims) > 2 else sorted(dims, reverse=True)}  # W and Wᵀ share a table
-    if entries == "normal":
-        file = cached_table("gaussian_chain", chain, draws, seed)
-    else:
-        file = cached_table("independent_chain", {**chain, "entries": entries}, draws, seed)
+    law = ("gaussian_chain", chain) if entries == "normal" else ("independent_chain", {**chain, "entries": entries})
+    file = cached_table(*law, draws, seed)
     return null_from_cache(
         file, dims, lambda table: GaussianNull.from_spectra(table, dims, "simulated", entries), progress
     )
 
 
 def null_from_cache(
-    file: CachedTable, dims: tuple[int, ...], make: Callable[[xr.Dataset], Null | None], progress: Progress
+    file: CachedTable, dims: Dims, make: Callable[[xr.Dataset], Null | None], progress: Progress
 ) -> Null:
     null = null_of_file(file.path, dims, lambda: None if (table := file.read()) is None else make(table))
     if null is not None:

@@ -23,6 +23,8 @@ _DRAWS = 400  # of a shape with d_head above _SMALL; of others twice as many
 _SMALL = 32
 _AT_ONCE = 2**22  # numbers of the draws that are solved together, at most
 
+Stack = Float[np.ndarray, "draw rank side"]
+
 
 @dataclass(frozen=True)
 class UpperPoint:
@@ -34,10 +36,10 @@ class UpperPoint:
 
 @dataclass(frozen=True)
 class RandomHeads:
-    upper: UpperPoint  # upper point of the moved share
-    # mean ordered eigenvalues with each row of each factor scaled to one norm; None without head axes
+    upper: UpperPoint
+    # the same, and the mean ordered eigenvalues, with rows of one norm in each factor; None without head axes
     equal_mean: Float[np.ndarray, " rank"] | None = None
-    equal_upper: UpperPoint | None = None  # upper point of the moved share of such heads; None without head axes
+    equal_upper: UpperPoint | None = None
 
 
 def upper_point(spectra: Float[np.ndarray, "draw rank"]) -> UpperPoint:
@@ -65,9 +67,7 @@ def random_heads(dims: tuple[int, ...], axis: int | None, seed: int = 0) -> Rand
     return RandomHeads(upper_point(spectra), of_equal.mean(axis=0), upper_point(of_equal))
 
 
-def _factors(
-    dims: tuple[int, ...], axis: int, seed: int
-) -> Iterator[tuple[Float[np.ndarray, "draw rank left"], Float[np.ndarray, "draw rank right"]]]:
+def _factors(dims: tuple[int, ...], axis: int, seed: int) -> Iterator[tuple[Stack, Stack]]:
     sides = dims[axis::-1], dims[axis:]
     many = max(1, _AT_ONCE // (4 * dims[axis] ** 2))
     draws = _DRAWS if dims[axis] > _SMALL else 2 * _DRAWS
@@ -94,7 +94,5 @@ def _rows(dims: Sequence[int], rng: np.random.Generator) -> Float[np.ndarray, "r
     return product
 
 
-def _eigenvalues(
-    left: Float[np.ndarray, "draw rank _"], right: Float[np.ndarray, "draw rank _"], rank: int
-) -> Float[np.ndarray, "draw rank"]:
+def _eigenvalues(left: Stack, right: Stack, rank: int) -> Float[np.ndarray, "draw rank"]:
     return np.linalg.svd(np.swapaxes(left, -1, -2) @ right, compute_uv=False)[:, :rank] ** 2

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _DRAWS = 1_000
 
+Scored = tuple[HeadScores, xr.Dataset]
 Factors = Sequence[Float[np.ndarray, "d_head d"]]
 
 
@@ -152,9 +153,7 @@ class Resampler:
             "prng": PRNG_IMPLEMENTATION,
         }
 
-    def _layer(
-        self, heads: Heads, layer: int, advance: Callable[[int], None]
-    ) -> Iterator[tuple[HeadScores, xr.Dataset]]:
+    def _layer(self, heads: Heads, layer: int, advance: Callable[[int], None]) -> Iterator[Scored]:
         from rmtbase.montecarlo import draw_spectra
 
         factors, n_heads = heads.factors(layer), heads.singular_values.shape[1]

@@ -145,9 +145,8 @@ def nearest_neighbour_kl(sample: ArrayLike, k: int = 1, reference_sigma: float |
 def _pooled(sample: ArrayLike) -> Float[np.ndarray, " number"]:
     x = require_real_numbers("sample", sample).reshape(-1)
     if x.size == 0 or not np.isfinite(x).all():
-        raise ParameterError(
-            "sample", f"{x.size} numbers, {np.isfinite(x).sum()} finite", "finite numbers, at least one"
-        )
+        finite = np.isfinite(x).sum()
+        raise ParameterError("sample", f"{x.size} numbers, {finite} finite", "finite numbers, at least one")
     return x
 
 

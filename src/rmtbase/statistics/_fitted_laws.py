@@ -264,9 +264,8 @@ def require_elements(matrix: ArrayLike) -> Elements:
         spread = np.sqrt(np.mean([np.mean(((block - centre) / (high - low)) ** 2) for block in _blocks(flat)]))
         spread *= high - low
     if not 0.0 < spread < np.inf or max(high - centre, centre - low) / spread > _WIDEST:
-        raise ParameterError(
-            "matrix", f"elements from {low:g} to {high:g}", f"none beyond {_WIDEST:g} times their spread"
-        )
+        expected = f"none beyond {_WIDEST:g} times their spread"
+        raise ParameterError("matrix", f"elements from {low:g} to {high:g}", expected)
     return Elements(flat, float(centre), float(spread))
 
 

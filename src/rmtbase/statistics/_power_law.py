@@ -43,9 +43,8 @@ def power_law_fit(values: ArrayLike, x_min: float | None = None) -> PowerLawFit:
         return min(fits, key=lambda fit: fit.distance)
     start = int(np.searchsorted(x, float(x_min)))
     if not 0.0 < float(x_min) < x[-1] or start > x.size - 2:
-        raise ParameterError(
-            "x_min", x_min, f"a positive number below the largest value {x[-1]:g}, with two values in the tail"
-        )
+        expected = f"a positive number below the largest value {x[-1]:g}, with two values in the tail"
+        raise ParameterError("x_min", x_min, expected)
     return _fit(x, start, float(x_min))
 
 
