@@ -23,7 +23,6 @@ from rmtbase.ensembles._registry import ENSEMBLES, make_ensemble
 from rmtbase.ensembles._resampled_head import (
     AxisPermutedHead,
     SignFlippedHead,
-    SignFlippedMatrix,
     axis_permuted_head,
     flipped,
     sign_flipped_head,

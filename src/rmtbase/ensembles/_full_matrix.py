@@ -20,8 +20,6 @@ from rmtbase.ensembles._ensemble import Draw, DrawnByItsCore, as_pytree, chain_n
 
 @dataclass(frozen=True)
 class FullMatrix(ABC):
-    """Matrix (n_rows, n_columns) of full rank, drawn whole or by blocks of rows."""
-
     n_rows: int = field(metadata={"static": True})
     n_columns: int = field(metadata={"static": True})
 

@@ -71,7 +71,6 @@ class GroupedQueryProduct:
         return jax.vmap(lambda upper: times_bidiagonal(upper, b))(triangles), triangles, bidiagonal
 
     def _parts(self, key: Key[Array, ""]) -> tuple[Array, Array, BidiagonalDraw]:
-        """Diagonals of the R_i, the elements above them, and B."""
         h, g = self.d_head, self.group
         key_lengths, key_normals = jax.random.split(key)
         full = self.d_model - jnp.arange(h, dtype=float)

@@ -54,7 +54,6 @@ class Recipe(ABC):
 
     @property
     def label(self) -> str:
-        """Name and all options, such as ``xavier_normal gain=1.0``."""
         return " ".join([self.name, *(f"{name}={value}" for name, value in vars(self).items())])
 
 

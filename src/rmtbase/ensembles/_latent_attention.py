@@ -16,8 +16,6 @@ from rmtbase.parameters import require_positive_integer, require_positive_number
 
 
 class LatentParts(NamedTuple):
-    """W_QK of a head as latent + rope_ratio · rotated, and the norms of its factors."""
-
     latent: Float[Array, "rows columns"]
     rotated: Float[Array, "rows columns"]
     norm_squared: Float[Array, " factor"]
@@ -59,7 +57,6 @@ class LatentAttention:
 
     @property
     def matrix_shape(self) -> tuple[int, int]:
-        """Ranks of W_Q and W_K."""
         query, key = self._shapes
         return min(map(min, query)), min(key[1])
 
@@ -110,7 +107,6 @@ class LatentAttention:
 def latent_attention(
     d_model: int, kv_rank: int, d_nope: int, d_rope: int, q_rank: int | None = None, rope_ratio: float = 1.0
 ) -> LatentAttention:
-    """Ensemble of W_QK of one head of multi-head latent attention, with i.i.d. Gaussian factors."""
     dims = {"d_model": d_model, "kv_rank": kv_rank, "d_nope": d_nope, "d_rope": d_rope}
     checked = {name: require_positive_integer(name, value) for name, value in dims.items()}
     query = None if q_rank is None else require_positive_integer("q_rank", q_rank)
@@ -122,9 +118,7 @@ def _strictly_below(shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
     return np.tril_indices(m, -1, min(m, n))
 
 
-def _trapezoid(
-    shape: tuple[int, int], diagonal: Float[Array, " k"], normals: Float[Array, " below"]
-) -> Float[Array, "m k"]:
+def _trapezoid(shape: tuple[int, int], diagonal: Float[Array, " k"], normals: Array) -> Float[Array, "m k"]:
     """Make the lower trapezoidal matrix, (m, min(m, n)), with that diagonal and, row by row, those elements below."""
     m, k = shape[0], min(shape)
     position = np.zeros((m, k), dtype=np.int32)  # position 0 holds a zero; one gather, as for a thin chain's triangles

@@ -32,9 +32,7 @@ def make_ensemble(name: str, parameters: Mapping[str, object]) -> Ensemble:
     for parameter, value in parameters.items():
         if parameter not in accepted and not has_options:
             raise ParameterError(parameter, value, f"a parameter of {name}: {', '.join(accepted)}")
-    missing = [
-        key for key, parameter in accepted.items() if parameter.default is parameter.empty and key not in parameters
-    ]
+    missing = [key for key, entry in accepted.items() if entry.default is entry.empty and key not in parameters]
     if missing:
         raise ParameterError("parameters", dict(parameters), f"{', '.join(missing)} too, which {name} needs")
     return factory(**parameters)

@@ -97,8 +97,6 @@ def sign_flipped_head(w_q: ArrayLike, w_k: ArrayLike) -> SignFlippedHead:
 @as_pytree
 @dataclass(frozen=True)
 class SignFlippedMatrix(_ResampledHead):
-    """Matrix W ∘ R, R a matrix of independent random signs; see :class:`SignFlippedHead`."""
-
     _factory = "sign_flipped_matrix"
 
     w: Any  # (short side, long side), in any floating-point dtype
@@ -113,7 +111,6 @@ class SignFlippedMatrix(_ResampledHead):
 
 
 def sign_flipped_matrix(w: ArrayLike) -> SignFlippedMatrix:
-    """Null of random signs for one matrix."""
     matrix = _matrix("w", w)
     matrix = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
     return SignFlippedMatrix(matrix, _digest(matrix))

@@ -148,6 +148,5 @@ def _core(left: list[Float[Array, "r r"]], b: BidiagonalDraw, right: list[Float[
 
 
 def times_bidiagonal(matrix: Float[Array, "r r"], b: BidiagonalDraw) -> Float[Array, "r r"]:
-    """Multiply the matrix by B, in O(r²)."""
     shifted = jnp.pad(matrix[:, 1:] * b.below, ((0, 0), (0, 1)))
     return rounded(matrix * b.diagonal) + rounded(shifted)

@@ -62,7 +62,6 @@ def product_svd(w_q: Floats, w_k: Floats) -> tuple[Floats, Floats, Floats]:
 
 
 def core_singular_values(core: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Singular values (..., h) of cores (..., h, h), descending; values below their rounding error are set to zero."""
     return without_noise(singular_values(core))
 
 
@@ -87,8 +86,6 @@ def equal_rows(factor: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 class Triangles(NamedTuple):
-    """R of thin factorisations, and a mask of those from orthogonal transformations, not the Gram matrix."""
-
     r: Float64[np.ndarray, "... rank d_head"]  # the triangles
     orthogonal: Bool[np.ndarray, "..."]  # True where R comes from orthogonal transformations
 

@@ -73,9 +73,7 @@ def _smaller_gram(stack: Any) -> Any:
     return stack @ transposed if stack.shape[-2] <= stack.shape[-1] else transposed @ stack
 
 
-def loses_digits(
-    values: NDArray[np.float64], precision: str, trusted: Mapping[str, float] = GRAM_CONDITION
-) -> NDArray[np.bool_]:
+def loses_digits(values: NDArray, precision: str, trusted: Mapping[str, float] = GRAM_CONDITION) -> NDArray[np.bool_]:
     """Mask of the spectra (n, r), descending, for which a Gram matrix, or a solver so ``trusted``, loses digits."""
     values = parameters.require_real_numbers("values", values)
     if values.ndim != 2 or values.shape[1] == 0:

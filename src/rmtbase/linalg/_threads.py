@@ -88,7 +88,6 @@ if hasattr(os, "register_at_fork"):
 
 
 def blas_threads(threads: int) -> AbstractContextManager[None]:
-    """Limit BLAS to that many threads per call inside the context, or to fewer if another thread asks for fewer."""
     return _LIMIT.hold(threads)
 
 

@@ -5,6 +5,7 @@ Nulls of latent attention also depend on a ratio and take hours: they have one f
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,11 +19,11 @@ from numpy.typing import NDArray
 from rmtbase.ensembles import LatentAttention
 from rmtbase.errors import MissingFileError, OutputError, RmtbaseWarning, TableError, UnreadableTableError
 from rmtbase.montecarlo import _simulations
-from rmtbase.montecarlo._machine import compiler_settings_digest
+from rmtbase.montecarlo._machine import compiler_settings_digest, require_draw_fits, require_results_fit
 from rmtbase.montecarlo._plan import DRAWS_VERSION, Plan, make_plan
 from rmtbase.montecarlo._run import run_in_memory
 from rmtbase.montecarlo._store import ChunkFile
-from rmtbase.parameters import require_seed
+from rmtbase.parameters import require_draws, require_seed
 from rmtbase.progress import SILENT, Progress
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.systems import cache_folder
@@ -37,8 +38,6 @@ class CacheWarning(RmtbaseWarning):
 
 @dataclass(frozen=True)
 class CachedTable:
-    """Table of a plan that the cache keeps in its own file: a baseline, or spectra with each draw's own scale."""
-
     plan: Plan  # a plan with one case, raw and at σ = 1
 
     @property
@@ -56,7 +55,6 @@ class CachedTable:
         return table
 
     def read(self) -> xr.Dataset | None:
-        """Read the table; None if it is not cached, or damaged or not readable (with a warning)."""
         path = self.path
         try:
             if not path.is_file():
@@ -104,8 +102,12 @@ def cached_latent_attention(
     ensemble: LatentAttention, rope_ratios: Sequence[float], draws: int, seed: int = 0, progress: Progress = SILENT
 ) -> _simulations.LatentAttentionSample:
     """Make the same draws of latent attention at each ratio; only files that no earlier run has left are drawn."""
-    ensemble, draws = _simulations.require_latent_sample(ensemble, len(rope_ratios), draws, seed)
-    rope_ratios, seed = tuple(map(float, rope_ratios)), require_seed(seed)
+    # The name at ratio 1 enters the keys.
+    ensemble, draws, seed = replace(ensemble, rope_ratio=1.0), require_draws(draws), require_seed(seed)
+    require_draw_fits(ensemble)
+    numbers_of_draw = len(SPECTRAL_STATISTICS) + ensemble.rank * _simulations.spectra_among(range(draws)) / draws
+    require_results_fit(draws, math.ceil(16 * len(rope_ratios) * numbers_of_draw), "ask for fewer")
+    rope_ratios = tuple(map(float, rope_ratios))
     sample = np.empty((len(rope_ratios), draws, len(SPECTRAL_STATISTICS)))
     eigenvalues = np.empty((len(rope_ratios), _simulations.spectra_among(range(draws)), ensemble.rank))
     missing: dict[range, list[int]] = {}
@@ -139,7 +141,7 @@ def cached_latent_attention(
                 _warn_not_kept(folder, error)
                 keep = False
         progress.detail(f"{description}: simulated now" + (f" and kept in the cache, {folder}" if keep else ""))
-    return _simulations.LatentAttentionSample(rope_ratios, sample, eigenvalues)
+    return _simulations.LatentAttentionSample(sample, eigenvalues)
 
 
 def _latent_folder(ensemble: LatentAttention, seed: int) -> Path:
@@ -165,7 +167,6 @@ def _latent_file(ensemble: LatentAttention, ratio: float, draws: range, seed: in
 
 
 def _read(file: ChunkFile) -> dict[str, NDArray[Any]] | None:
-    """Read the arrays of a file; None if it is missing or, with a warning, damaged."""
     try:
         if not file.path.is_file():
             return None

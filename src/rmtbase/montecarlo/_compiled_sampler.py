@@ -17,8 +17,7 @@ from rmtbase.ensembles import Draw, Ensemble
 from rmtbase.errors import AllocationError
 from rmtbase.linalg import DEVICE_SVD_CONDITION, HOST_SOLVERS, device_singular_values, loses_digits, reproducible_jax
 from rmtbase.montecarlo._keys import draw_keys
-from rmtbase.montecarlo._machine import Device, is_cpu
-from rmtbase.montecarlo._memory import device_memory, host_memory
+from rmtbase.montecarlo._machine import Device, device_memory, host_memory, is_cpu
 from rmtbase.shown import in_one_line
 
 # With this option on, XLA shares a matrix product among threads, which changes the order of summation.

@@ -55,13 +55,12 @@ def compute_chunk(
     # draw.
     ensemble, start = plan.cases[chunk.case].ensemble, chunk.start
     arrays = {name: np.empty(shape, dtype) for name, (dtype, shape) in chunk_layout(plan, chunk).items()}
+    where: dict[str, Any] = {"start": start, "cores": cores}
     if plan.measure == "elements":
         edges = element_edges(require_element_ensemble(ensemble), plan.bins, plan.range)
-        drawn = draw_elements(ensemble, chunk.count, plan.seed, edges, start=start, cores=cores)
+        drawn = draw_elements(ensemble, chunk.count, plan.seed, edges, **where)
     else:
-        drawn = draw_spectra(
-            ensemble, chunk.count, plan.seed, start=start, precision=plan.precision, solver=solver, cores=cores
-        )
+        drawn = draw_spectra(ensemble, chunk.count, plan.seed, precision=plan.precision, solver=solver, **where)
     of_the_smallest = [list(SPECTRAL_STATISTICS).index(name) for name in OF_THE_SMALLEST]
     with closing(drawn) as parts:  # an interrupt anywhere below also ends its threads
         for part in parts:

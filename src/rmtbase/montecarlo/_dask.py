@@ -125,7 +125,6 @@ class DaskWorkers:
                 self.client.set_metadata(run, None)
 
     def _first_finished(self, futures: list[Future]) -> list[Future]:
-        """Wait until a future is finished; return all that are. Raise WorkerError after a minute without any worker."""
         seen = time.monotonic()
         while True:
             try:
@@ -145,7 +144,6 @@ class FirstCome:
     run: str
 
     def __call__(self, thing: str, task: str) -> bool:
-        """Return True if that task asked first, also if it is repeated after its worker was lost."""
         worker = get_worker()
         sync(worker.loop, worker.scheduler.set_metadata, keys=[self.run, thing, task], value=True)
         asked: Any = sync(worker.loop, worker.scheduler.get_metadata, keys=[self.run, thing])
@@ -168,27 +166,23 @@ class OneCore(WorkerPlugin):
 
 
 def _local(stack: ExitStack, workers: int) -> Any:
-    def local_cluster() -> LocalCluster:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Creating scratch directories", UserWarning)
-            return LocalCluster(
-                n_workers=workers,
-                threads_per_worker=1,
-                processes=True,
-                host="127.0.0.1",
-                protocol="tls://",
-                security=Security.temporary(),
-                scheduler_kwargs={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
-                memory_limit=0,
-                silence_logs=logging.CRITICAL,
-                env={"JAX_PLATFORMS": "cpu"},  # several processes on one GPU would fight for its memory
-            )
-
-    with undisturbed():
+    settings: dict[str, Any] = {
+        "n_workers": workers,
+        "threads_per_worker": 1,
+        "processes": True,
+        "memory_limit": 0,
+        "host": "127.0.0.1",
+        "protocol": "tls://",
+        "silence_logs": logging.CRITICAL,
+        "scheduler_kwargs": {"dashboard": False, "dashboard_address": "127.0.0.1:0"},
+        "env": {"JAX_PLATFORMS": "cpu"},  # several processes on one GPU would fight for its memory
+    }
+    with undisturbed(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Creating scratch directories", UserWarning)
         # Workers that have to be killed leave files in their folders.
         folder = stack.enter_context(TemporaryDirectory(prefix="rmtbase-dask-", ignore_cleanup_errors=True))
         stack.enter_context(dask.config.set({"temporary-directory": folder}))
-        cluster = stack.enter_context(_again(local_cluster))
+        cluster = stack.enter_context(_again(lambda: LocalCluster(security=Security.temporary(), **settings)))
         client = stack.enter_context(_again(lambda: Client(cluster, timeout=_TIMEOUT, set_as_default=False)))
     # The workers import their modules here, which takes long on a busy machine; an interrupt can now stop them.
     _again(lambda: client.register_plugin(OneCore()))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from rmtbase.ensembles import Ensemble
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import available_cores, reproducible_jax
-from rmtbase.montecarlo import _memory
+from rmtbase.montecarlo import _machine
 from rmtbase.montecarlo._compiled_sampler import COMPILER_OPTIONS
 from rmtbase.montecarlo._keys import case_key, require_indices
 from rmtbase.montecarlo._machine import in_order
@@ -75,7 +75,7 @@ def draw_elements(
     *,
     start: int = 0,
     cores: int | None = None,
-    block: int = _memory.ELEMENTS_AT_ONCE,
+    block: int = _machine.ELEMENTS_AT_ONCE,
 ) -> Generator[ElementChunk, None, None]:
     """Element statistics, and histograms of these edges, of draws start, …, start + draws - 1."""
     # Beside the whole matrix's, moments agree to 1e-12 of their scale, the Weibull fit to a relative 1e-6, usually
@@ -85,9 +85,9 @@ def draw_elements(
     block = require_positive_integer("block", block)
     bins = element_edges(ensemble) if edges is None else edges
     key = case_key(seed, ensemble.name)
-    cores = available_cores() if cores is None else _memory.require_workers("cores", cores)
-    _memory.require_elements_fit(ensemble)
-    at_once = max(1, min(cores, _memory.host_memory() // _memory.elements_bytes(ensemble)))
+    cores = available_cores() if cores is None else _machine.require_workers("cores", cores)
+    _machine.require_elements_fit(ensemble)
+    at_once = max(1, min(cores, _machine.host_memory() // _machine.elements_bytes(ensemble)))
 
     def measured(draw: int) -> ElementChunk:
         with reproducible_jax():
@@ -168,11 +168,9 @@ def _reduce(
     return pivot, add(sums, rows - left, left) if left else sums
 
 
-def _numbers(
-    ensemble: ElementEnsemble, pivot: Array, reduced: _Sums, edges: Floats
-) -> tuple[Floats, NDArray[np.int64]]:
+def _numbers(ensemble: ElementEnsemble, pivot: Array, device: _Sums, edges: Floats) -> tuple[Floats, NDArray[np.int64]]:
     rows, columns = ensemble.element_shape
-    sums = jax.tree.map(np.asarray, reduced)
+    sums = jax.tree.map(np.asarray, device)
     if not np.isfinite(sums.powers).all():
         raise ParameterError("ensemble", ensemble.name, "elements that are finite, with finite fourth powers")
     extremes = float(sums.smallest), float(sums.largest)

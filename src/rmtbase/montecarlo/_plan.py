@@ -374,7 +374,6 @@ def _combinations(path: Path, block: dict[str, Any], unexpanded: set[str]) -> li
 
 
 def _plain(value: Any) -> Any:
-    """Convert NumPy numbers, arrays and tuples to plain Python numbers and lists, so that equal plans hash alike."""
     if isinstance(value, Mapping):
         return {key: _plain(entry) for key, entry in value.items()}
     if isinstance(value, np.generic | np.ndarray):

@@ -14,7 +14,7 @@ import xarray as xr
 
 from rmtbase.errors import MissingFileError, OutputError, ParameterError, RmtbaseError, StoreError, resumable
 from rmtbase.executors import Executor, Inline, LocalProcesses, Scheduler
-from rmtbase.montecarlo import _memory
+from rmtbase.montecarlo import _machine
 from rmtbase.montecarlo._compute import choose_solvers, chunk_layout, compute_chunk
 from rmtbase.montecarlo._machine import machine_settings
 from rmtbase.montecarlo._plan import Chunk, Plan
@@ -46,7 +46,7 @@ def draw_in_memory(plan: Plan, progress: Progress) -> tuple[DrawSource, list[str
     _require_draws_fit(plan)
     drawn = sum(case.draws * size for case, size in zip(plan.cases, _draw_bytes(plan), strict=True))
     most = max(plan.draws)
-    _memory.require_results_fit(
+    _machine.require_results_fit(
         most, math.ceil((drawn + _JOINED * _table_bytes(plan)) / most), "run_plan keeps them on disk"
     )
     solvers, advance = choose_solvers(plan), progress.bar("drawing the null", plan.total_draws)
@@ -130,7 +130,7 @@ def dask_workers(executor: Executor, progress: Progress, work: str) -> AbstractC
     if isinstance(executor, Inline):
         return nullcontext()
     if isinstance(executor, LocalProcesses):
-        _memory.require_workers("workers", executor.count)
+        _machine.require_workers("workers", executor.count)
     from rmtbase.montecarlo._dask import start_workers
 
     return start_workers(executor, progress, work)
@@ -141,7 +141,6 @@ def store_folder(output: Path) -> Path:
 
 
 def _finished_table(output: Path, plan: Plan) -> tuple[xr.Dataset | None, str]:
-    """Return the plan's table if the file holds it; else None and a note on the file that is there, if any."""
     try:
         table = open_table(output)
     except MissingFileError:
@@ -185,19 +184,19 @@ def _amount(chunks: Sequence[Chunk]) -> str:
 
 
 def _require_possible(plan: Plan, chunks: Sequence[Chunk], output: Path, folder: Path, executor: Executor) -> None:
-    memory = _memory.host_memory()
-    available = f"the {_memory.binary_size(memory)} of memory available"
+    memory = _machine.host_memory()
+    available = f"the {_machine.binary_size(memory)} of memory available"
     if not isinstance(executor, Scheduler):
         _require_draws_fit(plan)
     if isinstance(executor, LocalProcesses) and executor.count > 1:
         elements = plan.measure == "elements"
         ensembles = [case.ensemble for case in plan.cases]
         worker = _WORKER + max(
-            _memory.elements_bytes(ensemble) if elements else _memory.spectrum_bytes(ensemble, plan.precision)
+            _machine.elements_bytes(ensemble) if elements else _machine.spectrum_bytes(ensemble, plan.precision)
             for ensemble in ensembles
         )
         if executor.count * worker > memory:
-            expected = f"at most {memory // worker}: each takes {_memory.binary_size(worker)} of {available}"
+            expected = f"at most {memory // worker}: each takes {_machine.binary_size(worker)} of {available}"
             raise ParameterError("workers", executor.count, expected)
     sizes = _draw_bytes(plan)
     for case, size in zip(plan.cases, sizes, strict=True):
@@ -208,14 +207,14 @@ def _require_possible(plan: Plan, chunks: Sequence[Chunk], output: Path, folder:
     if table:
         most = max(plan.draws)
         advice = "with keep_sample = false memory does not grow with them"
-        _memory.require_results_fit(most, _JOINED * table // most, advice)
+        _machine.require_results_fit(most, _JOINED * table // most, advice)
     folders = folder.resolve(), output.resolve().parent  # one may be a link to another disk
     disks = [place.stat().st_dev for place in folders]
     needs = [sum(chunk.count * sizes[chunk.case] + _HEADER for chunk in chunks), int(_COMPRESSED * table)]
     for place, disk in zip(folders, disks, strict=True):
         needed = sum(need for need, on in zip(needs, disks, strict=True) if on == disk)
         if needed > (free := shutil.disk_usage(place).free):
-            size, room = _memory.binary_size(needed), _memory.binary_size(free)
+            size, room = _machine.binary_size(needed), _machine.binary_size(free)
             reason = f"the run takes {size} of disk at least, and {room} are free on that disk"
             raise OutputError(output, f"{reason}; make room, write to another disk, or ask for fewer draws")
 
@@ -223,9 +222,9 @@ def _require_possible(plan: Plan, chunks: Sequence[Chunk], output: Path, folder:
 def _require_draws_fit(plan: Plan) -> None:
     for case in plan.cases:
         if plan.measure == "elements":
-            _memory.require_elements_fit(case.ensemble)
+            _machine.require_elements_fit(case.ensemble)
         else:
-            _memory.require_draw_fits(case.ensemble, plan.precision)
+            _machine.require_draw_fits(case.ensemble, plan.precision)
 
 
 def _draw_bytes(plan: Plan) -> list[int]:

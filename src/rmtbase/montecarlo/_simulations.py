@@ -1,9 +1,7 @@
 """Samples of spectral statistics in memory: Gaussian matrices, heads that share keys, heads of latent attention."""
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -22,8 +20,8 @@ from rmtbase.ensembles import (
 )
 from rmtbase.montecarlo._compiled_sampler import COMPILER_OPTIONS, tile_size
 from rmtbase.montecarlo._keys import case_key, draw_keys
-from rmtbase.montecarlo._memory import host_memory, require_bytes, require_draw_fits, require_results_fit
-from rmtbase.parameters import require_draws, require_positive_integer, require_seed
+from rmtbase.montecarlo._machine import host_memory, require_bytes, require_draw_fits, require_results_fit
+from rmtbase.parameters import require_draws, require_positive_integer
 from rmtbase.progress import SILENT, Progress
 from rmtbase.shown import in_one_line
 from rmtbase.statistics import SPECTRAL_STATISTICS, spectral_statistics
@@ -63,13 +61,10 @@ def simulate_gaussian_matrix(n_rows: int, n_columns: int, draws: int, seed: int 
 
 
 @in_one_line
-class HeadSample(NamedTuple):
-    """Joint draws of heads of a group and of their factors, each divided by its own σ̂, in the registry's order."""
-
-    # statistics of W_Q,1ᵀ W_K, …, W_Q,gᵀ W_K, raw, (draw, group, statistic)
-    product: Float64[np.ndarray, "draw group statistic"]
-    query: Float64[np.ndarray, "draw group statistic"]  # statistics of W_Q,1, …, W_Q,g, (draw, group, statistic)
-    key: Float64[np.ndarray, "draw statistic"]  # statistics of W_K, (draw, statistic)
+class HeadSample(NamedTuple):  # statistics, each at its own σ̂
+    product: Float64[np.ndarray, "draw group statistic"]  # of W_Q,1ᵀ W_K, …, W_Q,gᵀ W_K
+    query: Float64[np.ndarray, "draw group statistic"]  # of W_Q,1, …, W_Q,g
+    key: Float64[np.ndarray, "draw statistic"]  # of W_K
 
 
 def simulate_heads_with_factors(
@@ -94,9 +89,7 @@ def simulate_heads_with_factors(
     with linalg.single_threaded_blas(), ThreadPoolExecutor(cores) as pool:
         for drawn in draw_tiles(ensemble, GroupedQueryProduct.sample_with_factors, draws, seed, tile):
             product, query, key = map(solved, drawn)
-            sigma_q, sigma_k = (
-                np.sqrt((values**2).sum(axis=-1, keepdims=True) / size) for values in (query, key[:, None])
-            )
+            sigma_q, sigma_k = (np.sqrt(np.sum(s**2, axis=-1, keepdims=True) / size) for s in (query, key[:, None]))
             scaled = product / (sigma_q * sigma_k), query / sigma_q, (key[:, None] / sigma_k)[:, 0]
             parts.append([spectral_statistics(values) for values in scaled])
             advance(len(key))
@@ -104,25 +97,9 @@ def simulate_heads_with_factors(
 
 
 @in_one_line
-@dataclass(frozen=True)
-class LatentAttentionSample:
-    """Draws of a head, each at all ratios and divided by its own estimates of σ, as heads are scored."""
-
-    rope_ratios: tuple[float, ...]  # the ratios, ascending
-    # (ratio, draw, statistic), in the registry's order
-    sample: Float64[np.ndarray, "ratio draw statistic"] = field(repr=False)
-    # (ratio, draw, rank), descending, of the first 10 000 draws
-    eigenvalues: Float64[np.ndarray, "ratio shown_draw rank"] = field(repr=False)
-
-
-def require_latent_sample(ensemble: LatentAttention, ratios: int, draws: int, seed: int) -> tuple[LatentAttention, int]:
-    """Check the arguments; return the ensemble at ratio 1, whose name enters the keys, and the number of draws."""
-    ensemble, draws = replace(ensemble, rope_ratio=1.0), require_draws(draws)
-    require_seed(seed)
-    require_draw_fits(ensemble)
-    eigenvalues = ensemble.rank * spectra_among(range(draws)) / draws
-    require_results_fit(draws, math.ceil(16 * ratios * (len(SPECTRAL_STATISTICS) + eigenvalues)), "ask for fewer")
-    return ensemble, draws
+class LatentAttentionSample(NamedTuple):  # at all ratios, each draw divided by its own estimates of σ
+    sample: Float64[np.ndarray, "ratio draw statistic"]  # in the registry's order
+    eigenvalues: Float64[np.ndarray, "ratio shown_draw rank"]  # descending, of the first 10 000 draws
 
 
 def spectra_among(draws: range) -> int:
@@ -146,9 +123,7 @@ def draw_latent_attention(
             eigenvalues.append(values[:, :shown] ** 2)
             shown -= min(shown, len(latent))
             advance(len(latent))
-    return LatentAttentionSample(
-        tuple(rope_ratios), np.concatenate(sample, axis=1), np.concatenate(eigenvalues, axis=1)
-    )
+    return LatentAttentionSample(np.concatenate(sample, axis=1), np.concatenate(eigenvalues, axis=1))
 
 
 def draw_tiles(

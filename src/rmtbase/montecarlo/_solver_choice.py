@@ -16,8 +16,7 @@ from rmtbase import linalg
 from rmtbase.ensembles import Ensemble
 from rmtbase.montecarlo._compiled_sampler import CompiledSampler, plan_batches, solve_on_device, tile_size
 from rmtbase.montecarlo._keys import case_key
-from rmtbase.montecarlo._machine import Device, Devices, is_cpu, local_devices
-from rmtbase.montecarlo._memory import require_draw_fits
+from rmtbase.montecarlo._machine import Device, Devices, is_cpu, local_devices, require_draw_fits
 
 Stack = Float[np.ndarray, "draw rows columns"]
 

@@ -15,8 +15,7 @@ from rmtbase.ensembles import Ensemble
 from rmtbase.linalg import available_cores, require_precision, require_solver, single_threaded_blas
 from rmtbase.montecarlo._compiled_sampler import BatchPlan, CompiledSampler, plan_batches
 from rmtbase.montecarlo._keys import case_key, require_indices
-from rmtbase.montecarlo._machine import Devices, in_order, is_cpu, local_devices
-from rmtbase.montecarlo._memory import require_draw_fits, require_workers
+from rmtbase.montecarlo._machine import Devices, in_order, is_cpu, local_devices, require_draw_fits, require_workers
 from rmtbase.montecarlo._solver_choice import choose_solver
 from rmtbase.parameters import require_positive_integer
 from rmtbase.progress import SILENT, Progress

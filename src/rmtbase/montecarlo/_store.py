@@ -46,8 +46,6 @@ Arrays = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class ChunkFile:
-    """File of the draws that ``identity`` names, with arrays of this layout."""
-
     path: Path
     identity: Mapping[str, str | int]
     layout: Layout
@@ -147,8 +145,6 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Store:
-    """Chunks of one plan in one folder. Opened by :func:`open_store`."""
-
     folder: Path
     plan: Plan
 
@@ -219,7 +215,6 @@ class Store:
 
 @contextmanager
 def open_store(folder: Path | str, plan: Plan) -> Iterator[Store]:
-    """Open or create the store of a plan, locked against other runs for the duration of a ``with`` block."""
     folder = Path(folder)
     if os.path.lexists(folder) and not folder.is_dir():
         raise StoreError(folder, "something that is no folder", "a folder, or nothing; choose another output name")

@@ -63,8 +63,6 @@ class CaseSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class SpectrumSummary(CaseSummary):
-    """Summary of raw spectra, every factor at σ = 1, with a histogram of the nonzero eigenvalues."""
-
     eigenvalue: SampleSummary  # of each ordered eigenvalue, arrays (rank,), descending
     own_scaled: SampleSummary | None  # the same, each draw divided by its own scale estimate; None if not asked for
     sigma_estimate: Float64[np.ndarray, "factor draw"] | None  # √(norm_squared / size); None if it is not kept
@@ -73,7 +71,6 @@ class SpectrumSummary(CaseSummary):
 def summarize_spectra(
     source: DrawSource, case: int, bin_edge: Callable[[Block], Edges], self_normalize: bool = False
 ) -> SpectrumSummary:
-    """Summarise a case by reading it repeatedly; only ``sample`` and ``sigma_estimate`` hold draws in memory."""
     ensemble = source.plan.cases[case].ensemble
     rank, sizes = ensemble.rank, np.array(ensemble.factor_sizes, dtype=float)[:, None]
     edges = bin_edge(next(source.blocks(case, "eigenvalue")))
@@ -118,7 +115,6 @@ def summarize_elements(source: DrawSource, case: int) -> tuple[CaseSummary, dict
 def _of_any(
     source: DrawSource, case: int, edges: Edges, counts: Callable[[], Iterable[Block]], numbers: float
 ) -> dict[str, Any]:
-    """Fields of any summary, from the counts (bin, draw) of draws of that many numbers each."""
     count, per_count = summarize_stream(counts, []), numbers * np.diff(edges)
     return {
         "draws": source.plan.cases[case].draws,

@@ -45,7 +45,6 @@ _DATA_FRAME = (
 
 
 def make_table(source: DrawSource, numerics: Mapping[str, Any], self_normalize: bool = False) -> xr.Dataset:
-    """Make the table of a plan whose chunks are complete, of ``kind`` baseline, spectra or elements."""
     plan = source.plan
     names = [case.ensemble.name for case in plan.cases]
     record = numerics_record({"draws_version": DRAWS_VERSION, "names": names, **numerics}, plan.precision)
@@ -170,7 +169,6 @@ def _spectra_rows(source: DrawSource, self_normalize: bool) -> list[xr.Dataset]:
 
 
 def _longest(plan: Plan) -> tuple[int, Variables]:
-    """Return the largest rank, to which shorter spectra are padded, and the coordinates of each row."""
     longest = max(case.ensemble.rank for case in plan.cases)
     fields = ("symbol", "formula", "convention", "scaling")
     words = {name: [str(getattr(statistic, name)) for statistic in _STATISTICS] for name in fields}

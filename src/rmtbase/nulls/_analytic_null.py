@@ -22,6 +22,8 @@ from rmtbase.nulls._head_null import (
 )
 from rmtbase.statistics import SPECTRAL_STATISTICS, cauchy_combination, spectral_statistics
 
+Size = int | None
+
 _WIDEST = 0.5  # largest relative spread for which the moments of ln x follow from those of x to second order
 _NORMAL_IQR = 1.3489795003921634
 
@@ -36,9 +38,7 @@ class AnalyticNull(HeadNull):
     dims: tuple[int, ...]  # (d_model, d_head, d_model), or the dims of a chain; the smallest, the rank, is 8 or more
     source = "the laws of rmtbase"
 
-    def __init__(
-        self, d_model: int | None = None, d_head: int | None = None, *, dims: Sequence[int] | None = None
-    ) -> None:
+    def __init__(self, d_model: Size = None, d_head: Size = None, *, dims: Sequence[int] | None = None) -> None:
         object.__setattr__(self, "dims", laws.GaussianChain(d_model=d_model, d_head=d_head, dims=dims).dims)
         if self._laws["largest_eigenvalue"] is None:
             expected = f"a table, or draws, at {rank_name(self.dims)} = {self.rank} (the laws need 8 or more)"

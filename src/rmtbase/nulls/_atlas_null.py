@@ -112,7 +112,6 @@ def atlas_path() -> Path:
 
 @lru_cache(maxsize=32)
 def atlas_case(d_model: int, d_head: int, path: Path | str | None = None) -> xr.Dataset | None:
-    """Read one shape of the shipped atlas, or of the atlas in a file, once in a process; None if it is not there."""
     try:
         return open_atlas_case(atlas_path() if path is None else Path(path), d_model, d_head)
     except MissingFileError:  # a source tree in which it has not been made

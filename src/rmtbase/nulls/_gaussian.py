@@ -59,9 +59,8 @@ class Gaussian(Null):
         if self.initialization == "orthogonal":
             return self._orthogonal(shape, progress)
         if self.initialization != "normal" and isinstance(shape.dims, LatentShape):
-            shape.detail(
-                progress, "of Gaussian entries: latent attention of another initialization has no null of its own"
-            )
+            reason = "latent attention of another initialization has no null of its own"
+            shape.detail(progress, f"of Gaussian entries: {reason}")
         elif self.initialization != "normal":
             return self._of_initialization(shape, progress)
         return self.of_normal_entries(shape, progress)

@@ -34,10 +34,8 @@ class JointNull:
     drawn: HeadParts = field(repr=False)  # the draws
 
     def p_values(self, heads: HeadParts) -> dict[str, Float[np.ndarray, "layer head"]]:
-        distances = self._distances(heads)
-        return {
-            name: upper_p_value_among_sorted(distances[name], self._largest[name]) for name in ("query", "key", "joint")
-        }
+        distances, largest = self._distances(heads), self._largest
+        return {name: upper_p_value_among_sorted(distances[name], largest[name]) for name in ("query", "key", "joint")}
 
     @cached_property
     def _largest(self) -> dict[str, Float[np.ndarray, " draw"]]:

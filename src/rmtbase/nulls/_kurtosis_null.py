@@ -136,7 +136,6 @@ def initialization(matrices: xr.Dataset) -> str:
 
 
 def initialization_note(matrices: xr.Dataset, of_null: str = "normal") -> str | None:
-    """Tell in words what the initialization of a model means for p-values of the null of another; None if unknown."""
     name = initialization(matrices)
     if not name:
         return None

@@ -75,9 +75,7 @@ class LatentNull:
             first = int(np.searchsorted(nodes, below[where] - 1))
             at = float(place[where] - below[where])
             # Lagrange's cubic
-            weights = np.array(
-                [np.prod([(at - zero) / (node - zero) for zero in _POINTS if zero != node]) for node in _POINTS]
-            )
+            weights = np.array([np.prod([(at - z) / (node - z) for z in _POINTS if z != node]) for node in _POINTS])
             sample = from_distance_scale(np.tensordot(weights, on_scale[first : first + weights.size], axes=1))
             null = GaussianNull(self.shape.dims, sample, self.source, xr.Dataset())
             return null.score(heads.singular_values[where], scale[where])

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import xarray as xr
@@ -14,9 +12,7 @@ from rmtbase.nulls._gaussian import Analytic, Gaussian, Kurtosis, Table
 from rmtbase.nulls._null import Null
 from rmtbase.nulls._resampler import Axes, Signs
 
-NULLS: Mapping[str, type[Null]] = MappingProxyType(
-    {null.name: null for null in (Gaussian, Analytic, Kurtosis, Signs, Axes)}
-)
+NULLS: dict[str, type[Null]] = {null.name: null for null in (Gaussian, Analytic, Kurtosis, Signs, Axes)}
 """Nulls that heads can be compared with, by name."""
 
 

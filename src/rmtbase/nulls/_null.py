@@ -43,7 +43,6 @@ class HeadShape(NamedTuple):
 
     @property
     def is_of_products(self) -> bool:
-        """True if the factors are themselves products of matrices, whose elements are not independent."""
         return isinstance(self.dims, LatentShape) or len(self.dims) > 3
 
     def detail(self, progress: Progress, line: str) -> None:

@@ -9,8 +9,6 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
-import xarray as xr
-
 from rmtbase.nulls._head_null import HeadNull, head_shape
 from rmtbase.nulls._sample_null import GaussianNull
 from rmtbase.progress import SILENT, Progress
@@ -63,20 +61,14 @@ def cached_null(
     shape = head_shape(dims) if entries == "normal" else None
     if shape is not None:
         file = cached_table("low_rank_product", {"d_model": shape[0], "d_head": shape[1]}, draws, seed)
-        return null_from_cache(
-            file, dims, lambda table: GaussianNull.from_baseline(table, *shape, "simulated"), progress
-        )
+        return null_from_cache(file, dims, lambda t: GaussianNull.from_baseline(t, *shape, "simulated"), progress)
     chain = {"dims": dims if len(dims) > 2 else sorted(dims, reverse=True)}  # W and Wᵀ share a table
     law = ("gaussian_chain", chain) if entries == "normal" else ("independent_chain", {**chain, "entries": entries})
     file = cached_table(*law, draws, seed)
-    return null_from_cache(
-        file, dims, lambda table: GaussianNull.from_spectra(table, dims, "simulated", entries), progress
-    )
+    return null_from_cache(file, dims, lambda t: GaussianNull.from_spectra(t, dims, "simulated", entries), progress)
 
 
-def null_from_cache(
-    file: CachedTable, dims: Dims, make: Callable[[xr.Dataset], Null | None], progress: Progress
-) -> Null:
+def null_from_cache(file: CachedTable, dims: Dims, make: Callable[..., Null | None], progress: Progress) -> Null:
     null = null_of_file(file.path, dims, lambda: None if (table := file.read()) is None else make(table))
     if null is not None:
         file.note_cached(progress)

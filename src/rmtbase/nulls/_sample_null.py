@@ -81,7 +81,6 @@ class GaussianNull(SampleNull):
 
     @classmethod
     def from_baseline(cls, table: xr.Dataset, d_model: int, d_head: int, source: str) -> GaussianNull | None:
-        """Make the null of a shape from a baseline table at any σ and normalization; None if the table lacks it."""
         row = case_of_shape(table, d_model, d_head)
         if row is None:
             return None
@@ -109,9 +108,7 @@ class GaussianNull(SampleNull):
         # The factor that brings an eigenvalue of the row to σ = 1 and the raw product.
         unit = float(_divisor(row) / (row["sigma_q"] * row["sigma_k"]) ** 2)
         quantile = row["eigenvalue_quantile_self_normalized"].values[:h] * unit
-        density, free, error = (
-            row[name].values / unit for name in ("density", "density_free", "density_standard_error")
-        )
+        density, free, error = (row[f"density{end}"].values / unit for end in ("", "_free", "_standard_error"))
         mean, edges = row["eigenvalue_mean"].values[:h] * unit, row["bin_edge"].values * unit
         return null_spectrum(mean, quantile, edges, density, free, error)
 

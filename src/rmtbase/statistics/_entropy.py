@@ -39,6 +39,7 @@ _LONGEST_GRID = 1 << 22
 
 Bins = Float[np.ndarray, " bin"]
 Counts = Int[np.ndarray, " bin"]
+Interval = tuple[float, float]
 Edges = Float[np.ndarray, " edge"]
 
 
@@ -61,9 +62,7 @@ def histogram_entropy(sample: ArrayLike, bins: int, range: tuple[float, float]) 
     return entropy_of_counts(*np.histogram(_pooled(sample), require_bins(bins), require_interval("range", range)))
 
 
-def histogram_kl(
-    sample: ArrayLike, bins: int, range: tuple[float, float], reference_sigma: float | None = None
-) -> float:
+def histogram_kl(sample: ArrayLike, bins: int, range: Interval, reference_sigma: float | None = None) -> float:
     """D_KL(sample ‖ N(0, reference_sigma²)) in nats, both binned: Σ p_b ln(p_b/q_b) ≥ 0.
 
     p_b are the shares of the numbers in ``bins`` equal bins over ``range``, and q_b the shares of the normal law, both

@@ -126,7 +126,7 @@ def benjamini_yekutieli(p_values: ArrayLike) -> Float[np.ndarray, "..."]:
     Source: Y. Benjamini and D. Yekutieli, Ann. Stat. 29, 1165 (2001).
     """
     return _adjusted(
-        p_values, lambda p, n: np.minimum(1.0, (1.0 / np.arange(1, n.item() + 1)).sum() * _stepped_up(p, n))
+        p_values, lambda p, n: np.minimum(1.0, np.sum(1.0 / np.arange(1, n.item() + 1)) * _stepped_up(p, n))
     )
 
 

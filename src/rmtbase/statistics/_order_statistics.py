@@ -24,8 +24,6 @@ class LMoments(NamedTuple):
 
 
 class NormalPlot(NamedTuple):
-    """Line w = location + scale·Φ⁻¹(p) through a normal probability plot."""
-
     location: float
     scale: float
 

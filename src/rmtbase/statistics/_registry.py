@@ -295,7 +295,6 @@ def drawn_moments(mean: ArrayLike, std: ArrayLike, order: ArrayLike) -> tuple[Fl
 
 
 def missing_moment(name: str, order: float) -> str | None:
-    """Say which moment a statistic with that :func:`moment_order` lacks, and why; None if it has mean and variance."""
     if order > 2:
         return None
     lacks = "mean" if order <= 1 else "standard deviation"

@@ -86,9 +86,7 @@ class SignedBins:
             return bins
         zeros = signed_bins(np.array([bins.mean[1] / (2.0 * math.e)]))
         moved = (sums * bins.count[0] for sums in zeros._fields[1:])
-        return SignedBins(
-            *(np.append(sums, rest[1:]) for sums, rest in zip((zeros.number, *moved), bins._fields, strict=True))
-        )
+        return SignedBins(*(np.append(x, y[1:]) for x, y in zip((zeros.number, *moved), bins._fields, strict=True)))
 
     @cached_property
     def end(self) -> Int[np.ndarray, " bin"]:

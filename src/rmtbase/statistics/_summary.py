@@ -37,7 +37,6 @@ class SampleSummary(NamedTuple):
     quantile_standard_error: Float[np.ndarray, "... probability"]
 
     def of_finite_moments(self, order: ArrayLike) -> SampleSummary:
-        """Replace estimates of infinite moments E|x|^p by NaN."""
         needed = {"mean": 1, "std": 2, "standard_error": 2, "std_standard_error": 4}
         return self._replace(
             **{name: np.where(np.greater(order, power), getattr(self, name), np.nan) for name, power in needed.items()}
@@ -106,7 +105,6 @@ def summarize_stream(blocks: Blocks, probabilities: ArrayLike) -> SampleSummary:
 
 
 def _quantiles_with_errors(sample: Values, levels: Values, axis: int) -> tuple[Values, Values]:
-    """Quantiles and their errors, (probability, ...)."""
     n = sample.shape[axis]
     reach = _NORMAL_95 * np.sqrt(levels * (1.0 - levels) * n) / (n - 1)
     few = n * np.minimum(levels, 1.0 - levels) < _FEWEST * (1.0 - 1e-9)  # else both ends lie within the sample
