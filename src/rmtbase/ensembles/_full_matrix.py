@@ -120,9 +120,7 @@ class DenseGaussianChain(DrawnByItsCore):
         meeting = 1 + inner.index(min(inner))
         return reduce(jnp.matmul, factors[:meeting]), reduce(jnp.matmul, factors[meeting:])
 
-    def rows(
-        self, context: tuple[Float[Array, "_ _"], ...], start: ArrayLike, count: int
-    ) -> Float[Array, "{count} {self.dims[-1]}"]:
+    def rows(self, context: tuple[Array, ...], start: ArrayLike, count: int) -> Float[Array, "{count} {self.dims[-1]}"]:
         left, *right = context
         return reduce(jnp.matmul, right, jax.lax.dynamic_slice_in_dim(left, start, count))
 

@@ -46,9 +46,8 @@ def draw_in_memory(plan: Plan, progress: Progress) -> tuple[DrawSource, list[str
     _require_draws_fit(plan)
     drawn = sum(case.draws * size for case, size in zip(plan.cases, _draw_bytes(plan), strict=True))
     most = max(plan.draws)
-    _machine.require_results_fit(
-        most, math.ceil((drawn + _JOINED * _table_bytes(plan)) / most), "run_plan keeps them on disk"
-    )
+    each = math.ceil((drawn + _JOINED * _table_bytes(plan)) / most)
+    _machine.require_results_fit(most, each, "run_plan keeps them on disk")
     solvers, advance = choose_solvers(plan), progress.bar("drawing the null", plan.total_draws)
     chunks = {chunk: compute_chunk(plan, chunk, solvers[chunk.case], advance=advance) for chunk in plan.chunks}
     return DrawSource(plan, lambda chunk, variable, rows: chunks[chunk][variable][rows]), solvers

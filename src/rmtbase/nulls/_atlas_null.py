@@ -83,9 +83,8 @@ class AtlasNull(HeadNull):
         edges = histogram_edges(d_model, h)
         law = laws.low_rank_product(d_model, h, normalization="none")
         quantile = case["eigenvalue_quantile_self_normalized"].values[:h].astype(float)
-        mean, density, error = (
-            case[name].values.astype(float) for name in ("eigenvalue_mean", "density", "density_standard_error")
-        )
+        names = ("eigenvalue_mean", "density", "density_standard_error")
+        mean, density, error = (case[name].values.astype(float) for name in names)
         return null_spectrum(mean[:h], quantile, edges, density, np.diff(law.cdf(edges)) / np.diff(edges), error)
 
     def record(self) -> dict[str, object]:

@@ -41,9 +41,8 @@ AT_OWN_SCALE = "at the head's own sigma, every null draw at its own estimate"
 
 ROUNDING = 1e-9  # relative; statistics that a null holds fixed come out of LAPACK equal to far more digits
 
-_OF_ZEROS = np.array(
-    [{0: np.nan, "additive": -np.inf}.get(statistic.scaling, 0.0) for statistic in SPECTRAL_STATISTICS.values()]
-)
+_LIMITS = {0: np.nan, "additive": -np.inf}
+_OF_ZEROS = np.array([_LIMITS.get(statistic.scaling, 0.0) for statistic in SPECTRAL_STATISTICS.values()])
 _LARGEST_SINGULAR_VALUE = 1e75  # its fourth power and that of its inverse are within the range of float64
 
 
@@ -197,9 +196,8 @@ class HeadNull(ABC):
 
     def described(self, factors: str) -> str:
         if self.entries == "orthogonal":
-            return (
-                f"orthogonal: {factors} rows of Haar-distributed matrices, every null draw at its own estimate of scale"
-            )
+            rows = f"{factors} rows of Haar-distributed matrices"
+            return f"orthogonal: {rows}, every null draw at its own estimate of scale"
         return f"gaussian: i.i.d. {ENTRIES_IN_WORDS[self.entries]} {factors} {AT_OWN_SCALE}"
 
     def score_heads(self, heads: Heads, progress: Progress) -> ScoredHeads:
@@ -210,9 +208,7 @@ class HeadNull(ABC):
         group = self.spectrum().assign(edge_quantile_lower=((), lower), edge_quantile_upper=((), upper))
         return group.assign_coords(probability=np.array(PROBABILITIES), index=np.arange(self.rank))
 
-    def score(
-        self, singular_values: Float[np.ndarray, "... d_head"], scale: ArrayLike, kurtosis: ArrayLike = 0.0
-    ) -> HeadScores:
+    def score(self, singular_values: ArrayLike, scale: ArrayLike, kurtosis: ArrayLike = 0.0) -> HeadScores:
         """Score heads by their singular values, Π σ̂² (NaN: not to be scored) and excess kurtosis beyond the null's."""
         # The eigenvalues are moved back by the kurtosis, and the null's mean and quantiles the other way. Scores are
         # NaN where trace_of_square leaves float64: an infinity or a zero from overflow is no finding.

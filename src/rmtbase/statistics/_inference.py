@@ -125,9 +125,7 @@ def benjamini_yekutieli(p_values: ArrayLike) -> Float[np.ndarray, "..."]:
 
     Source: Y. Benjamini and D. Yekutieli, Ann. Stat. 29, 1165 (2001).
     """
-    return _adjusted(
-        p_values, lambda p, n: np.minimum(1.0, np.sum(1.0 / np.arange(1, n.item() + 1)) * _stepped_up(p, n))
-    )
+    return _adjusted(p_values, lambda p, n: np.minimum(1.0, (1 / np.arange(1, n.item() + 1)).sum() * _stepped_up(p, n)))
 
 
 def holm(p_values: ArrayLike, axis: int | None = None) -> Float[np.ndarray, "..."]:
@@ -143,9 +141,7 @@ def holm(p_values: ArrayLike, axis: int | None = None) -> Float[np.ndarray, "...
     )
 
 
-def _adjusted(
-    p_values: ArrayLike, adjust: Callable[[np.ndarray, np.ndarray], np.ndarray], axis: int | None = None
-) -> np.ndarray:
+def _adjusted(p_values: ArrayLike, adjust: Callable[..., np.ndarray], axis: int | None = None) -> np.ndarray:
     """Apply ``adjust`` to ascending p-values, NaN last, and the number of others; put the results in their places."""
     p = require_p_values("p_values", p_values)
     tests = p.reshape(-1) if axis is None else np.moveaxis(p, _require_axis(axis, p), -1)
