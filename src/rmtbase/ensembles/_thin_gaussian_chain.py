@@ -95,13 +95,9 @@ class ThinGaussianChain(ChainCore):
         inner, outer = jnp.where(left, n[1:], n[:-1]), jnp.where(left, n[:-1], n[1:])
 
         key_lengths, key_normals = jax.random.split(key)
-        degrees_of_freedom = [
-            *(outer[:, None] - jnp.arange(r)),
-            (inner - r) * outer,
-            jnp.arange(r - 1, 0, -1, dtype=float),
-        ]
-        lengths = chi(key_lengths, jnp.concatenate(degrees_of_freedom))
-        *diagonals, cut_off, below = jnp.split(lengths, np.cumsum([part.size for part in degrees_of_freedom[:-1]]))
+        degrees = [*(outer[:, None] - jnp.arange(r)), (inner - r) * outer, jnp.arange(r - 1, 0, -1, dtype=float)]
+        lengths = chi(key_lengths, jnp.concatenate(degrees))
+        *diagonals, cut_off, below = jnp.split(lengths, np.cumsum([part.size for part in degrees[:-1]]))
         normals = jax.random.normal(key_normals, (n_factors - 1, r * (r - 1) // 2))
 
         b = min(self.bottleneck, n_factors - 1)  # the place of B among the factors

@@ -13,6 +13,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float, Key
 from numpy.typing import NDArray
 
+from rmtbase import statistics
 from rmtbase.ensembles import Ensemble
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import available_cores, reproducible_jax
@@ -22,15 +23,6 @@ from rmtbase.montecarlo._keys import case_key, require_indices
 from rmtbase.montecarlo._machine import in_order
 from rmtbase.parameters import require_bins, require_interval, require_positive_integer
 from rmtbase.shown import in_one_line
-from rmtbase.statistics import (
-    MAGNITUDE_BINS,
-    CentralSums,
-    SignedBins,
-    entropy_of_counts,
-    kl_of_counts,
-    magnitude_bins,
-    weibull_fit_of_bins,
-)
 
 Floats = NDArray[np.float64]
 
@@ -141,7 +133,7 @@ def _reduce(
         inside = (w >= low) & (w <= high)
         place = jnp.where(inside, jnp.minimum(jnp.floor((w - low) * (bins / (high - low))), bins - 1), bins)
         bits = jax.lax.bitcast_convert_type(jnp.abs(w), jnp.int64)
-        bin_, distance = magnitude_bins(bits)
+        bin_, distance = statistics.magnitude_bins(bits)
         bin_ = bin_.astype(jnp.int32)
         number, first, second = sums.magnitudes
         return _Sums(
@@ -155,14 +147,9 @@ def _reduce(
     def tally(totals: Array, place: Array, amount: Array | int) -> Array:
         return totals.at[place].add(amount, mode="promise_in_bounds")
 
-    nothing = jnp.zeros(MAGNITUDE_BINS, dtype=jnp.int64)
-    empty = _Sums(
-        powers=jnp.zeros(4),
-        smallest=jnp.asarray(jnp.inf),
-        largest=jnp.asarray(-jnp.inf),
-        histogram=jnp.zeros(bins + 1, dtype=jnp.int64),
-        magnitudes=(nothing, nothing, nothing),
-    )
+    nothing = jnp.zeros(statistics.MAGNITUDE_BINS, dtype=jnp.int64)
+    extremes, histogram = (jnp.asarray(jnp.inf), jnp.asarray(-jnp.inf)), jnp.zeros(bins + 1, dtype=jnp.int64)
+    empty = _Sums(jnp.zeros(4), *extremes, histogram, (nothing, nothing, nothing))
     sums = jax.lax.fori_loop(0, rows // count, lambda i, sums: add(sums, i * count, count), empty)
     left = rows % count
     return pivot, add(sums, rows - left, left) if left else sums
@@ -174,12 +161,12 @@ def _numbers(ensemble: ElementEnsemble, pivot: Array, device: _Sums, edges: Floa
     if not np.isfinite(sums.powers).all():
         raise ParameterError("ensemble", ensemble.name, "elements that are finite, with finite fourth powers")
     extremes = float(sums.smallest), float(sums.largest)
-    central = CentralSums.about(float(pivot), rows * columns, sums.powers.tolist(), *extremes)
+    central = statistics.CentralSums.about(float(pivot), rows * columns, sums.powers.tolist(), *extremes)
     moments, counts, spread = central.moments(), sums.histogram[:-1], central.root_mean_square
-    weibull = weibull_fit_of_bins(SignedBins.of_magnitudes(*sums.magnitudes), spread)
+    weibull = statistics.weibull_fit_of_bins(statistics.SignedBins.of_magnitudes(*sums.magnitudes), spread)
     numbers = [
         *(moments.mean, moments.std, moments.skewness, moments.excess_kurtosis, moments.largest_magnitude),
-        *(entropy_of_counts(counts, edges), kl_of_counts(counts, edges, spread)),
+        *(statistics.entropy_of_counts(counts, edges), statistics.kl_of_counts(counts, edges, spread)),
         *(weibull.shape, weibull.scale, weibull.r_squared),
     ]
     return np.array(numbers), counts

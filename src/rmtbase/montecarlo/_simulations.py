@@ -10,14 +10,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float64, Key, UInt32
 
-from rmtbase import linalg
-from rmtbase.ensembles import (
-    BidiagonalGaussianMatrix,
-    GroupedQueryProduct,
-    LatentAttention,
-    gaussian_matrix,
-    grouped_query_product,
-)
+from rmtbase import ensembles, linalg
 from rmtbase.montecarlo._compiled_sampler import COMPILER_OPTIONS, tile_size
 from rmtbase.montecarlo._keys import case_key, draw_keys
 from rmtbase.montecarlo._machine import host_memory, require_bytes, require_draw_fits, require_results_fit
@@ -25,6 +18,8 @@ from rmtbase.parameters import require_draws, require_positive_integer
 from rmtbase.progress import SILENT, Progress
 from rmtbase.shown import in_one_line
 from rmtbase.statistics import SPECTRAL_STATISTICS, spectral_statistics
+
+Advance = Callable[[int], None]
 
 _NUMBERS = 8  # of a draw per unit of rank: its two diagonals as drawn, squared, multiplied and bisected
 _SPECTRA = 10_000  # draws of latent attention whose eigenvalues are kept
@@ -43,14 +38,13 @@ class GaussianMatrixSample(NamedTuple):
 
 def simulate_gaussian_matrix(n_rows: int, n_columns: int, draws: int, seed: int = 0) -> GaussianMatrixSample:
     """Spectral statistics of n_rows × n_columns standard normal matrices by their bidiagonal form B, exact in law."""
-    ensemble = gaussian_matrix(n_rows, n_columns)
-    assert isinstance(ensemble, BidiagonalGaussianMatrix)  # the thin method
+    ensemble = ensembles.gaussian_matrix(n_rows, n_columns)
+    assert isinstance(ensemble, ensembles.BidiagonalGaussianMatrix)  # the thin method
     draws = require_positive_integer("draws", draws)
     require_bytes(ensemble.name, (n_rows, n_columns), _NUMBERS * 8 * ensemble.rank, host_memory())
     require_results_fit(draws, 16 * len(GaussianMatrixSample._fields), "ask for fewer")
-    drawn = draw_tiles(ensemble, BidiagonalGaussianMatrix.bidiagonal, draws, seed, tile_size((2, ensemble.rank)))
-    parts = []
-    for diagonal, below in drawn:
+    parts, tile = [], tile_size((2, ensemble.rank))
+    for diagonal, below in draw_tiles(ensemble, type(ensemble).bidiagonal, draws, seed, tile):
         # B Bᵀ of a lower bidiagonal B is tridiagonal.
         main = diagonal**2
         main[:, 1:] += below**2
@@ -71,7 +65,7 @@ def simulate_heads_with_factors(
     d_model: int, d_head: int, group: int, draws: int, seed: int = 0, progress: Progress = SILENT
 ) -> HeadSample:
     """Joint spectral statistics, exact in law, of products W_QᵀW_K of ``group`` query heads with one key head."""
-    ensemble = grouped_query_product(d_model, d_head, group)
+    ensemble = ensembles.grouped_query_product(d_model, d_head, group)
     draws = require_draws(draws)
     require_draw_fits(ensemble)
     require_results_fit(draws, 16 * (2 * ensemble.group + 1) * len(SPECTRAL_STATISTICS), "ask for fewer")
@@ -87,7 +81,7 @@ def simulate_heads_with_factors(
         return np.concatenate(list(solving)).reshape(matrices.shape[:-1])
 
     with linalg.single_threaded_blas(), ThreadPoolExecutor(cores) as pool:
-        for drawn in draw_tiles(ensemble, GroupedQueryProduct.sample_with_factors, draws, seed, tile):
+        for drawn in draw_tiles(ensemble, ensembles.GroupedQueryProduct.sample_with_factors, draws, seed, tile):
             product, query, key = map(solved, drawn)
             sigma_q, sigma_k = (np.sqrt(np.sum(s**2, axis=-1, keepdims=True) / size) for s in (query, key[:, None]))
             scaled = product / (sigma_q * sigma_k), query / sigma_q, (key[:, None] / sigma_k)[:, 0]
@@ -107,13 +101,13 @@ def spectra_among(draws: range) -> int:
 
 
 def draw_latent_attention(
-    ensemble: LatentAttention, rope_ratios: Sequence[float], draws: range, seed: int, advance: Callable[[int], None]
+    ensemble: ensembles.LatentAttention, rope_ratios: Sequence[float], draws: range, seed: int, advance: Advance
 ) -> LatentAttentionSample:
     """Make the draws of these indices, equal to the bit to those of a longer run if the first begins a tile."""
     tile, shown = tile_size(ensemble.matrix_shape), spectra_among(draws)
     sizes = np.array(ensemble.factor_sizes, dtype=float)
     sample, eigenvalues = [], []
-    tiles = draw_tiles(ensemble, LatentAttention.parts, len(draws), seed, tile, draws.start)
+    tiles = draw_tiles(ensemble, ensembles.LatentAttention.parts, len(draws), seed, tile, draws.start)
     with linalg.single_threaded_blas(), ThreadPoolExecutor(linalg.available_cores()) as pool:
         for latent, rotated, norm_squared in tiles:
             unit = np.sqrt(np.prod(norm_squared / sizes, axis=1))[:, None, None]
@@ -127,7 +121,7 @@ def draw_latent_attention(
 
 
 def draw_tiles(
-    ensemble: BidiagonalGaussianMatrix | GroupedQueryProduct | LatentAttention,
+    ensemble: ensembles.BidiagonalGaussianMatrix | ensembles.GroupedQueryProduct | ensembles.LatentAttention,
     sample: Callable[[Any, Key[Array, ""]], tuple[Array, ...]],
     draws: int,
     seed: int,

@@ -51,15 +51,10 @@ class CentralSums:
         """Make the sums from Σ(w - pivot)^k, k = 1, …, 4; a pivot near the mean avoids cancellation."""
         first, second, third, fourth = powers
         shift = first / count
-        return cls(
-            count=count,
-            mean=pivot + shift,
-            square=second - shift * first,
-            cube=third - 3.0 * shift * second + 2.0 * shift**2 * first,
-            fourth=fourth - 4.0 * shift * third + 6.0 * shift**2 * second - 3.0 * shift**3 * first,
-            smallest=smallest,
-            largest=largest,
-        )
+        square = second - shift * first
+        cube = third - 3.0 * shift * second + 2.0 * shift**2 * first
+        fourth = fourth - 4.0 * shift * third + 6.0 * shift**2 * second - 3.0 * shift**3 * first
+        return cls(count, pivot + shift, square, cube, fourth, smallest, largest)
 
     def merged(self, other: CentralSums) -> CentralSums:
         """Return the sums of both parts: P. Pébay, SAND2008-6212 (2008), eq. (3.1)."""
@@ -109,15 +104,8 @@ def central_sums(numbers: Shaped[np.ndarray, " number"]) -> CentralSums:
     mean = float(deviation.mean())
     deviation -= mean
     square = deviation * deviation
-    return CentralSums(
-        count=numbers.size,
-        mean=mean,
-        square=float(square.sum()),
-        cube=float(square @ deviation),
-        fourth=float(square @ square),
-        smallest=smallest,
-        largest=largest,
-    )
+    powers = float(square.sum()), float(square @ deviation), float(square @ square)
+    return CentralSums(numbers.size, mean, *powers, smallest, largest)
 
 
 def element_moments(matrix: ArrayLike, map_spans: Callable[..., Iterable[CentralSums]] = map) -> ElementMoments:

@@ -13,14 +13,8 @@ from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 from scipy import special
 
+from rmtbase import parameters
 from rmtbase.errors import ParameterError
-from rmtbase.parameters import (
-    require_bins,
-    require_interval,
-    require_positive_integer,
-    require_positive_number,
-    require_real_numbers,
-)
 from rmtbase.statistics._elements import CentralSums
 from rmtbase.statistics._order_statistics import histogram, quantiles
 from rmtbase.statistics._signed_bins import SignedBins
@@ -59,7 +53,8 @@ def histogram_entropy(sample: ArrayLike, bins: int, range: tuple[float, float]) 
         ParameterError: the sample is empty, not real, masked, not finite or wholly outside the range; the number of
             bins is not a positive integer; or the range is not an interval.
     """
-    return entropy_of_counts(*np.histogram(_pooled(sample), require_bins(bins), require_interval("range", range)))
+    limits = parameters.require_interval("range", range)
+    return entropy_of_counts(*np.histogram(_pooled(sample), parameters.require_bins(bins), limits))
 
 
 def histogram_kl(sample: ArrayLike, bins: int, range: Interval, reference_sigma: float | None = None) -> float:
@@ -81,7 +76,7 @@ def histogram_kl(sample: ArrayLike, bins: int, range: Interval, reference_sigma:
         ParameterError: as :func:`histogram_entropy`; also if σ is not positive and finite, or the sample is all zeros.
     """
     x = _pooled(sample)
-    counts, edges = np.histogram(x, require_bins(bins), require_interval("range", range))
+    counts, edges = np.histogram(x, parameters.require_bins(bins), parameters.require_interval("range", range))
     return kl_of_counts(counts, edges, _spread(x, reference_sigma))
 
 
@@ -115,7 +110,7 @@ def nearest_neighbour_entropy(sample: ArrayLike, k: int = 1) -> float:
 
     Source: L. F. Kozachenko and N. N. Leonenko, Probl. Inf. Transm. 23, 95 (1987).
     """
-    x, k = np.sort(_pooled(sample)), require_positive_integer("k", k)
+    x, k = np.sort(_pooled(sample)), parameters.require_positive_integer("k", k)
     n = x.size
     if k >= n:
         raise ParameterError("k", k, f"less than the number of elements, {n}")
@@ -142,7 +137,7 @@ def nearest_neighbour_kl(sample: ArrayLike, k: int = 1, reference_sigma: float |
 
 
 def _pooled(sample: ArrayLike) -> Float[np.ndarray, " number"]:
-    x = require_real_numbers("sample", sample).reshape(-1)
+    x = parameters.require_real_numbers("sample", sample).reshape(-1)
     if x.size == 0 or not np.isfinite(x).all():
         finite = np.isfinite(x).sum()
         raise ParameterError("sample", f"{x.size} numbers, {finite} finite", "finite numbers, at least one")
@@ -157,7 +152,7 @@ def _shares(counts: Counts, edges: Edges) -> Bins:
 
 def _spread(x: Float[np.ndarray, " number"], reference_sigma: float | None) -> float:
     if reference_sigma is not None:
-        return require_positive_number("reference_sigma", reference_sigma)
+        return parameters.require_positive_number("reference_sigma", reference_sigma)
     largest = float(np.abs(x).max())
     if largest == 0.0:
         raise ParameterError("sample", "zeros", "numbers with a spread, to which a normal law can be fitted")
