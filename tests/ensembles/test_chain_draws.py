@@ -50,6 +50,9 @@ def test_the_shapes_of_a_draw_are_those_of_the_core_or_of_the_product():
     assert values.shape == (5, 4)
     assert (values > 0).all() and (np.diff(values, axis=-1) < 0).all()
     assert len(gaussian_chain((2,) * 17).factor_sizes) == 16
+    assert gaussian_matrix(4, 6) == gaussian_chain((4, 6)) == gaussian_chain([np.int64(6), 4])
+    assert low_rank_product(6, 4) == gaussian_chain((6, 4, 6))
+    assert gaussian_matrix(4, 6, "dense").name == "dense_gaussian_matrix 4x6"
 
 
 @pytest.mark.parametrize(
@@ -64,12 +67,6 @@ def test_the_shapes_of_a_draw_are_those_of_the_core_or_of_the_product():
 )
 def test_a_chain_that_has_a_name_of_its_own_goes_by_it(dims, name):
     assert gaussian_chain(dims).name == name
-
-
-def test_named_ensembles_are_chains():
-    assert gaussian_matrix(4, 6) == gaussian_chain((4, 6)) == gaussian_chain([np.int64(6), 4])
-    assert low_rank_product(6, 4) == gaussian_chain((6, 4, 6))
-    assert gaussian_matrix(4, 6, "dense").name == "dense_gaussian_matrix 4x6"
 
 
 @pytest.mark.exhaustive

@@ -19,14 +19,12 @@ def orthonormal(rng, rows, columns):
 
 
 def with_spectrum(values, columns=COLUMNS, seed=1):
-    """A matrix with these singular values and no other structure."""
     rng = np.random.default_rng(seed)
     left = np.linalg.qr(rng.standard_normal((len(values), len(values))))[0]
     return left * values @ orthonormal(rng, len(values), columns)
 
 
 def graded(rows=ROWS, columns=COLUMNS):
-    """Rows in general directions, each 200 times shorter than the one before: tiny, but real directions."""
     rng = np.random.default_rng(2)
     return np.geomspace(1.0, 1e-12, rows)[:, None] * rng.standard_normal((rows, columns))
 
@@ -176,22 +174,16 @@ def test_singular_values_are_those_of_the_dense_product(d_model, d_head):
     assert (dense[:, d_head:] < 1e-12 * dense[:, :1]).all()
 
 
-def test_leading_axes_broadcast():
+def test_leading_axes_broadcast_factors_are_widened_and_the_smallest_keeps_its_digits():
     rng = np.random.default_rng(3)
     w_q, w_k = rng.standard_normal((4, 3, 5, 12)), rng.standard_normal((3, 5, 12))
     together = product_singular_values(w_q, w_k)
     assert together.shape == (4, 3, 5)
     np.testing.assert_array_equal(together[2, 1], product_singular_values(w_q[2, 1], w_k[1]))
-
-
-def test_single_precision_factors_are_widened_before_any_arithmetic():
     w_q, w_k = np.random.default_rng(4).standard_normal((2, 6, 20)).astype(np.float32)
     narrow = product_singular_values(w_q, w_k)
     assert narrow.dtype == np.float64
     np.testing.assert_array_equal(narrow, product_singular_values(w_q.astype(float), w_k.astype(float)))
-
-
-def test_the_smallest_singular_value_keeps_its_digits_where_a_gram_matrix_would_lose_them():
     # W_Q and W_K share their row space; singular values 1, 1e-5, 1e-10 of the product are known exactly.
     rotation, _ = np.linalg.qr(np.random.default_rng(5).standard_normal((30, 3)))
     w_q, w_k = np.diag([1.0, 1e-5, 1e-10]) @ rotation.T, rotation.T

@@ -81,8 +81,6 @@ def test_the_standard_deviation_of_an_element_is_the_one_it_is_said_to_have(ense
 
 
 class Spy:
-    """A matrix of known elements, which notes how many rows are asked for at a time."""
-
     name = "spy"
     element_std = 1.0
 
@@ -190,7 +188,7 @@ def table():
     return element_baseline([PRODUCT, NORMAL, UNIFORM], 40)
 
 
-def test_a_table_is_described_and_opens_again(table, tmp_path):
+def test_a_table_is_described_opens_again_and_has_the_columns_of_a_baseline(table, tmp_path):
     assert list(table["statistic"].values) == list(ELEMENT_FORMULAS)
     for name in ELEMENTS_SCHEMA:
         assert table[name].attrs["long_name"]
@@ -200,9 +198,6 @@ def test_a_table_is_described_and_opens_again(table, tmp_path):
     bare = element_baseline((48, 6), 3, keep_sample=False)
     assert "sample" not in bare and "draw" not in bare.dims
     assert open_table(write_table(bare, tmp_path / "bare.nc")).equals(bare)
-
-
-def test_a_case_of_w_qk_has_the_shape_and_sigma_of_a_baseline_table(table):
     of_product, *others = range(table.sizes["case"])
     d_model, d_head = (int(table[name][of_product]) for name in ("d_model", "d_head"))
     assert (d_model, d_head) == (PRODUCT.dims[0], PRODUCT.dims[1])

@@ -42,8 +42,6 @@ class StopError(Exception):
 
 
 def stopping(error, chunk):
-    """Bars that raise an error when so many chunks are drawn."""
-
     def bar(label, total):
         counts = []
 
@@ -59,15 +57,13 @@ def stopping(error, chunk):
 
 @pytest.fixture
 def stopped(plan, output, chunks):
-    """The store of a run that has been stopped after five of twelve chunks."""
-
     with pytest.raises(StopError):
         run_plan(plan, output, progress=Told(stopping(StopError, 6)))
     assert len(list(chunks.glob("*.chunk"))) == 5
     return chunks
 
 
-def test_run_writes_the_table_and_leaves_nothing_else(plan, output, table, assert_same):
+def test_run_writes_the_table_leaves_nothing_else_and_is_not_drawn_again(plan, output, table, assert_same, watch):
     told = Told()
     assert_same(run_plan(plan, output, progress=told), table)
     assert_same(open_table(output), table)
@@ -75,9 +71,20 @@ def test_run_writes_the_table_and_leaves_nothing_else(plan, output, table, asser
     assert told.notes == []
     with pytest.raises(OutputError, match="it is a folder"):
         run_plan(plan, output.parent)
+    run_plan(plan, output)
+    before, told = watch(output.parent), Told()
+    assert_same(run_plan(plan, output, progress=told), table)
+    assert told.notes == [f"{output} is the table of this plan already: nothing is left to draw"]
+    before.assert_untouched()
 
 
-def test_resumed_run_draws_only_what_is_left(plan, output, stopped, table, assert_same):
+def test_resumed_run_draws_only_what_is_left_once_its_folder_can_be_written(
+    plan, output, stopped, read_only, watch, table, assert_same
+):
+    before = watch(output.parent)
+    with read_only(stopped), pytest.raises(OutputError, match=r"Permission denied.*; 50 draws in 5 chunks are kept"):
+        run_plan(plan, output)
+    before.assert_untouched()
     drawn, totals = [], []
 
     def bar(label, total):
@@ -89,14 +96,6 @@ def test_resumed_run_draws_only_what_is_left(plan, output, stopped, table, asser
     assert sum(drawn) == 70
     assert totals == [70]
     assert told.notes == ["resuming: 70 draws in 7 chunks left of 120 draws in 12 chunks"]
-
-
-def test_finished_table_is_not_drawn_again(plan, output, table, assert_same, watch):
-    run_plan(plan, output)
-    before, told = watch(output.parent), Told()
-    assert_same(run_plan(plan, output, progress=told), table)
-    assert told.notes == [f"{output} is the table of this plan already: nothing is left to draw"]
-    before.assert_untouched()
 
 
 @pytest.mark.parametrize("damage", ["truncated", "another file", "another table"])
@@ -140,13 +139,17 @@ def test_another_installation_is_refused_only_where_it_would_draw(plan, output, 
 
 
 def resume(plan, output):
-    """How a run is refused that would go on under other settings."""
     with pytest.raises(StoreError) as caught:
         run_plan(plan, output)
     return str(caught.value)
 
 
 def test_settings_of_jax_that_change_bits_do_not_mix(plan, output, stopped, table, monkeypatch, watch):
+    jax.config.update("jax_exec_time_optimization_effort", 0.5)
+    try:
+        assert "jax_exec_time_optimization_effort: 0.0 there, 0.5 here" in resume(plan, output)
+    finally:
+        jax.config.update("jax_exec_time_optimization_effort", 0.0)
     before, there = watch(output.parent), os.environ["XLA_FLAGS"]
     with jax.disable_jit():
         assert "jax_disable_jit: False there, True here" in resume(plan, output)
@@ -156,14 +159,6 @@ def test_settings_of_jax_that_change_bits_do_not_mix(plan, output, stopped, tabl
     monkeypatch.setenv("XLA_FLAGS", f"--xla_force_host_platform_device_count=1 {there} --xla_dump_to=/nowhere")
     with jax.numpy_dtype_promotion("strict"), jax.enable_x64(True), jax.default_matmul_precision("bfloat16"):
         assert run_plan(plan, output).identical(table)  # what is set for the draws themselves changes nothing
-
-
-def test_another_setting_of_the_compiler_is_another_setting(plan, output, stopped):
-    jax.config.update("jax_exec_time_optimization_effort", 0.5)
-    try:
-        assert "jax_exec_time_optimization_effort: 0.0 there, 0.5 here" in resume(plan, output)
-    finally:
-        jax.config.update("jax_exec_time_optimization_effort", 0.0)
 
 
 @pytest.mark.exhaustive
@@ -221,13 +216,6 @@ def test_disk_full_while_the_table_is_written_keeps_the_chunks(
     assert told.notes == ["all 12 chunks are there: nothing is left to draw"]
 
 
-def test_read_only_folder_of_chunks_stops_the_run(plan, output, stopped, read_only, watch):
-    before = watch(output.parent)
-    with read_only(stopped), pytest.raises(OutputError, match=r"Permission denied.*; 50 draws in 5 chunks are kept"):
-        run_plan(plan, output)
-    before.assert_untouched()
-
-
 def test_chunks_are_kept_where_that_is_asked_or_where_they_cannot_be_removed(
     plan, output, chunks, table, assert_same, read_only
 ):
@@ -265,13 +253,10 @@ def test_second_run_is_refused_while_the_first_is_at_work(plan, output, chunks, 
     assert refusals == [f"{chunks}: found another run at work on it; expected one at a time; wait for it, or stop it"]
 
 
-def test_processes_that_are_no_positive_integer(plan, output):
+def test_wrong_numbers_of_processes_are_refused_and_an_interrupted_run_says_how_to_go_on(plan, output, chunks):
     for count in (0, -1, 2.5, "2", True):
         with pytest.raises(ParameterError, match=r"(workers|count) = .*(a positive|an) integer"):
             run_plan(plan, output, executor=LocalProcesses(count))
-
-
-def test_interrupted_run_says_how_to_go_on(plan, output, chunks):
     with pytest.raises(KeyboardInterrupt) as interrupted:
         run_plan(plan, output, progress=Told(stopping(KeyboardInterrupt, 3)))
     assert interrupted.value.__notes__ == [f"20 draws in 2 chunks are kept in {chunks}, run again to go on"]
@@ -307,7 +292,6 @@ def test_more_draws_go_on_from_the_chunks_of_fewer_after_kills_at_every_stage(st
         return len(list(chunks.glob("*.chunk")))
 
     def killed(moment, beforehand=""):
-        """A run of more draws that is killed then, with no draw lost and no table written."""
         run = start(plan_text(803), output, beforehand=beforehand)
         assert run.kill(moment)
         assert all((chunks / name).read_bytes() == kept[name] for name in kept)
@@ -339,7 +323,6 @@ def test_more_draws_go_on_from_the_chunks_of_fewer_after_kills_at_every_stage(st
 
 @pytest.fixture
 def kept(tmp_path, plan_text):
-    """The table of fewer draws, whose chunks were kept."""
     (tmp_path / "fewer.toml").write_text(plan_text(45))
     output = tmp_path / "table.nc"
     run_plan(read_plan(tmp_path / "fewer.toml"), output, keep_chunks=True)

@@ -46,7 +46,6 @@ def set_to():
 
 
 def draws():
-    """The statistics of each draw of W_QK, of a chain and of a table of other entries."""
     uniform = {"dims": (6, 3, 6), "entries": "uniform"}
     tables = [
         rmtbase.baseline(12, 4, draws=10, seed=2**40 + 3),

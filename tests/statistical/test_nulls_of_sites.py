@@ -56,7 +56,6 @@ def random_chains(dims, seed):
 
 
 def random_latents(shape, heads, seed, shared=False):
-    """Heads of one layer, or each of a layer of its own; and what the plain null would be told of them."""
     rng = np.random.default_rng(seed)
     d_head = shape.d_nope + shape.d_rope
 
@@ -82,7 +81,6 @@ def random_latents(shape, heads, seed, shared=False):
 
 
 def p_values(null, heads):
-    """(head, statistic and omnibus)."""
     scores = null.score_heads(heads, SILENT).scores
     return np.concatenate([scores.p_value[0], scores.omnibus_p_value[0][:, None]], axis=1)
 
@@ -126,7 +124,6 @@ def test_p_values_of_latent_attention_are_uniform(name):
 
 @pytest.mark.exhaustive
 def test_the_plain_null_flags_every_head_of_latent_attention_and_its_own_none():
-    """Sixteen heads of one layer."""
     shape = LatentShape(96, 24, 12, 8, 48)
     heads, plain = random_latents(shape, 16, seed=3, shared=True)
     own = LatentNull(shape, DRAWS, seed=7).score_heads(heads, SILENT).scores.omnibus_p_value

@@ -44,7 +44,6 @@ def table(numbers, names=tuple(ELEMENT_STATISTICS)):
 
 
 def of_order(x):
-    """The statistics that need no logarithm, by their formulas."""
     n, s, magnitude = x.size, x.std(ddof=1), np.sort(np.abs(x))
     i = np.arange(1, n + 1)
     p = (i - 0.5) / n
@@ -64,7 +63,6 @@ def of_order(x):
 
 
 def of_weibull(x):
-    """The others, but for entropies."""
     n, rms, magnitude = x.size, math.sqrt(np.mean(x * x)), np.sort(np.abs(x))
     body, whole = statistics.weibull_fit(x), statistics.weibull_fit(x, 0.0)
     law = stats.weibull_min(body.shape, scale=body.scale)
@@ -105,13 +103,22 @@ def test_statistics_are_those_of_the_sorted_numbers(law, n):
         assert found[name] == pytest.approx(value, rel=tolerance, abs=tolerance), name
 
 
-def test_numbers_on_levels_have_the_order_statistics_of_their_values():
+def test_numbers_on_levels_and_moved_numbers_keep_their_statistics():
     x = np.round(np.random.default_rng(3).standard_normal(50_000) * 40) * 0.0007123
     expected = of_order(x)
     found = table(x)
     for name, value in expected.items():
         assert found[name] == pytest.approx(value, rel=1e-6, abs=1e-6), name
     assert np.isnan([found[name] for name in ELEMENT_STATISTICS if name not in expected]).all()
+    x = sample("student", 20_000)
+    plain = table(x, ENTROPIES)
+    for moved in (x * 1e-12, 37.1 * x):
+        assert table(moved, ENTROPIES) == pytest.approx(plain, abs=5e-4)
+    assert table(x + 0.2, ENTROPIES) == pytest.approx(plain, abs=1e-3)
+    magnitude = np.abs(sample("student", 30_000))
+    k = statistics.weibull_likelihood_fit(magnitude).shape
+    log, power = np.log(magnitude), magnitude**k
+    assert 1 / k == pytest.approx(power @ log / power.sum() - log.mean(), rel=1e-11)
 
 
 @pytest.mark.parametrize("law", ["normal", "uniform", "skewed"])
@@ -172,14 +179,6 @@ def test_the_divergence_from_a_normal_law_is_that_of_two_normal_laws(location, s
     assert element_sketch([x]).kl_to_normal(location, scale) == pytest.approx(true - lost, abs=error)
 
 
-def test_entropy_knows_no_scale_and_no_origin():
-    x = sample("student", 20_000)
-    plain = table(x, ENTROPIES)
-    for moved in (x * 1e-12, 37.1 * x):
-        assert table(moved, ENTROPIES) == pytest.approx(plain, abs=5e-4)
-    assert table(x + 0.2, ENTROPIES) == pytest.approx(plain, abs=1e-3)
-
-
 @pytest.mark.parametrize("dtype", mostly_exhaustive([np.float32, *HALF], always=1))
 def test_rounding_moves_no_statistic_by_its_standard_error(dtype):
     # Standard errors under the normal law from 12 samples; the shift is the mean over three of them, of which the
@@ -208,19 +207,22 @@ def reasons(numbers):
     return found
 
 
-def test_few_or_equal_numbers_have_no_statistic_at_all():
+def test_few_equal_tied_or_clipped_numbers_leave_what_can_be_said():
     assert set(reasons(normal(99)).values()) == {Reason("few_numbers", {"count": 99, "fewest": 100})}
     for value in (0.0, 0.3):
         assert set(reasons(np.full((20, 30), value)).values()) == {Reason("all_equal")}
-
-
-def test_rows_of_zeros_leave_moments_and_order_statistics():
     w = normal(64 * 64).reshape(64, 64).copy()
     w[5] = 0.0
     for dtype in (np.float64, np.float32, *HALF):
         found = reasons(w.astype(dtype))
         assert found["weibull_shape"] == found["entropy_residual"] == Reason("zeros", {"zeros": 64, "count": 4096})
         assert not any(found[name] for name in of_order(w.ravel()))
+    four_bits = reasons((np.round(normal(20_000) / 0.02 * 2.5) * 0.01234567).astype(np.float32))
+    assert [name for name, reason in four_bits.items() if not reason] == list(MOMENT_STATISTICS)
+    clipped = reasons(normal(20_000).clip(-9.0, 0.02))
+    assert clipped["weibull_shape"].code == "equal_numbers" and not clipped["gini"]
+    far = reasons(1.0 + normal(20_000) * 1e-3)  # a spread that the bins do not resolve
+    assert not far["mean"] and far["gini"].code == "tied"
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int8, ml_dtypes.bfloat16])
@@ -229,15 +231,6 @@ def test_integers_leave_what_can_be_said_of_them(spread, left, dtype):
     found = reasons(np.round(normal(20_000) / 0.02 * spread).clip(-127, 127).astype(dtype))
     assert [name for name, reason in found.items() if not reason] == list(left)
     assert (found["weibull_shape"].code, found["weibull_shape"].details["needed"]) == ("tied", 64)
-
-
-def test_few_levels_one_value_and_an_unresolved_spread_leave_what_can_be_said():
-    four_bits = reasons((np.round(normal(20_000) / 0.02 * 2.5) * 0.01234567).astype(np.float32))
-    assert [name for name, reason in four_bits.items() if not reason] == list(MOMENT_STATISTICS)
-    clipped = reasons(normal(20_000).clip(-9.0, 0.02))
-    assert clipped["weibull_shape"].code == "equal_numbers" and not clipped["gini"]
-    far = reasons(1.0 + normal(20_000) * 1e-3)  # a spread that the bins do not resolve
-    assert not far["mean"] and far["gini"].code == "tied"
 
 
 @pytest.mark.parametrize("law", ["normal", "student", "skewed"])
@@ -254,13 +247,6 @@ def test_the_likeliest_weibull_law_is_scipys(law, dtype):
         assert stats.weibull_min(fit.shape * factor, scale=fit.scale).logpdf(magnitude).sum() < fit.log_likelihood
         assert stats.weibull_min(fit.shape, scale=fit.scale * factor).logpdf(magnitude).sum() < fit.log_likelihood
     assert element_sketch([x]).weibull_likelihood_fit == pytest.approx(fit, rel=1e-7)
-
-
-def test_the_equation_of_the_likeliest_shape_holds():
-    magnitude = np.abs(sample("student", 30_000))
-    k = statistics.weibull_likelihood_fit(magnitude).shape
-    log, power = np.log(magnitude), magnitude**k
-    assert 1 / k == pytest.approx(power @ log / power.sum() - log.mean(), rel=1e-11)
 
 
 @pytest.mark.parametrize("bad", [[0.0, 1.0, 2.0], [3.0, -3.0, 3.0], [1.0], [1.0, math.inf, 2.0], [math.nan, 1.0, 2.0]])

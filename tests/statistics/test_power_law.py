@@ -13,7 +13,6 @@ STEPS = np.arange(1.0, 101.0)
 
 
 def _tail_on_a_bulk(exponent):
-    """The middles of a hundredth each of a power law from 1 on, above a hundred values evenly below 0.8."""
     return np.concatenate([STEPS / 125.0, (1.0 - (STEPS - 0.5) / 100.0) ** (-1.0 / (exponent - 1.0))])
 
 

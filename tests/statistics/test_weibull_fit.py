@@ -30,23 +30,20 @@ def test_the_fit_is_the_line_through_the_plot(n, dtype):
         np.testing.assert_allclose(weibull_fit(x, trim), formula(x, trim), rtol=1e-10)
 
 
-def test_a_sample_that_is_sorted_in_parts_by_threads_has_the_same_fit():
+def test_integers_and_parts_are_fitted_the_sample_is_left_and_no_plot_is_refused():
     x = np.random.default_rng(4).standard_normal((1 << 21) + 5).astype(np.float32)
     np.testing.assert_allclose(weibull_fit(x), formula(x, 0.1), rtol=1e-10)
-
-
-def test_integers_and_their_smallest_are_magnitudes_too():
     x = np.array([-128, 127, 3, -5, 60, 33, 12, -90, 7, 1], dtype=np.int8)
     np.testing.assert_allclose(weibull_fit(x), formula(x.astype(int), 0.1), rtol=1e-12)
-
-
-def test_the_sample_itself_is_left_as_it_is():
     for dtype in (np.float64, np.float32, np.float16):
         x = np.random.default_rng(5).standard_normal((30, 40)).astype(dtype)
         before = x.copy()
         weibull_fit(x)
         weibull_fit(x[::2, 1::3])
         np.testing.assert_array_equal(x, before)
+    for bad, found in (([], "0 weights"), ([1.0], "1 weights"), (np.ones(9), "from 1.0 to 1.0"), (np.eye(9), "from 0")):
+        with pytest.raises(ParameterError, match=f"sample = .*{found}"):
+            statistics.weibull_fit(bad)
 
 
 @pytest.mark.parametrize("trim", [0.1, 0.05])
@@ -74,9 +71,3 @@ def test_weights_that_are_not_finite_are_counted(dtype):
     x[[3, 9, 11]] = math.nan, math.inf, -math.inf
     with pytest.raises(ParameterError, match="sample = '3 of 50 not finite': expected finite weights"):
         weibull_fit(x)
-
-
-def test_weights_that_cannot_be_plotted_are_refused():
-    for bad, found in (([], "0 weights"), ([1.0], "1 weights"), (np.ones(9), "from 1.0 to 1.0"), (np.eye(9), "from 0")):
-        with pytest.raises(ParameterError, match=f"sample = .*{found}"):
-            statistics.weibull_fit(bad)
