@@ -142,13 +142,10 @@ def test_a_draw_has_the_stated_shapes_and_first_draws_are_those_of_a_shorter_run
     assert (simulate_heads_with_factors(D_MODEL, D_HEAD, GROUP, 5, seed=2).product != few.product).all()
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments"),
-    [
-        *(("d_model", (0, 1, 1, 10)), ("d_head", (8, 9, 1, 10)), ("group", (8, 4, 0, 10))),
-        *(("draws", (8, 4, 2, 1)), ("seed", (8, 4, 2, 9, -1))),
-    ],
-)
+@pytest.mark.parametrize(("name", "arguments"), [
+    *(("d_model", (0, 1, 1, 10)), ("d_head", (8, 9, 1, 10)), ("group", (8, 4, 0, 10))),
+    *(("draws", (8, 4, 2, 1)), ("seed", (8, 4, 2, 9, -1))),
+])  # fmt: skip
 def test_bad_parameters_are_named(name, arguments):
     with pytest.raises(ParameterError) as caught:
         simulate_heads_with_factors(*arguments)

@@ -24,19 +24,11 @@ from rmtbase.linalg import reproducible_jax
 SHAPE = (96, 160)  # fan_out, fan_in
 LEVEL = 1e-6
 WITH_OPTIONS = {
-    "normal": {"std": 0.02, "mean": 0.01},
-    "truncated_normal": {"std": 0.02, "bound": 1.5},
-    "uniform": {"bound": 0.3},
-    "xavier_uniform": {"gain": 1.5},
-    "xavier_normal": {"gain": 1.5},
-    "kaiming_uniform": {"a": 0.3, "mode": "fan_out"},
-    "kaiming_normal": {"nonlinearity": "tanh"},
-    "torch_linear": {},
-    "small_init": {"d_model": 160},
-    "wang_init": {"n_layers": 6, "d_model": 160},
-    "scaled_normal": {"n_layers": 6},
-    "orthogonal": {"gain": 1.5},
-}
+    "normal": {"std": 0.02, "mean": 0.01}, "truncated_normal": {"std": 0.02, "bound": 1.5}, "uniform": {"bound": 0.3},
+    "xavier_uniform": {"gain": 1.5}, "xavier_normal": {"gain": 1.5}, "kaiming_uniform": {"a": 0.3, "mode": "fan_out"},
+    "kaiming_normal": {"nonlinearity": "tanh"}, "torch_linear": {}, "small_init": {"d_model": 160},
+    "wang_init": {"n_layers": 6, "d_model": 160}, "scaled_normal": {"n_layers": 6}, "orthogonal": {"gain": 1.5},
+}  # fmt: skip
 INDEPENDENT = [name for name in WITH_OPTIONS if name != "orthogonal"]
 
 
@@ -302,22 +294,14 @@ def test_numbers_are_data(name, option):
 
 
 BAD = [
-    ("normal", {"std": 0.0}, "std"),
-    ("normal", {"std": "0.02"}, "std"),
-    ("normal", {"mean": math.inf}, "mean"),
-    ("normal", {"sigma": 0.02}, "sigma"),
-    ("torch_linear", {"gain": 1.0}, "gain"),
-    ("truncated_normal", {"bound": math.inf}, "bound"),
-    ("truncated_normal", {"std_of": "weights"}, "std_of"),
-    ("uniform", {}, "bound"),
-    ("kaiming_uniform", {"a": math.nan}, "a"),
-    ("kaiming_uniform", {"mode": "fan_avg"}, "mode"),
-    ("kaiming_normal", {"nonlinearity": "gelu"}, "nonlinearity"),
-    ("small_init", {"d_model": 512.0}, "d_model"),
-    ("wang_init", {"d_model": 512}, "n_layers"),
-    ("scaled_normal", {"n_layers": True}, "n_layers"),
-    ("orthogonal", {"gain": 0}, "gain"),
-]
+    ("normal", {"std": 0.0}, "std"), ("normal", {"std": "0.02"}, "std"), ("normal", {"mean": math.inf}, "mean"),
+    ("normal", {"sigma": 0.02}, "sigma"), ("torch_linear", {"gain": 1.0}, "gain"),
+    ("truncated_normal", {"bound": math.inf}, "bound"), ("truncated_normal", {"std_of": "weights"}, "std_of"),
+    ("uniform", {}, "bound"), ("kaiming_uniform", {"a": math.nan}, "a"),
+    ("kaiming_uniform", {"mode": "fan_avg"}, "mode"), ("kaiming_normal", {"nonlinearity": "gelu"}, "nonlinearity"),
+    ("small_init", {"d_model": 512.0}, "d_model"), ("wang_init", {"d_model": 512}, "n_layers"),
+    ("scaled_normal", {"n_layers": True}, "n_layers"), ("orthogonal", {"gain": 0}, "gain"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "options", "culprit"), BAD)

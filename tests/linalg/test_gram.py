@@ -1,9 +1,13 @@
-"""Singular values from Gram matrices keep the digits, or leave the matrix to the SVD."""
+"""Gram matrices keep the digits or leave the matrix to the SVD; numerical settings hold where they are asked for."""
 
+import jax
+import jax.numpy as jnp
 import mpmath
 import numpy as np
 import pytest
 
+import rmtbase
+from rmtbase.ensembles import low_rank_product
 from rmtbase.linalg import (
     GRAM_CONDITION,
     HOST_SOLVERS,
@@ -14,6 +18,7 @@ from rmtbase.linalg import (
     singular_values,
     symmetric_singular_values,
 )
+from rmtbase.montecarlo import draw_spectra
 
 DIGITS = 50
 
@@ -104,3 +109,27 @@ def test_symmetric_singular_values_are_those_of_the_svd_however_small_they_are(s
     expected = singular_values(matrices)
     assert values.shape == expected.shape
     assert np.abs(values - expected).max() < 1e-14 * expected.max()
+
+
+def test_double_precision_holds_inside_and_settings_come_back_after_an_error():
+    before = jnp.ones(2).dtype
+    with pytest.raises(KeyError), reproducible_jax():
+        assert jnp.ones(2).dtype == np.float64
+        raise KeyError
+    assert jnp.ones(2).dtype == before
+
+
+def test_a_table_leaves_the_callers_settings_alone_and_is_the_same_whatever_they_are():
+    precision, state = jax.config.jax_default_matmul_precision, np.random.get_state()[1].copy()  # noqa: NPY002
+    usual = rmtbase.baseline(16, 4, draws=10)
+    assert jnp.ones(2).dtype == jnp.float32
+    assert jax.config.jax_default_matmul_precision == precision
+    np.testing.assert_array_equal(np.random.get_state()[1], state)  # noqa: NPY002
+    run = draw_spectra(low_rank_product(9, 4), 16, 0, batch=7)
+    next(run)
+    assert jnp.ones(1).dtype == jnp.float32  # also between the batches of a run
+    run.close()
+    threefry = jax.threefry_partitionable(not jax.config.jax_threefry_partitionable)
+    with jax.enable_x64(True), jax.default_matmul_precision("bfloat16"), threefry:
+        other = rmtbase.baseline(16, 4, draws=10)
+    assert usual.identical(other)

@@ -38,32 +38,24 @@ def gaussian(dtype=np.float64):
 
 
 WELL = {
-    "gaussian": gaussian(),
-    "float32": gaussian(np.float32),
-    "bfloat16": gaussian(ml_dtypes.bfloat16),
-    "float16": gaussian(np.float16),
-    "graded rows": graded(),
+    "gaussian": gaussian(), "float32": gaussian(np.float32), "bfloat16": gaussian(ml_dtypes.bfloat16),
+    "float16": gaussian(np.float16), "graded rows": graded(),
     "spectrum over ten": with_spectrum(np.geomspace(1.0, 0.1, ROWS)),
     "spectrum over thirty": with_spectrum(np.geomspace(1.0, 1 / 30, ROWS)),
     "one large": with_spectrum(np.array([30.0, 1, 1, 1, 1, 1])),
-    "one small": with_spectrum(np.array([1, 1, 1, 1, 1, 0.05])),
-    "one sign": nearly_parallel(3.0),
-    "huge": 1e60 * gaussian(),
-    "tiny": 1e-60 * gaussian(),
+    "one small": with_spectrum(np.array([1, 1, 1, 1, 1, 0.05])), "one sign": nearly_parallel(3.0),
+    "huge": 1e60 * gaussian(), "tiny": 1e-60 * gaussian(),
     "one huge, one tiny": gaussian() * np.array([1e60, 1, 1, 1, 1, 1e-60])[:, None],
-}
+}  # fmt: skip
 ILL = {
     "spectrum over a thousand": with_spectrum(np.geomspace(1.0, 1e-3, ROWS)),
     "spectrum over 1e12": with_spectrum(np.geomspace(1.0, 1e-12, ROWS)),
     "nearly parallel rows": nearly_parallel(1e-3),
     "a row of zeros": gaussian() * np.array([1, 1, 1, 0, 1, 1])[:, None],
-    "two equal rows": gaussian()[[0, 1, 2, 3, 4, 0]],
-    "of rank two": with_spectrum(np.array([1.0, 0.5, 0, 0, 0, 0])),
-    "zeros": np.zeros((ROWS, COLUMNS)),
-    "squares beyond float64": 1e160 * gaussian(),
-    "squares below float64": 1e-160 * gaussian(),
-    "taller than wide": gaussian().T,
-}
+    "two equal rows": gaussian()[[0, 1, 2, 3, 4, 0]], "of rank two": with_spectrum(np.array([1.0, 0.5, 0, 0, 0, 0])),
+    "zeros": np.zeros((ROWS, COLUMNS)), "squares beyond float64": 1e160 * gaussian(),
+    "squares below float64": 1e-160 * gaussian(), "taller than wide": gaussian().T,
+}  # fmt: skip
 
 
 def exact_triangle(w):

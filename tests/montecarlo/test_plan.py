@@ -237,49 +237,24 @@ def usual(**changes):
     return make_plan(parts.pop("ensemble"), parts.pop("cases"), parts.pop("draws"), parts.pop("seed"), **parts)
 
 
-@pytest.mark.parametrize(
-    "same",
-    [
-        {"name": "other"},
-        {"title": "Other words"},
-        {"description": "Other words"},
-        {"draws": np.int64(500)},
-        {"draws": [500, 500]},
-        {"seed": np.uint8(7)},
-        {"sigma": np.float64(1.0)},
-        {"sigma": (1, 1)},
-        {"normalization": "sqrt_d"},
-        {"chunk": np.int32(200)},
-        {"cases": [{"d_head": np.int64(4), "d_model": np.int32(32)}, {"d_head": 8, "d_model": 32}]},
-        {"cases": [*TWO_CASES, TWO_CASES[0]]},
-        {"keep_sample": np.True_},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("same", [
+    {"name": "other"}, {"title": "Other words"}, {"description": "Other words"}, {"draws": np.int64(500)},
+    {"draws": [500, 500]}, {"seed": np.uint8(7)}, {"sigma": np.float64(1.0)}, {"sigma": (1, 1)},
+    {"normalization": "sqrt_d"}, {"chunk": np.int32(200)},
+    {"cases": [{"d_head": np.int64(4), "d_model": np.int32(32)}, {"d_head": 8, "d_model": 32}]},
+    {"cases": [*TWO_CASES, TWO_CASES[0]]}, {"keep_sample": np.True_},
+], ids=str)  # fmt: skip
 def test_hash_does_not_depend_on_words_key_order_or_kinds_of_number(same):
     assert usual(**same).hash == usual().hash
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"ensemble": "low_rank_product", "cases": TWO_CASES[:1]},
-        {"cases": TWO_CASES[::-1]},
-        {"cases": [{**case, "method": "dense"} for case in TWO_CASES]},
-        {"draws": 501},
-        {"seed": 8},
-        {"sigma": 0.5},
-        {"sigma": (1.0, 0.5)},
-        {"normalization": "none"},
-        {"precision": "float32"},
-        {"keep_sample": False},
-        {"chunk": 100},
-        {"measure": "elements", "cases": [{**case, "method": "dense"} for case in TWO_CASES]},
-        {"measure": "elements", "bins": 60},
-        {"measure": "elements", "range": (-1.0, 1.0)},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("other", [
+    {"ensemble": "low_rank_product", "cases": TWO_CASES[:1]}, {"cases": TWO_CASES[::-1]},
+    {"cases": [{**case, "method": "dense"} for case in TWO_CASES]}, {"draws": 501}, {"seed": 8}, {"sigma": 0.5},
+    {"sigma": (1.0, 0.5)}, {"normalization": "none"}, {"precision": "float32"}, {"keep_sample": False},
+    {"chunk": 100}, {"measure": "elements", "cases": [{**case, "method": "dense"} for case in TWO_CASES]},
+    {"measure": "elements", "bins": 60}, {"measure": "elements", "range": (-1.0, 1.0)},
+], ids=str)  # fmt: skip
 def test_hash_depends_on_all_that_determines_the_numbers(other):
     assert usual(**other).hash != usual().hash
 

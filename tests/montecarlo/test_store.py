@@ -248,18 +248,12 @@ def test_stores_of_another_plan_or_installation_are_refused_and_solvers_chosen_o
     before.assert_untouched()
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        *("", "{", "[]", "{}", '{"kind": "rmtbase store"}', "\0" * 99, '{"kind": "other"}'),
-        "[" * 100_000,
-        '{"kind": "rmtbase store", "draws": ' + '{"a": ' * 900 + "1" + "}" * 900 + "}",
-        '{"kind": "rmtbase store", "draws": 1, "solvers": {}, "settings": {}}',
-        '{"kind": "rmtbase store", "solvers": ' + "9" * 5000 + "}",
-        " " * (1 << 25),
-    ],
-    ids=lambda content: repr(content[:40]),
-)
+@pytest.mark.parametrize("content", [
+    *("", "{", "[]", "{}", '{"kind": "rmtbase store"}', "\0" * 99, '{"kind": "other"}'), "[" * 100_000,
+    '{"kind": "rmtbase store", "draws": ' + '{"a": ' * 900 + "1" + "}" * 900 + "}",
+    '{"kind": "rmtbase store", "draws": 1, "solvers": {}, "settings": {}}',
+    '{"kind": "rmtbase store", "solvers": ' + "9" * 5000 + "}", " " * (1 << 25),
+], ids=lambda content: repr(content[:40]))  # fmt: skip
 def test_damaged_or_hostile_manifest_is_refused(content, store, plan, watch):
     (store.folder / "store.json").write_text(content)
     refused(store.folder, plan, "unreadable store.json", "put back a copy", watch=watch)
@@ -291,21 +285,14 @@ def edit(store, keys, to, checksum):
 EDITED = "it was changed after it was written"
 
 
-@pytest.mark.parametrize(
-    ("keys", "to", "checksum", "words"),
-    [
-        (("solvers", 0), "gram", False, EDITED),
-        (("settings", "jax"), "1.2.4", False, EDITED),
-        (("draws", "seed"), 8, False, EDITED),
-        (("draws", "seed"), 8, True, "the chunks of another plan (seed: 8 there, 7 here)"),
-        (("draws",), [1], True, "it is not that of a store"),
-        (("solvers",), ["qr"], True, "the solvers ['qr']"),
-        (("solvers",), [], True, "the solvers []"),
-        (("solvers",), "svd", True, "it is not that of a store"),
-        (("more",), 1, True, "unreadable store.json"),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("keys", "to", "checksum", "words"), [
+    (("solvers", 0), "gram", False, EDITED), (("settings", "jax"), "1.2.4", False, EDITED),
+    (("draws", "seed"), 8, False, EDITED),
+    (("draws", "seed"), 8, True, "the chunks of another plan (seed: 8 there, 7 here)"),
+    (("draws",), [1], True, "it is not that of a store"), (("solvers",), ["qr"], True, "the solvers ['qr']"),
+    (("solvers",), [], True, "the solvers []"), (("solvers",), "svd", True, "it is not that of a store"),
+    (("more",), 1, True, "unreadable store.json"),
+], ids=str)  # fmt: skip
 def test_manifest_that_was_edited_is_refused_whatever_its_checksum(keys, to, checksum, words, store, plan, watch):
     edit(store, keys, to, checksum)
     refused(store.folder, plan, words, watch=watch)

@@ -28,23 +28,13 @@ D_MODEL, D_HEAD, D_MLP = 32, 8, 64
 NULL_DRAWS = 20_000
 MATRIX_NULL_DRAWS = 5_000  # the default for so small a model
 SIGMA = {
-    "q_proj": 0.02,
-    "k_proj": 0.7,
-    "v_proj": 0.1,
-    "o_proj": 3.0,
-    "gate_proj": 0.02,
-    "up_proj": 0.5,
-    "down_proj": 1.0,
-}
+    "q_proj": 0.02, "k_proj": 0.7, "v_proj": 0.1, "o_proj": 3.0, "gate_proj": 0.02, "up_proj": 0.5, "down_proj": 1.0,
+}  # fmt: skip
 SHAPE = {
-    "q_proj": (HEADS * D_HEAD, D_MODEL),
-    "k_proj": (KEY_HEADS * D_HEAD, D_MODEL),
-    "v_proj": (KEY_HEADS * D_HEAD, D_MODEL),
-    "o_proj": (D_MODEL, HEADS * D_HEAD),
-    "gate_proj": (D_MLP, D_MODEL),
-    "up_proj": (D_MLP, D_MODEL),
-    "down_proj": (D_MODEL, D_MLP),
-}
+    "q_proj": (HEADS * D_HEAD, D_MODEL), "k_proj": (KEY_HEADS * D_HEAD, D_MODEL),
+    "v_proj": (KEY_HEADS * D_HEAD, D_MODEL), "o_proj": (D_MODEL, HEADS * D_HEAD), "gate_proj": (D_MLP, D_MODEL),
+    "up_proj": (D_MLP, D_MODEL), "down_proj": (D_MODEL, D_MLP),
+}  # fmt: skip
 OF_MATRICES = len(ELEMENT_STATISTICS) + 7
 COMPARISONS = 3 * (len(SPECTRAL_STATISTICS) + 1) + 2 * OF_MATRICES
 LEVEL = 1e-3 / COMPARISONS

@@ -22,12 +22,9 @@ from rmtbase.statistics import SPECTRAL_STATISTICS, LatentShape
 NAMES = list(SPECTRAL_STATISTICS)
 HEADS, LATENT_HEADS, DRAWS = 600, 250, 4_000
 CHAINS = {
-    "cross-attention": (48, 8, 20),
-    "one factor": (8, 40),
-    "one factor, more outputs than inputs": (40, 8),
-    "heads larger than the model": (10, 14, 12),
-    "latent without a rotated key": (24, 16, 8, 12, 24),
-}
+    "cross-attention": (48, 8, 20), "one factor": (8, 40), "one factor, more outputs than inputs": (40, 8),
+    "heads larger than the model": (10, 14, 12), "latent without a rotated key": (24, 16, 8, 12, 24),
+}  # fmt: skip
 SOME_CHAINS = pytest.mark.parametrize(
     "name", mostly_exhaustive(CHAINS, always={"one factor, more outputs than inputs"})
 )
