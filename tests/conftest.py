@@ -27,16 +27,7 @@ os.environ["RMTBASE_PROOF"] = "0"  # but for the tests of it: each would take se
 
 # The samplers, whose signatures are shapes. Where a user passes arguments beartype would refuse the bad ones before the
 # code itself could, with another message than the one that is tested.
-SAMPLERS = (
-    "chi",
-    "thin_gaussian_chain",
-    "dense_gaussian_chain",
-    "bidiagonal_gaussian_matrix",
-    "residual_product",
-    "ensemble",
-    "full_matrix",
-    "orthogonal_matrix",
-)
+SAMPLERS = ("chi", "thin_gaussian_chain", "ensemble", "full_matrix", "orthogonal_matrix")
 install_import_hook([f"rmtbase.ensembles._{name}" for name in SAMPLERS], "beartype.beartype")
 register_all()  # so that rmtbase.tables.KINDS has every kind when tests are parametrised
 

@@ -17,7 +17,7 @@ import pytest
 from rmtbase import systems
 from rmtbase.errors import OutputError
 from rmtbase.linalg import available_cores
-from rmtbase.montecarlo._memory import host_memory
+from rmtbase.montecarlo._machine import host_memory
 from rmtbase.results import open_table
 from rmtbase.results.figures import figures
 from rmtbase.tables import locked_folder, write_bytes, write_table

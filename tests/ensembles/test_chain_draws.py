@@ -1,11 +1,11 @@
-"""Gaussian chains: what a draw is, how it is named, and what is refused."""
+"""Gaussian chains and ensembles by name: what a draw is, how it is named, and what is refused."""
 
 import jax
 import numpy as np
 import pytest
 
 from exhaustive import mostly_exhaustive
-from rmtbase.ensembles import gaussian_chain, gaussian_matrix, low_rank_product
+from rmtbase.ensembles import ENSEMBLES, gaussian_chain, gaussian_matrix, low_rank_product, make_ensemble
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import reproducible_jax
 from rmtbase.montecarlo import draw_spectra
@@ -50,26 +50,17 @@ def test_the_shapes_of_a_draw_are_those_of_the_core_or_of_the_product():
     assert values.shape == (5, 4)
     assert (values > 0).all() and (np.diff(values, axis=-1) < 0).all()
     assert len(gaussian_chain((2,) * 17).factor_sizes) == 16
-
-
-@pytest.mark.parametrize(
-    ("dims", "name"),
-    [
-        ((4, 6), "gaussian_matrix 6x4"),
-        ((6, 4, 6), "low_rank_product 6x4"),
-        ((4, 6, 4), "gaussian_chain 4x6x4"),
-        ((6, 4, 5), "gaussian_chain 6x4x5"),
-        ((6, 4, 6, 4), "gaussian_chain 6x4x6x4"),
-    ],
-)
-def test_a_chain_that_has_a_name_of_its_own_goes_by_it(dims, name):
-    assert gaussian_chain(dims).name == name
-
-
-def test_named_ensembles_are_chains():
     assert gaussian_matrix(4, 6) == gaussian_chain((4, 6)) == gaussian_chain([np.int64(6), 4])
     assert low_rank_product(6, 4) == gaussian_chain((6, 4, 6))
     assert gaussian_matrix(4, 6, "dense").name == "dense_gaussian_matrix 4x6"
+
+
+@pytest.mark.parametrize(("dims", "name"), [
+    ((4, 6), "gaussian_matrix 6x4"), ((6, 4, 6), "low_rank_product 6x4"), ((4, 6, 4), "gaussian_chain 4x6x4"),
+    ((6, 4, 5), "gaussian_chain 6x4x5"), ((6, 4, 6, 4), "gaussian_chain 6x4x6x4"),
+])  # fmt: skip
+def test_a_chain_that_has_a_name_of_its_own_goes_by_it(dims, name):
+    assert gaussian_chain(dims).name == name
 
 
 @pytest.mark.exhaustive
@@ -94,3 +85,35 @@ REFUSED = {
 def test_chains_too_long_too_wide_or_too_large_and_unknown_methods_are_refused(words, call):
     with pytest.raises(ParameterError, match=words):
         call()
+
+
+def test_an_ensemble_is_made_by_name():
+    assert make_ensemble("gaussian_chain", {"dims": [6, 4, 5]}) == gaussian_chain((6, 4, 5))
+    assert make_ensemble("low_rank_product", {"d_model": 8, "d_head": 2, "method": "dense"}).matrix_shape == (8, 8)
+
+
+def test_names_are_those_of_the_factories():
+    assert {name: factory.__name__ for name, factory in ENSEMBLES.items()} == {name: name for name in ENSEMBLES}
+
+
+@pytest.mark.parametrize("name", ["wishart", "", 3, None, ["low_rank_product"]])
+def test_an_unknown_ensemble_is_refused_with_the_names_there_are(name):
+    with pytest.raises(ParameterError, match=r"ensemble = .*: expected one of .*gaussian_chain, .*residual_path"):
+        make_ensemble(name, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "words"),
+    [
+        (
+            "low_rank_product",
+            {"d_modle": 8, "d_head": 2},
+            "d_modle = 8: expected a parameter of low_rank_product: d_model, d_head, method",
+        ),
+        ("residual_path", {"sigma": 1.0}, "expected d_model, depth too, which residual_path needs"),
+        ("low_rank_product", {"d_model": 8, "d_head": 9}, "d_head = 9: expected at most d_model = 8"),
+    ],
+)
+def test_unknown_missing_and_wrong_parameters_are_named(name, parameters, words):
+    with pytest.raises(ParameterError, match=words):
+        make_ensemble(name, parameters)

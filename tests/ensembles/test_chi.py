@@ -33,26 +33,19 @@ def many():
 
 
 @pytest.mark.parametrize("place", range(len(DEGREES)))
-def test_a_length_has_the_chi_law(many, place):
+def test_a_length_has_the_chi_law_and_its_square_the_moments(many, place):
     nu = DEGREES[place]
     # 2 √n (√χ² - …) would do for large ν; the regularised gamma function itself is good to 1e-9 there.
     assert stats.kstest(many[:, place] ** 2, stats.chi2(nu).cdf).pvalue > 1e-6
-
-
-@pytest.mark.parametrize("place", range(len(DEGREES)))
-def test_the_square_has_the_moments_of_chi_square(many, place):
     nu, square = DEGREES[place], many[:, place] ** 2
     assert abs(square.mean() - nu) < 5 * np.sqrt(2 * nu / DRAWS)
     # Var (χ² - ν)² = E (χ² - ν)⁴ - (2 ν)² = 8 ν² + 48 ν.
     assert abs(((square - nu) ** 2).mean() - 2 * nu) < 5 * np.sqrt((8 * nu**2 + 48 * nu) / DRAWS)
 
 
-def test_lengths_of_one_draw_are_independent(many):
+def test_lengths_of_one_draw_are_independent_and_none_without_freedom(many):
     correlation = np.corrcoef(many, rowvar=False)[np.triu_indices(len(DEGREES), 1)]
     assert np.abs(correlation).max() < 5 / np.sqrt(DRAWS)
-
-
-def test_no_degree_of_freedom_is_no_length():
     np.testing.assert_array_equal(lengths([0.0, 0.0], range(5)), 0.0)
 
 

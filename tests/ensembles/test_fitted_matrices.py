@@ -33,7 +33,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("ensemble", "law"), CASES, ids=[ensemble.name for ensemble, _ in CASES])
-def test_elements_have_the_law_that_is_stated(ensemble, law):
+def test_elements_have_the_law_that_is_stated_with_its_exact_deviation(ensemble, law):
     elements = matrix_of(ensemble).ravel()
     assert np.isfinite(elements).all()
     assert stats.kstest(elements, law.cdf).pvalue > LEVEL
@@ -43,15 +43,11 @@ def test_elements_have_the_law_that_is_stated(ensemble, law):
     tail = stats.kstest(beyond, lambda x: 1 - law.sf(law.median() + x) / 0.005)
     assert tail.pvalue > LEVEL
     assert abs(beyond.size - 0.01 * elements.size) < 5 * math.sqrt(0.01 * elements.size)
-
-
-@pytest.mark.parametrize(("ensemble", "law"), CASES, ids=[ensemble.name for ensemble, _ in CASES])
-def test_the_standard_deviation_of_the_law_is_exact(ensemble, law):
     expected = law.std() if law.std() == law.std() else math.inf  # scipy has nan below df = 1
     assert ensemble.law.std == pytest.approx(expected, rel=1e-9)
 
 
-def test_student_t_elements_are_uncorrelated_in_sign_and_size():
+def test_fits_have_nulls_and_wrong_degrees_of_freedom_are_caught():
     # Two elements of one polar pair would share a radius: the draw uses one element of each.
     z = student_t_matrix(*SHAPE, 3, 1.0)
     z = matrix_of(z)
@@ -59,14 +55,8 @@ def test_student_t_elements_are_uncorrelated_in_sign_and_size():
         centred = (values - values.mean()) / values.std()
         for pairs in (centred[:, 1:] * centred[:, :-1], centred[1:] * centred[:-1]):
             assert abs(pairs.mean()) < 5 / math.sqrt(pairs.size)
-
-
-def test_wrong_degrees_of_freedom_are_caught():
     elements = matrix_of(student_t_matrix(*SHAPE, 3, 1.0)).ravel()
     assert stats.kstest(elements, stats.t(4).cdf).pvalue < LEVEL
-
-
-def test_from_a_fit_to_a_null_of_the_same_shape_and_back():
     trained = stats.t(4.5, 0.001, 0.02).rvs((200, 300), random_state=np.random.default_rng(0)).astype(np.float32)
     fit = fit_student_t(trained)
     null = student_t_matrix(*trained.shape, fit.df, fit.scale, fit.location)
@@ -78,16 +68,10 @@ def test_from_a_fit_to_a_null_of_the_same_shape_and_back():
     again = fit_logistic(matrix_of(null))
     assert abs(again.scale - fit.scale) < 5 * fit.scale_standard_error
     assert abs(again.location - fit.location) < 5 * fit.location_standard_error
-
-
-def test_a_fit_that_is_normal_has_a_normal_null():
     fit = fit_student_t(stats.norm.ppf((np.arange(5_000) + 0.5) / 5_000))
     assert fit.status == "normal"
     elements = matrix_of(student_t_matrix(*SHAPE, fit.df, fit.scale, fit.location)).ravel()
     assert stats.kstest(elements, stats.norm(fit.location, fit.scale).cdf).pvalue > LEVEL
-
-
-def test_names_hold_every_parameter():
     assert logistic_matrix(64, 256, 0.02).name == "logistic_matrix 64x256 scale=0.02 location=0.0"
     assert student_t_matrix(64, 256, 4, 1).name == "student_t_matrix 64x256 df=4.0 scale=1.0 location=0.0"
 

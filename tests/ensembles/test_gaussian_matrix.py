@@ -36,7 +36,7 @@ def test_a_draw_is_a_square_bidiagonal_matrix_of_the_rank(shape, rank):
     assert (got.diagonal > 0).all() and (got.below > 0).all()
 
 
-def test_the_matrix_of_a_draw_is_its_bidiagonal():
+def test_draws_and_their_statistics_are_those_of_the_bidiagonal_matrix():
     ensemble = gaussian_matrix(9, 5)
     with reproducible_jax():
         key = case_key(0, "case")
@@ -46,9 +46,6 @@ def test_the_matrix_of_a_draw_is_its_bidiagonal():
     np.testing.assert_allclose(norm_squared, [np.sum(np.square(matrix))], rtol=1e-14)
     assert ensemble.matrix_shape == matrix.shape
     assert ensemble.factor_sizes == (45,)
-
-
-def test_statistics_are_those_of_the_bidiagonal_matrix_itself():
     got = simulate_gaussian_matrix(7, 5, 6, seed=3)
     draw = draws(gaussian_matrix(7, 5), 3, "gaussian_matrix 7x5")
     for k in range(6):
@@ -61,15 +58,12 @@ def test_statistics_are_those_of_the_bidiagonal_matrix_itself():
         assert got.log_determinant[k] == pytest.approx(np.log(eigenvalues).sum(), abs=1e-11)
 
 
-def test_the_first_draws_of_a_longer_run_are_those_of_a_shorter_one_and_of_the_transpose():
+def test_first_draws_are_those_of_a_shorter_run_and_other_seeds_give_others():
     assert gaussian_matrix(5, 9) == gaussian_matrix(9, 5)
     short, transposed = simulate_gaussian_matrix(9, 5, 6), simulate_gaussian_matrix(5, 9, 6)
     for of_long, of_short, of_transposed in zip(simulate_gaussian_matrix(9, 5, 17), short, transposed, strict=True):
         np.testing.assert_allclose(of_long[:6], of_short, rtol=1e-12)
         np.testing.assert_array_equal(of_transposed, of_short)
-
-
-def test_seeds_and_shapes_give_other_draws_and_the_users_settings_stay():
     traces = [simulate_gaussian_matrix(9, 5, 6, seed).trace for seed in (0, 1)]
     assert (traces[0] != traces[1]).all()
     assert traces[0].dtype == np.float64

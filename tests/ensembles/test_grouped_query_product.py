@@ -18,14 +18,12 @@ from rmtbase.linalg import reproducible_jax
 from rmtbase.montecarlo import case_key, draw_keys, draw_spectra, simulate_heads_with_factors
 from rmtbase.statistics import SPECTRAL_STATISTICS, spectral_statistics
 
-D_MODEL, D_HEAD, GROUP, DRAWS = 11, 4, 3, 8_000
+D_MODEL, D_HEAD, GROUP, DRAWS = 11, 4, 3, 4_000
 NAMES = list(SPECTRAL_STATISTICS)
 TRACE, LOG_DETERMINANT = NAMES.index("trace"), NAMES.index("log_determinant")
 
 
 class Sample(NamedTuple):
-    """Statistics (draw, head, statistic) and ‖X‖_F² (draw, factor) of the heads of a group."""
-
     sample: np.ndarray
     norm_squared: np.ndarray
 
@@ -40,7 +38,6 @@ def drawn(d_model, d_head, group, draws, seed):
 
 
 def head_correlation(sample):
-    """Correlation of each statistic between two heads of a group, from all pairs, and its standard error."""
     draws, group = sample.shape[:2]
     z = sample - sample.mean(axis=(0, 1))
     squares = (z**2).mean(axis=1)
@@ -56,7 +53,6 @@ def thin():
 
 @pytest.fixture(scope="module")
 def dense():
-    """(statistics, norms) of dense matrices drawn by NumPy."""
     rng = np.random.default_rng(2)
     w_q, w_k = rng.standard_normal((DRAWS, GROUP, D_HEAD, D_MODEL)), rng.standard_normal((DRAWS, 1, D_HEAD, D_MODEL))
     singular = np.linalg.svd(np.swapaxes(w_q, -1, -2) @ w_k, compute_uv=False)[..., :D_HEAD]
@@ -65,7 +61,6 @@ def dense():
 
 
 def correlation(first, second):
-    """Pearson's r and its standard error, without assuming a normal law."""
     x, y = ((one - one.mean()) / one.std() for one in (first, second))
     r = np.mean(x * y)
     return r, np.std(x * y - r * (x**2 + y**2) / 2) / np.sqrt(x.size)
@@ -89,7 +84,7 @@ def test_two_heads_jointly_have_the_law_of_dense_matrices(combine, thin, dense):
         assert p > 1e-6, name
 
 
-def test_spectra_and_norms_jointly_have_the_law_of_dense_matrices(thin, dense):
+def test_spectra_norms_and_correlations_jointly_are_those_of_dense_matrices(thin, dense):
     for factor in range(GROUP + 1):
         for head in range(GROUP):
             here, there = (
@@ -97,9 +92,6 @@ def test_spectra_and_norms_jointly_have_the_law_of_dense_matrices(thin, dense):
                 for sample, norms in ((thin.sample, thin.norm_squared), dense)
             )
             assert stats.ks_2samp(here, there).pvalue > 1e-6, (head, factor)
-
-
-def test_every_statistic_is_as_correlated_between_heads_as_in_dense_matrices(thin, dense):
     for k, name in enumerate(NAMES):
         (here, error), (there, other) = (correlation(one[:, 0, k], one[:, 1, k]) for one in (thin.sample, dense[0]))
         assert abs(here - there) < 5 * np.hypot(error, other), name
@@ -116,13 +108,10 @@ def test_correlations_of_trace_and_log_determinant_are_the_exact_ones(d_model, d
         assert abs(found[k] - value) < 5 * error[k], NAMES[k]
 
 
-def test_covariance_of_traces_is_two_d_cubed_h(thin):
+def test_traces_covary_and_heads_with_keys_of_their_own_do_not(thin):
     centred = thin.sample[:, :, TRACE] - D_MODEL**2 * D_HEAD
     product = centred[:, 0] * centred[:, 1]
     assert abs(product.mean() - 2 * D_MODEL**3 * D_HEAD) < 5 * product.std() / np.sqrt(DRAWS)
-
-
-def test_heads_with_keys_of_their_own_are_recognised_as_uncorrelated(thin):
     shuffled = thin.sample.copy()
     shuffled[:, 1:] = np.roll(thin.sample[:, 1:], 1, axis=0)
     shuffled[:, 2:] = np.roll(shuffled[:, 2:], 1, axis=0)
@@ -130,9 +119,15 @@ def test_heads_with_keys_of_their_own_are_recognised_as_uncorrelated(thin):
     assert (np.abs(independent) < 5 * error).all()
     shared, error = head_correlation(thin.sample)
     assert (shared > 5 * error).all()
+    heads = simulate_heads_with_factors(D_MODEL, D_HEAD, GROUP, 50, seed=1)
+    estimate = thin.norm_squared[:50] / (D_MODEL * D_HEAD)
+    own = thin.sample[:50, 1, TRACE] / (estimate[:, 1] * estimate[:, 3])
+    np.testing.assert_allclose(heads.product[:, 1, TRACE], own)
+    ratio = NAMES.index("participation_ratio")
+    np.testing.assert_allclose(heads.product[..., ratio], thin.sample[:50, :, ratio])
 
 
-def test_a_draw_has_the_stated_shapes():
+def test_a_draw_has_the_stated_shapes_and_first_draws_are_those_of_a_shorter_run():
     ensemble = grouped_query_product(12, 4, 3)
     assert ensemble.name == "grouped_query_product 12x4 group=3"
     assert ensemble.matrix_shape == (3, 4, 4)
@@ -141,32 +136,17 @@ def test_a_draw_has_the_stated_shapes():
     sample = drawn(12, 4, 3, 2, seed=0)
     assert sample.sample.shape == (2, 3, len(NAMES))
     assert sample.norm_squared.shape == (2, 4)
-
-
-@pytest.mark.parametrize(
-    ("name", "arguments"),
-    [
-        *(("d_model", (0, 1, 1, 10)), ("d_head", (8, 9, 1, 10)), ("group", (8, 4, 0, 10))),
-        *(("draws", (8, 4, 2, 1)), ("seed", (8, 4, 2, 9, -1))),
-    ],
-)
-def test_bad_parameters_are_named(name, arguments):
-    with pytest.raises(ParameterError) as caught:
-        simulate_heads_with_factors(*arguments)
-    assert caught.value.name == name
-
-
-def test_first_draws_of_a_longer_run_are_those_of_a_shorter_one():
     few, more = (simulate_heads_with_factors(D_MODEL, D_HEAD, GROUP, draws, seed=1) for draws in (5, 20))
     for short, long in zip(few, more, strict=True):
         np.testing.assert_array_equal(short, long[:5])
     assert (simulate_heads_with_factors(D_MODEL, D_HEAD, GROUP, 5, seed=2).product != few.product).all()
 
 
-def test_heads_with_factors_are_the_same_heads_at_their_own_scales(thin):
-    heads = simulate_heads_with_factors(D_MODEL, D_HEAD, GROUP, 50, seed=1)
-    estimate = thin.norm_squared[:50] / (D_MODEL * D_HEAD)
-    own = thin.sample[:50, 1, TRACE] / (estimate[:, 1] * estimate[:, 3])
-    np.testing.assert_allclose(heads.product[:, 1, TRACE], own)
-    ratio = NAMES.index("participation_ratio")
-    np.testing.assert_allclose(heads.product[..., ratio], thin.sample[:50, :, ratio])
+@pytest.mark.parametrize(("name", "arguments"), [
+    *(("d_model", (0, 1, 1, 10)), ("d_head", (8, 9, 1, 10)), ("group", (8, 4, 0, 10))),
+    *(("draws", (8, 4, 2, 1)), ("seed", (8, 4, 2, 9, -1))),
+])  # fmt: skip
+def test_bad_parameters_are_named(name, arguments):
+    with pytest.raises(ParameterError) as caught:
+        simulate_heads_with_factors(*arguments)
+    assert caught.value.name == name

@@ -24,19 +24,11 @@ from rmtbase.linalg import reproducible_jax
 SHAPE = (96, 160)  # fan_out, fan_in
 LEVEL = 1e-6
 WITH_OPTIONS = {
-    "normal": {"std": 0.02, "mean": 0.01},
-    "truncated_normal": {"std": 0.02, "bound": 1.5},
-    "uniform": {"bound": 0.3},
-    "xavier_uniform": {"gain": 1.5},
-    "xavier_normal": {"gain": 1.5},
-    "kaiming_uniform": {"a": 0.3, "mode": "fan_out"},
-    "kaiming_normal": {"nonlinearity": "tanh"},
-    "torch_linear": {},
-    "small_init": {"d_model": 160},
-    "wang_init": {"n_layers": 6, "d_model": 160},
-    "scaled_normal": {"n_layers": 6},
-    "orthogonal": {"gain": 1.5},
-}
+    "normal": {"std": 0.02, "mean": 0.01}, "truncated_normal": {"std": 0.02, "bound": 1.5}, "uniform": {"bound": 0.3},
+    "xavier_uniform": {"gain": 1.5}, "xavier_normal": {"gain": 1.5}, "kaiming_uniform": {"a": 0.3, "mode": "fan_out"},
+    "kaiming_normal": {"nonlinearity": "tanh"}, "torch_linear": {}, "small_init": {"d_model": 160},
+    "wang_init": {"n_layers": 6, "d_model": 160}, "scaled_normal": {"n_layers": 6}, "orthogonal": {"gain": 1.5},
+}  # fmt: skip
 INDEPENDENT = [name for name in WITH_OPTIONS if name != "orthogonal"]
 
 
@@ -60,13 +52,35 @@ def law_of(name, shape=SHAPE, **options):
     return initialized_matrix(*shape, name, **options).law
 
 
-def test_every_initializer_is_tested():
+def test_initializers_have_trees_names_and_precision_of_their_own():
     assert set(WITH_OPTIONS) == set(INITIALIZERS)
+    assert initialized_matrix(64, 256, "kaiming_uniform", a=math.sqrt(5)).name == (
+        "initialized_matrix 64x256 kaiming_uniform a=2.23606797749979 mode=fan_in nonlinearity=leaky_relu"
+    )
+    assert initialized_matrix(64, 256, "torch_linear").name == "initialized_matrix 64x256 torch_linear"
+    assert initialized_matrix(64, 256, "normal", std=1).name == initialized_matrix(64, 256).name
+    different = [
+        initialized_matrix(*shape, name, **(WITH_OPTIONS[name] | other))
+        for shape in ((8, 9), (9, 8))
+        for name, others in {
+            "normal": [{}, {"std": 0.03}, {"mean": 0.0}],
+            "truncated_normal": [{}, {"std": 0.03}, {"bound": 2}, {"std_of": "elements"}],
+            "kaiming_normal": [{}, {"a": 0.1}, {"mode": "fan_out"}, {"nonlinearity": "relu"}],
+            "wang_init": [{}, {"n_layers": 7}, {"d_model": 161}],
+            "orthogonal": [{}, {"gain": 2}],
+        }.items()
+        for other in others
+    ]
+    assert len({ensemble.name for ensemble in different}) == len(different)
+    trees = [jax.tree.structure(initialized_matrix(4, 5, name, **WITH_OPTIONS[name])) for name in WITH_OPTIONS]
+    assert [(one, other) for one, other in itertools.combinations(trees, 2) if one == other] == []
+    again = [jax.tree.structure(initialized_matrix(4, 5, name, **WITH_OPTIONS[name])) for name in WITH_OPTIONS]
+    assert trees == again
+    single = initialized_matrix(4, 5, "kaiming_uniform").sample(jax.random.key(0))
+    assert (single.matrix.dtype, single.norm_squared.dtype) == (np.float32, np.float32)
 
 
 class Asked:
-    """Stands for a tensor: keeps what torch.nn.init asks it to fill itself with."""
-
     def __init__(self, shape):
         self.shape = shape
 
@@ -109,14 +123,11 @@ def test_kaiming_asks_for_what_torch_asks_for(a, nonlinearity, mode):
     assert gain == pytest.approx(init.calculate_gain(nonlinearity, a), rel=1e-15)
 
 
-def test_defaults_are_those_of_torch():
+def test_defaults_linear_layers_and_residual_projections_are_those_of_torch():
     assert law_of("xavier_normal").std == pytest.approx(init.xavier_normal_(Asked(SHAPE)).std, rel=1e-15)
     assert law_of("kaiming_uniform").bound == pytest.approx(init.kaiming_uniform_(Asked(SHAPE)).high, rel=1e-15)
     normal = init.normal_(Asked(SHAPE))
     assert (law_of("normal").mean, law_of("normal").std) == (normal.mean, normal.std)
-
-
-def test_torch_linear_is_what_a_linear_layer_asks_for_unasked():
     torch.manual_seed(0)
     weight = torch.nn.Linear(SHAPE[1], SHAPE[0]).weight.detach().double().numpy()
     law = law_of("torch_linear")
@@ -124,10 +135,28 @@ def test_torch_linear_is_what_a_linear_layer_asks_for_unasked():
     assert weight.shape == SHAPE
     assert 0.999 * law.bound < np.abs(weight).max() <= law.bound * (1 + 1e-6)
     assert_std(weight, law.std, kurtosis=1.8)
+    # Its a and b are absolute: with std = 0.02 alone the weights are cut at ±2, a hundred standard deviations.
+    weight = init.trunc_normal_(torch.empty(SHAPE), std=0.02, generator=torch.Generator().manual_seed(0))
+    assert_std(weight, 0.02, kurtosis=3)
+    assert np.abs(weight.numpy()).max() > 2 * 0.02
+    law = law_of("truncated_normal", std=0.02, bound=2.0, std_of="elements")
+    assert law.std == pytest.approx(0.02, rel=1e-15)
+    assert law.parent_std == pytest.approx(0.02 / 0.87962566103423978, rel=1e-15)  # the constant in jax's source
+    draw = jax.nn.initializers.variance_scaling(0.02**2 * SHAPE[1], "fan_in", "truncated_normal", in_axis=1, out_axis=0)
+    weights = np.asarray(draw(jax.random.key(0), SHAPE))
+    assert 0.99 < np.abs(weights).max() / (2 * law.parent_std) <= 1 + 1e-6
+    torch.manual_seed(0)
+    model = GPT2Model(GPT2Config(n_layer=6, n_embd=64, n_head=2, vocab_size=8, n_positions=8))
+    for names, law in (
+        (("attn.c_proj", "mlp.c_proj"), law_of("scaled_normal", n_layers=6)),
+        (("attn.c_attn", "mlp.c_fc"), law_of("normal", std=0.02)),
+    ):
+        layers = [block.get_submodule(name) for block in model.h for name in names]
+        weights = np.concatenate([layer.weight.detach().numpy().ravel() for layer in layers])
+        assert_std(weights, law.std, kurtosis=3)
 
 
 def assert_std(weights, std, kurtosis):
-    """The root mean square is the standard deviation, to five standard errors."""
     weights = np.asarray(weights, dtype=np.float64)
     standard_error = std * math.sqrt((kurtosis - 1) / (4 * weights.size))
     assert abs(math.sqrt(np.mean(weights**2)) - std) < 5 * standard_error
@@ -143,22 +172,6 @@ def test_truncation_in_units_of_the_parent_is_torchs_truncation_at_absolute_ends
     assert law.std == pytest.approx(exact.std(), rel=1e-12)
 
 
-def test_torch_cuts_nothing_from_small_weights_unless_told_where():
-    # Its a and b are absolute: with std = 0.02 alone the weights are cut at ±2, a hundred standard deviations.
-    weight = init.trunc_normal_(torch.empty(SHAPE), std=0.02, generator=torch.Generator().manual_seed(0))
-    assert_std(weight, 0.02, kurtosis=3)
-    assert np.abs(weight.numpy()).max() > 2 * 0.02
-
-
-def test_truncation_corrected_for_variance_is_that_of_jax():
-    law = law_of("truncated_normal", std=0.02, bound=2.0, std_of="elements")
-    assert law.std == pytest.approx(0.02, rel=1e-15)
-    assert law.parent_std == pytest.approx(0.02 / 0.87962566103423978, rel=1e-15)  # the constant in jax's source
-    draw = jax.nn.initializers.variance_scaling(0.02**2 * SHAPE[1], "fan_in", "truncated_normal", in_axis=1, out_axis=0)
-    weights = np.asarray(draw(jax.random.key(0), SHAPE))
-    assert 0.99 < np.abs(weights).max() / (2 * law.parent_std) <= 1 + 1e-6
-
-
 @pytest.mark.parametrize("bound", [1e-4, 0.1, 1.0, 1.999, 2.0, 2.001, 5.0, 9.0, 40.0])
 def test_the_deviation_of_a_truncated_law_is_exact_at_every_bound(bound):
     def integral(power):
@@ -166,18 +179,6 @@ def test_the_deviation_of_a_truncated_law_is_exact_at_every_bound(bound):
 
     exact = math.sqrt(integral(2) / integral(0))
     assert law_of("truncated_normal", bound=bound).std == pytest.approx(exact, rel=1e-12)
-
-
-def test_the_residual_projections_of_gpt2_are_scaled_normal():
-    torch.manual_seed(0)
-    model = GPT2Model(GPT2Config(n_layer=6, n_embd=64, n_head=2, vocab_size=8, n_positions=8))
-    for names, law in (
-        (("attn.c_proj", "mlp.c_proj"), law_of("scaled_normal", n_layers=6)),
-        (("attn.c_attn", "mlp.c_fc"), law_of("normal", std=0.02)),
-    ):
-        layers = [block.get_submodule(name) for block in model.h for name in names]
-        weights = np.concatenate([layer.weight.detach().numpy().ravel() for layer in layers])
-        assert_std(weights, law.std, kurtosis=3)
 
 
 @pytest.mark.parametrize(("n_layers", "d_model"), [(6, 512), (24, 1024)])
@@ -217,9 +218,14 @@ def test_elements_have_the_law_that_is_stated_and_are_uncorrelated_along_rows_an
         assert abs(neighbours.mean()) < 5 / math.sqrt(neighbours.size)
 
 
-def test_a_law_of_another_scale_is_caught():
+def test_another_scale_is_caught_and_traces_of_orthogonal_matrices_are_normal():
     elements = matrix_of("kaiming_uniform", a=0.0).ravel()
     assert stats.kstest(elements, EXACT["kaiming_uniform"].cdf).pvalue < LEVEL
+    # E tr Q = 0, E (tr Q)² = 1, E (tr Q)⁴ = 3, E tr Q² = 1 (Diaconis and Mallows; exact for n >= 4).
+    q = orthogonal_draws((6, 6))
+    trace, of_square = np.trace(q, axis1=1, axis2=2), np.trace(q @ q, axis1=1, axis2=2)
+    for values, mean in ((trace, 0), (trace**2, 1), (trace**4, 3), (of_square, 1)):
+        assert abs(values.mean() - mean) < 5 * values.std() / math.sqrt(values.size)
 
 
 @pytest.mark.parametrize(
@@ -254,14 +260,6 @@ def test_orthogonal_matrices_are_uniform(shape):
     assert initialized_matrix(*shape, "orthogonal", gain=1.5).element_std == pytest.approx(expected, rel=1e-15)
 
 
-def test_the_trace_of_a_uniform_orthogonal_matrix_has_normal_moments():
-    # E tr Q = 0, E (tr Q)² = 1, E (tr Q)⁴ = 3, E tr Q² = 1 (Diaconis and Mallows; exact for n >= 4).
-    q = orthogonal_draws((6, 6))
-    trace, of_square = np.trace(q, axis1=1, axis2=2), np.trace(q @ q, axis1=1, axis2=2)
-    for values, mean in ((trace, 0), (trace**2, 1), (trace**4, 3), (of_square, 1)):
-        assert abs(values.mean() - mean) < 5 * values.std() / math.sqrt(values.size)
-
-
 @pytest.mark.optimized
 @pytest.mark.parametrize("name", mostly_exhaustive(["normal", "truncated_normal", "uniform", "orthogonal"], always=1))
 def test_rows_are_the_same_to_the_bit_however_they_are_cut(name):
@@ -274,27 +272,6 @@ def test_rows_are_the_same_to_the_bit_however_they_are_cut(name):
         one_by_one = [np.asarray(rows(ensemble, context, start, 1)) for start in range(10)]
         np.testing.assert_array_equal(np.concatenate(one_by_one), whole)
     assert len(np.unique(whole, axis=0)) == 10
-
-
-def test_names_hold_every_parameter():
-    assert initialized_matrix(64, 256, "kaiming_uniform", a=math.sqrt(5)).name == (
-        "initialized_matrix 64x256 kaiming_uniform a=2.23606797749979 mode=fan_in nonlinearity=leaky_relu"
-    )
-    assert initialized_matrix(64, 256, "torch_linear").name == "initialized_matrix 64x256 torch_linear"
-    assert initialized_matrix(64, 256, "normal", std=1).name == initialized_matrix(64, 256).name
-    different = [
-        initialized_matrix(*shape, name, **(WITH_OPTIONS[name] | other))
-        for shape in ((8, 9), (9, 8))
-        for name, others in {
-            "normal": [{}, {"std": 0.03}, {"mean": 0.0}],
-            "truncated_normal": [{}, {"std": 0.03}, {"bound": 2}, {"std_of": "elements"}],
-            "kaiming_normal": [{}, {"a": 0.1}, {"mode": "fan_out"}, {"nonlinearity": "relu"}],
-            "wang_init": [{}, {"n_layers": 7}, {"d_model": 161}],
-            "orthogonal": [{}, {"gain": 2}],
-        }.items()
-        for other in others
-    ]
-    assert len({ensemble.name for ensemble in different}) == len(different)
 
 
 @pytest.mark.parametrize(
@@ -316,36 +293,15 @@ def test_numbers_are_data(name, option):
     assert (np.asarray(few) != np.asarray(many)).any()
 
 
-def test_no_two_initializers_are_one_tree():
-    """What JAX holds for equal it may draw by one program."""
-    trees = [jax.tree.structure(initialized_matrix(4, 5, name, **WITH_OPTIONS[name])) for name in WITH_OPTIONS]
-    assert [(one, other) for one, other in itertools.combinations(trees, 2) if one == other] == []
-    again = [jax.tree.structure(initialized_matrix(4, 5, name, **WITH_OPTIONS[name])) for name in WITH_OPTIONS]
-    assert trees == again
-
-
-def test_draws_are_in_the_precision_that_is_asked_for():
-    single = initialized_matrix(4, 5, "kaiming_uniform").sample(jax.random.key(0))
-    assert (single.matrix.dtype, single.norm_squared.dtype) == (np.float32, np.float32)
-
-
 BAD = [
-    ("normal", {"std": 0.0}, "std"),
-    ("normal", {"std": "0.02"}, "std"),
-    ("normal", {"mean": math.inf}, "mean"),
-    ("normal", {"sigma": 0.02}, "sigma"),
-    ("torch_linear", {"gain": 1.0}, "gain"),
-    ("truncated_normal", {"bound": math.inf}, "bound"),
-    ("truncated_normal", {"std_of": "weights"}, "std_of"),
-    ("uniform", {}, "bound"),
-    ("kaiming_uniform", {"a": math.nan}, "a"),
-    ("kaiming_uniform", {"mode": "fan_avg"}, "mode"),
-    ("kaiming_normal", {"nonlinearity": "gelu"}, "nonlinearity"),
-    ("small_init", {"d_model": 512.0}, "d_model"),
-    ("wang_init", {"d_model": 512}, "n_layers"),
-    ("scaled_normal", {"n_layers": True}, "n_layers"),
-    ("orthogonal", {"gain": 0}, "gain"),
-]
+    ("normal", {"std": 0.0}, "std"), ("normal", {"std": "0.02"}, "std"), ("normal", {"mean": math.inf}, "mean"),
+    ("normal", {"sigma": 0.02}, "sigma"), ("torch_linear", {"gain": 1.0}, "gain"),
+    ("truncated_normal", {"bound": math.inf}, "bound"), ("truncated_normal", {"std_of": "weights"}, "std_of"),
+    ("uniform", {}, "bound"), ("kaiming_uniform", {"a": math.nan}, "a"),
+    ("kaiming_uniform", {"mode": "fan_avg"}, "mode"), ("kaiming_normal", {"nonlinearity": "gelu"}, "nonlinearity"),
+    ("small_init", {"d_model": 512.0}, "d_model"), ("wang_init", {"d_model": 512}, "n_layers"),
+    ("scaled_normal", {"n_layers": True}, "n_layers"), ("orthogonal", {"gain": 0}, "gain"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "options", "culprit"), BAD)

@@ -68,31 +68,36 @@ def test_signs_are_fair_and_independent_of_each_other_and_between_the_factors():
     assert np.abs(correlation - np.eye(len(correlation))).max() < 6.0 / np.sqrt(n)
 
 
-def test_core_has_the_singular_values_of_the_flipped_product(head):
+def test_cores_have_the_spectra_of_flipped_products_and_permutations_fix_the_determinant(head):
     ensemble = sign_flipped_head(*head)
     w_q, w_k = draws(flip_many, ensemble, 20)
     np.testing.assert_allclose(spectra(ensemble, 20), product_singular_values(w_q, w_k), rtol=1e-10)
-
-
-def test_spectra_have_the_law_of_numpys_signs(head):
     rng, n = np.random.default_rng(6), 3_000
     w_q, w_k = (w * rng.choice([-1.0, 1.0], (n, *w.shape)) for w in head)
     expected, found = product_singular_values(w_q, w_k), spectra(sign_flipped_head(*head), n)
     for k in range(4):
         assert stats.ks_2samp(found[:, k], expected[:, k]).pvalue > 1e-6
+    ensemble = axis_permuted_head(*head)
+    found = spectra(ensemble, 400)
+    fixed = np.log([np.linalg.svd(w, compute_uv=False) for w in head]).sum()
+    np.testing.assert_allclose(np.log(found).sum(axis=1), fixed, atol=1e-10)
+    norms = draws(sample_many, ensemble, 5).norm_squared
+    np.testing.assert_allclose(norms, [[(w**2).sum() for w in head]] * 5)
 
 
-def test_flipped_matrices_without_full_rank_keep_their_digits():
+def test_matrices_without_full_rank_keep_their_digits_and_subspaces_meet_where_they_must():
     w = np.zeros((5, 40))
     w[:, :6] = [1e-3, 1, 2, -3, 1e4, 5]  # five rows of equal sizes: some draws have two that are equal
     ensemble = sign_flipped_head(w, w)
     expected = product_singular_values(*draws(flip_many, ensemble, 300))
     found = without_noise(spectra(ensemble, 300))
     np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-13 * expected.max())
+    cosines = spectra(random_subspaces(6, 4), 200)
+    np.testing.assert_allclose(cosines[:, :2], 1.0, atol=1e-12)
+    assert (cosines[:, 2] < 1 - 1e-9).all()
 
 
 def test_permuted_heads_are_those_of_signed_permutations(head):
-    """Four axes have 192 different products: every draw is one of them, each as often."""
     w_q, w_k = head
     signs = np.array(list(itertools.product([1.0, -1.0], repeat=4)))[:, :, None]
     products = [w_q.T @ (s * w_k[list(order)]) for order in itertools.permutations(range(4)) for s in signs[:8]]
@@ -102,15 +107,6 @@ def test_permuted_heads_are_those_of_signed_permutations(head):
     place = np.abs(found[:, None] - known).argmin(axis=1)
     np.testing.assert_allclose(found, known[place], rtol=1e-10)
     assert stats.chisquare(np.bincount(place, minlength=len(known))).pvalue > 1e-6
-
-
-def test_the_determinant_is_fixed_and_so_are_the_factors(head):
-    ensemble = axis_permuted_head(*head)
-    found = spectra(ensemble, 400)
-    fixed = np.log([np.linalg.svd(w, compute_uv=False) for w in head]).sum()
-    np.testing.assert_allclose(np.log(found).sum(axis=1), fixed, atol=1e-10)
-    norms = draws(sample_many, ensemble, 5).norm_squared
-    np.testing.assert_allclose(norms, [[(w**2).sum() for w in head]] * 5)
 
 
 SHAPES = [(1, 1), (9, 1), (4, 4), (5, 4), (7, 4), (8, 4), (20, 4), (4000, 4)]
@@ -143,24 +139,14 @@ def test_corner_has_the_law_of_the_corner_of_a_haar_matrix(d_model, d_head):
         assert stats.ks_2samp(jointly(corner), jointly(expected)).pvalue > 1e-6
 
 
-def test_where_subspaces_must_meet_they_do():
-    cosines = spectra(random_subspaces(6, 4), 200)
-    np.testing.assert_allclose(cosines[:, :2], 1.0, atol=1e-12)
-    assert (cosines[:, 2] < 1 - 1e-9).all()
-
-
 @both
-def test_norms_are_the_heads_own(resampler, head):
+def test_draws_keep_the_norms_are_named_by_the_values_and_depend_on_head_seed_and_index(resampler, head):
     ensemble = resampler(*head)
     drawn = draws(sample_many, ensemble, 3)
     np.testing.assert_allclose(drawn.norm_squared, np.tile([(w**2).sum() for w in head], (3, 1)), rtol=1e-12)
     assert ensemble.factor_sizes == (44, 44)
     assert drawn.matrix.shape == (3, *ensemble.matrix_shape) == (3, 4, 4)
     assert ensemble.rank == 4
-
-
-@both
-def test_name_identifies_the_values_and_nothing_else(resampler, head):
     w_q, w_k = (w.astype(np.float32) for w in head)
     name = resampler(w_q, w_k).name
     assert name.startswith(f"{resampler.__name__} 11x4 sha256:")
@@ -170,18 +156,10 @@ def test_name_identifies_the_values_and_nothing_else(resampler, head):
     changed[3, 10] = np.nextafter(changed[3, 10], np.float32(9))
     for other in ((w_k, w_q), (changed, w_k), (w_q[:, ::-1], w_k)):
         assert resampler(*other).name != name
-
-
-@both
-def test_draws_are_a_function_of_head_seed_and_index(resampler, head):
     first = spectra(resampler(*head), 40)
     np.testing.assert_array_equal(spectra(resampler(*head), 25), first[:25])
     np.testing.assert_array_equal(spectra(resampler(*(w.astype(np.float64) for w in head)), 40), first)
     assert (spectra(resampler(*head), 40, seed=1) != first).any(axis=1).all()
-
-
-@both
-def test_zero_matrices_give_zero_draws(resampler, head):
     zero = np.zeros_like(head[0])
     for w_q, w_k in ((zero, head[1]), (head[0], zero), (zero, zero)):
         np.testing.assert_array_equal(spectra(resampler(w_q, w_k), 5), 0.0)

@@ -37,36 +37,34 @@ def order(k, depth, sigma):
 
 
 @pytest.mark.exhaustive
-def test_the_orders_add_up_to_the_path():
+def test_orders_add_up_to_the_path_and_blocks_are_those_of_any_depth():
     path, update = draws(2, 0.6), draws(2, 0.6, part="update")
     orders = [order(k, 2, 0.6) for k in range(3)]
     np.testing.assert_array_equal(orders[0], np.broadcast_to(np.eye(D), path.shape))
     np.testing.assert_array_equal(path, np.eye(D) + update)
     np.testing.assert_allclose(sum(orders), path, atol=1e-13)
-
-
-@pytest.mark.exhaustive
-def test_the_first_blocks_are_those_of_any_depth():
     # The sum of the blocks grows by one block, and the product of all by one factor.
     sums = [order(1, depth, 1.0) for depth in (1, 2, 3)]
     blocks = [sums[0], sums[1] - sums[0], sums[2] - sums[1]]
     np.testing.assert_allclose(order(2, 2, 1.0), blocks[0] @ blocks[1], atol=1e-13)
     np.testing.assert_allclose(order(3, 3, 1.0), blocks[0] @ blocks[1] @ blocks[2], atol=1e-13)
-
-
-def test_blocks_do_not_depend_on_sigma():
-    np.testing.assert_allclose(order(2, 3, 0.01), 1e-4 * order(2, 3, 1.0), atol=1e-16)
-
-
-@pytest.mark.exhaustive
-def test_the_update_of_a_small_sigma_keeps_its_digits():
     # A difference P - I of numbers near 1 would be off by 1e-16, a ten-millionth of the update.
     update, blocks, pairs = draws(3, 1e-9, part="update"), order(1, 3, 1e-9), order(2, 3, 1e-9)
     np.testing.assert_allclose(update, blocks + pairs, rtol=0, atol=1e-24)
 
 
+def test_blocks_do_not_depend_on_sigma_and_names_tell_everything_apart():
+    np.testing.assert_allclose(order(2, 3, 0.01), 1e-4 * order(2, 3, 1.0), atol=1e-16)
+    orders = [residual_path(8, 3, part="order", order=k) for k in (1, 2)]
+    paths = [residual_path(8, 3), residual_path(8, 4), residual_path(8, 3, 0.5), residual_path(8, 3, part="update")]
+    names = [ensemble.name for ensemble in (*paths, *orders)]
+    assert names[0] == "residual_path 8x3 sigma 1.0"
+    assert names[-1] == "residual_order 2 8x3 sigma 1.0"
+    assert len(set(names)) == len(names)
+
+
 @SOME_DEPTHS
-def test_traces_of_the_path_have_their_exact_moments(depth, sigma):
+def test_path_and_update_have_their_exact_moments(depth, sigma):
     exact = laws.residual_trace_moments(depth, sigma, D)
     path = draws(depth, sigma)
     gram = path @ path.swapaxes(1, 2)
@@ -75,10 +73,6 @@ def test_traces_of_the_path_have_their_exact_moments(depth, sigma):
     assert abs(of_square.mean() - exact.mean_trace_of_square) < 5 * exact.std_trace_of_square / np.sqrt(DRAWS)
     deviation = (trace - exact.mean_trace) ** 2
     assert abs(deviation.mean() - exact.std_trace**2) < 5 * deviation.std() / np.sqrt(DRAWS)
-
-
-@SOME_DEPTHS
-def test_the_update_has_its_exact_mean_square(depth, sigma):
     square = (draws(depth, sigma, part="update") ** 2).sum(axis=(1, 2))
     assert abs(square.mean() - D * ((1 + sigma**2) ** depth - 1)) < 5 * square.std() / np.sqrt(DRAWS)
 
@@ -101,15 +95,6 @@ def test_the_spectrum_is_the_law_up_to_the_inverse_of_the_width(part, depth, sig
     )
     empirical = (np.arange(eigenvalues.size) + 0.5) / eigenvalues.size
     assert np.abs(law.cdf(eigenvalues) - empirical).max() < 1 / d
-
-
-def test_names_tell_everything_apart():
-    orders = [residual_path(8, 3, part="order", order=k) for k in (1, 2)]
-    paths = [residual_path(8, 3), residual_path(8, 4), residual_path(8, 3, 0.5), residual_path(8, 3, part="update")]
-    names = [ensemble.name for ensemble in (*paths, *orders)]
-    assert names[0] == "residual_path 8x3 sigma 1.0"
-    assert names[-1] == "residual_order 2 8x3 sigma 1.0"
-    assert len(set(names)) == len(names)
 
 
 BEYOND = r"sigma = .*: expected (less|at least)"

@@ -13,13 +13,11 @@ from rmtbase.linalg import blas_threads, matrix_singular_values, single_threaded
 
 
 def blas():
-    """The threads of each BLAS that is loaded."""
     return {pool["filepath"]: pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
 
 
 @pytest.fixture(autouse=True)
 def before():
-    """Three threads, however many cores there are: told from any limit that is put here."""
     with threadpool_limits(3, user_api="blas"):
         yield blas()
 
@@ -61,7 +59,7 @@ def test_solvers_in_many_threads_at_once_leave_blas_as_it_was(before):
         np.testing.assert_array_equal(one, found[0])
 
 
-def test_the_innermost_limit_of_one_thread_counts(before):
+def test_the_innermost_limit_of_a_thread_and_between_threads_the_smallest_counts(before):
     with single_threaded_blas():
         with blas_threads(2):
             assert set(blas().values()) == {2}
@@ -71,8 +69,6 @@ def test_the_innermost_limit_of_one_thread_counts(before):
         assert set(blas().values()) == {1}
     assert blas() == before
 
-
-def test_between_threads_the_smallest_limit_counts(before):
     def many():
         with blas_threads(2):
             return set(blas().values())
@@ -82,9 +78,6 @@ def test_between_threads_the_smallest_limit_counts(before):
             assert pool.submit(many).result(60) == {1}
         assert pool.submit(many).result(60) == {2}
     assert blas() == before
-
-
-def test_large_matrix_on_all_cores_leaves_blas_as_it_was(before):
     matrix = np.random.default_rng(0).standard_normal((520, 4))
     matrix_singular_values(matrix, cores=2)
     assert blas() == before

@@ -1,9 +1,13 @@
-"""Singular values from Gram matrices keep the digits, or leave the matrix to the SVD."""
+"""Gram matrices keep the digits or leave the matrix to the SVD; numerical settings hold where they are asked for."""
 
+import jax
+import jax.numpy as jnp
 import mpmath
 import numpy as np
 import pytest
 
+import rmtbase
+from rmtbase.ensembles import low_rank_product
 from rmtbase.linalg import (
     GRAM_CONDITION,
     HOST_SOLVERS,
@@ -14,6 +18,7 @@ from rmtbase.linalg import (
     singular_values,
     symmetric_singular_values,
 )
+from rmtbase.montecarlo import draw_spectra
 
 DIGITS = 50
 
@@ -26,7 +31,6 @@ def exact_singular_values(matrix):
 
 
 def matrices(condition, rows=8, columns=12, count=4):
-    """Random matrices with λ_1/λ_rows = condition."""
     rng = np.random.default_rng(11)
     left = np.linalg.qr(rng.standard_normal((count, rows, rows)))[0]
     right = np.linalg.qr(rng.standard_normal((count, columns, rows)))[0]
@@ -42,13 +46,22 @@ def test_solvers_agree_with_fifty_digits(solver, condition, error):
     np.testing.assert_allclose(HOST_SOLVERS[solver](stack, None), exact, rtol=error)
 
 
-def test_an_ill_conditioned_matrix_is_left_to_the_svd_alone():
+def test_ill_conditioned_and_structurally_singular_matrices_keep_their_digits():
     stack = np.concatenate([matrices(5.0, count=2), matrices(1e6, count=1), np.zeros((1, 8, 12))])
     values, by_svd = gram_singular_values(stack), singular_values(stack)
     assert loses_digits(by_svd, "float64").tolist() == [False, False, True, False]
     np.testing.assert_array_equal(values[2:], by_svd[2:])
     assert (values[:2] != by_svd[:2]).any()
     assert by_svd[0, 0] ** 2 / by_svd[0, -1] ** 2 < GRAM_CONDITION["float64"]
+    stack = np.swapaxes(matrices(5.0, 3, 9), -1, -2) @ matrices(5.0, 3, 9)
+    for solver in HOST_SOLVERS.values():
+        assert solver(stack, 3).shape == (4, 3)
+    np.testing.assert_allclose(gram_singular_values(stack, 3), singular_values(stack, 3), rtol=1e-13)
+    with reproducible_jax():
+        values = np.asarray(symmetric_singular_values(np.ones((2, 5, 5))))
+    np.testing.assert_allclose(values, [[5.0, 0.0, 0.0, 0.0, 0.0]] * 2, atol=1e-14)
+    assert (values >= 0.0).all()
+    assert (np.diff(values) <= 0.0).all()
 
 
 @pytest.mark.parametrize("transposed", [False, True])
@@ -60,23 +73,12 @@ def test_the_smaller_gram_matrix_serves_wide_and_tall_matrices(transposed):
     np.testing.assert_allclose(values, singular_values(stack), rtol=1e-14)
 
 
-def test_of_a_structurally_singular_matrix_the_rank_leading_values_are_given():
-    stack = np.swapaxes(matrices(5.0, 3, 9), -1, -2) @ matrices(5.0, 3, 9)
-    for solver in HOST_SOLVERS.values():
-        assert solver(stack, 3).shape == (4, 3)
-    np.testing.assert_allclose(gram_singular_values(stack, 3), singular_values(stack, 3), rtol=1e-13)
-
-
 @pytest.mark.parametrize("solver", HOST_SOLVERS)
-def test_single_precision_matrices_are_solved_in_double(solver):
+def test_matrices_are_solved_alone_and_in_double(solver):
     stack = matrices(5.0).astype(np.float32)
     values = HOST_SOLVERS[solver](stack, None)
     assert values.dtype == np.float64
     np.testing.assert_array_equal(values, HOST_SOLVERS[solver](stack.astype(np.float64), None))
-
-
-@pytest.mark.parametrize("solver", HOST_SOLVERS)
-def test_a_matrix_is_solved_alone_whatever_the_stack(solver):
     stack = matrices(5.0, 16, 16, count=5)
     together = HOST_SOLVERS[solver](stack, None)
     for place in range(5):
@@ -109,9 +111,25 @@ def test_symmetric_singular_values_are_those_of_the_svd_however_small_they_are(s
     assert np.abs(values - expected).max() < 1e-14 * expected.max()
 
 
-def test_symmetric_singular_values_of_a_singular_matrix_are_not_negative_and_in_order():
-    with reproducible_jax():
-        values = np.asarray(symmetric_singular_values(np.ones((2, 5, 5))))
-    np.testing.assert_allclose(values, [[5.0, 0.0, 0.0, 0.0, 0.0]] * 2, atol=1e-14)
-    assert (values >= 0.0).all()
-    assert (np.diff(values) <= 0.0).all()
+def test_double_precision_holds_inside_and_settings_come_back_after_an_error():
+    before = jnp.ones(2).dtype
+    with pytest.raises(KeyError), reproducible_jax():
+        assert jnp.ones(2).dtype == np.float64
+        raise KeyError
+    assert jnp.ones(2).dtype == before
+
+
+def test_a_table_leaves_the_callers_settings_alone_and_is_the_same_whatever_they_are():
+    precision, state = jax.config.jax_default_matmul_precision, np.random.get_state()[1].copy()  # noqa: NPY002
+    usual = rmtbase.baseline(16, 4, draws=10)
+    assert jnp.ones(2).dtype == jnp.float32
+    assert jax.config.jax_default_matmul_precision == precision
+    np.testing.assert_array_equal(np.random.get_state()[1], state)  # noqa: NPY002
+    run = draw_spectra(low_rank_product(9, 4), 16, 0, batch=7)
+    next(run)
+    assert jnp.ones(1).dtype == jnp.float32  # also between the batches of a run
+    run.close()
+    threefry = jax.threefry_partitionable(not jax.config.jax_threefry_partitionable)
+    with jax.enable_x64(True), jax.default_matmul_precision("bfloat16"), threefry:
+        other = rmtbase.baseline(16, 4, draws=10)
+    assert usual.identical(other)

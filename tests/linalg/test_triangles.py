@@ -19,14 +19,12 @@ def orthonormal(rng, rows, columns):
 
 
 def with_spectrum(values, columns=COLUMNS, seed=1):
-    """A matrix with these singular values and no other structure."""
     rng = np.random.default_rng(seed)
     left = np.linalg.qr(rng.standard_normal((len(values), len(values))))[0]
     return left * values @ orthonormal(rng, len(values), columns)
 
 
 def graded(rows=ROWS, columns=COLUMNS):
-    """Rows in general directions, each 200 times shorter than the one before: tiny, but real directions."""
     rng = np.random.default_rng(2)
     return np.geomspace(1.0, 1e-12, rows)[:, None] * rng.standard_normal((rows, columns))
 
@@ -40,32 +38,24 @@ def gaussian(dtype=np.float64):
 
 
 WELL = {
-    "gaussian": gaussian(),
-    "float32": gaussian(np.float32),
-    "bfloat16": gaussian(ml_dtypes.bfloat16),
-    "float16": gaussian(np.float16),
-    "graded rows": graded(),
+    "gaussian": gaussian(), "float32": gaussian(np.float32), "bfloat16": gaussian(ml_dtypes.bfloat16),
+    "float16": gaussian(np.float16), "graded rows": graded(),
     "spectrum over ten": with_spectrum(np.geomspace(1.0, 0.1, ROWS)),
     "spectrum over thirty": with_spectrum(np.geomspace(1.0, 1 / 30, ROWS)),
     "one large": with_spectrum(np.array([30.0, 1, 1, 1, 1, 1])),
-    "one small": with_spectrum(np.array([1, 1, 1, 1, 1, 0.05])),
-    "one sign": nearly_parallel(3.0),
-    "huge": 1e60 * gaussian(),
-    "tiny": 1e-60 * gaussian(),
+    "one small": with_spectrum(np.array([1, 1, 1, 1, 1, 0.05])), "one sign": nearly_parallel(3.0),
+    "huge": 1e60 * gaussian(), "tiny": 1e-60 * gaussian(),
     "one huge, one tiny": gaussian() * np.array([1e60, 1, 1, 1, 1, 1e-60])[:, None],
-}
+}  # fmt: skip
 ILL = {
     "spectrum over a thousand": with_spectrum(np.geomspace(1.0, 1e-3, ROWS)),
     "spectrum over 1e12": with_spectrum(np.geomspace(1.0, 1e-12, ROWS)),
     "nearly parallel rows": nearly_parallel(1e-3),
     "a row of zeros": gaussian() * np.array([1, 1, 1, 0, 1, 1])[:, None],
-    "two equal rows": gaussian()[[0, 1, 2, 3, 4, 0]],
-    "of rank two": with_spectrum(np.array([1.0, 0.5, 0, 0, 0, 0])),
-    "zeros": np.zeros((ROWS, COLUMNS)),
-    "squares beyond float64": 1e160 * gaussian(),
-    "squares below float64": 1e-160 * gaussian(),
-    "taller than wide": gaussian().T,
-}
+    "two equal rows": gaussian()[[0, 1, 2, 3, 4, 0]], "of rank two": with_spectrum(np.array([1.0, 0.5, 0, 0, 0, 0])),
+    "zeros": np.zeros((ROWS, COLUMNS)), "squares beyond float64": 1e160 * gaussian(),
+    "squares below float64": 1e-160 * gaussian(), "taller than wide": gaussian().T,
+}  # fmt: skip
 
 
 def exact_triangle(w):
@@ -176,22 +166,16 @@ def test_singular_values_are_those_of_the_dense_product(d_model, d_head):
     assert (dense[:, d_head:] < 1e-12 * dense[:, :1]).all()
 
 
-def test_leading_axes_broadcast():
+def test_leading_axes_broadcast_factors_are_widened_and_the_smallest_keeps_its_digits():
     rng = np.random.default_rng(3)
     w_q, w_k = rng.standard_normal((4, 3, 5, 12)), rng.standard_normal((3, 5, 12))
     together = product_singular_values(w_q, w_k)
     assert together.shape == (4, 3, 5)
     np.testing.assert_array_equal(together[2, 1], product_singular_values(w_q[2, 1], w_k[1]))
-
-
-def test_single_precision_factors_are_widened_before_any_arithmetic():
     w_q, w_k = np.random.default_rng(4).standard_normal((2, 6, 20)).astype(np.float32)
     narrow = product_singular_values(w_q, w_k)
     assert narrow.dtype == np.float64
     np.testing.assert_array_equal(narrow, product_singular_values(w_q.astype(float), w_k.astype(float)))
-
-
-def test_the_smallest_singular_value_keeps_its_digits_where_a_gram_matrix_would_lose_them():
     # W_Q and W_K share their row space; singular values 1, 1e-5, 1e-10 of the product are known exactly.
     rotation, _ = np.linalg.qr(np.random.default_rng(5).standard_normal((30, 3)))
     w_q, w_k = np.diag([1.0, 1e-5, 1e-10]) @ rotation.T, rotation.T

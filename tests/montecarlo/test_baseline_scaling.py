@@ -26,7 +26,6 @@ def unit():
 
 
 def assert_scaled(table, unit, scale):
-    """Every value of the table is the unit table's, brought to eigenvalues ``scale`` times larger."""
     for name, statistic in SPECTRAL_STATISTICS.items():
         here, there = table.sel(statistic=name), unit.sel(statistic=name)
         for field in ("mean", "quantile", "sample", "analytic_mean"):
@@ -53,8 +52,20 @@ def test_sigma_scales_every_variable_exactly(sigma, unit):
     np.testing.assert_allclose(table["sigma_k_estimate"], k * unit["sigma_k_estimate"], rtol=1e-14)
 
 
-def test_normalization_by_sqrt_d_divides_eigenvalues_by_d_model(unit):
+def test_a_table_is_scaled_by_its_normalization_and_summarises_its_sample(unit):
     assert_scaled(rmtbase.baseline(24, 6, draws=DRAWS), unit, 1 / 24)
+    told = Told()
+    table = rmtbase.baseline(24, 6, 1.0, draws=DRAWS, normalization="none", progress=told)
+    assert told.steps == {"drawing the null": DRAWS}
+    assert table.identical(unit)
+    sample = unit["sample"]
+    np.testing.assert_allclose(unit["mean"], sample.mean("draw"), rtol=1e-12)
+    np.testing.assert_allclose(unit["std"], sample.std("draw", ddof=1), rtol=1e-9)
+    np.testing.assert_allclose(unit["standard_error"], sample.std("draw", ddof=1) / np.sqrt(DRAWS), rtol=1e-9)
+    quantile = sample.quantile(unit["probability"].values, dim="draw").transpose("case", "statistic", "quantile")
+    np.testing.assert_allclose(unit["quantile"].values, quantile.values, rtol=1e-12)
+    mass = float((unit["density"].values * np.diff(unit["bin_edge"].values)).sum())
+    assert 0.99 < mass <= 1 + 1e-12
 
 
 def rows(table, **values):
@@ -72,40 +83,11 @@ def test_rows_do_not_depend_on_what_else_is_in_the_table():
             xr.testing.assert_equal(row.drop_vars("bin"), alone.drop_vars("bin"))  # numbers, where bins differ
 
 
-def test_another_seed_gives_another_table_with_the_same_analytic_values(unit):
+def test_other_seeds_give_other_draws_and_more_draws_continue_the_sequence(unit):
     other = rmtbase.baseline(24, 6, draws=DRAWS, seed=1, normalization="none")
     assert not np.isin(other["sample"].values, unit["sample"].values).any()
     np.testing.assert_array_equal(other["analytic_mean"], unit["analytic_mean"])
     assert json.loads(other.attrs["provenance"])["call"]["seed"] == 1
-
-
-def test_progress_counts_every_draw_and_changes_no_number(unit):
-    told = Told()
-    table = rmtbase.baseline(24, 6, 1.0, draws=DRAWS, normalization="none", progress=told)
-    assert told.steps == {"drawing the null": DRAWS}
-    assert table.identical(unit)
-
-
-@pytest.mark.parametrize(("d_model", "d_head"), mostly_exhaustive([(1, 1), (9, 1), (2, 2), (4, 4)], always=2))
-def test_smallest_and_square_shapes_have_finite_tables(d_model, d_head):
-    table = rmtbase.baseline([d_model, d_model], d_head, [1.0, 1.0], draws=20)
-    assert table.sizes["case"] == 1  # repeated ones are given once
-    for name in ("quantile", "density", "density_free", *EIGENVALUES):
-        assert np.isfinite(table[name].values).all(), name
-    for name, order in (("mean", 1), ("std", 2), ("standard_error", 2)):
-        np.testing.assert_array_equal(np.isfinite(table[name]), table["moment_order"] > order, err_msg=name)
-
-
-def test_summaries_are_those_of_the_sample(unit):
-    sample = unit["sample"]
-    np.testing.assert_allclose(unit["mean"], sample.mean("draw"), rtol=1e-12)
-    np.testing.assert_allclose(unit["std"], sample.std("draw", ddof=1), rtol=1e-9)
-    np.testing.assert_allclose(unit["standard_error"], sample.std("draw", ddof=1) / np.sqrt(DRAWS), rtol=1e-9)
-    quantile = sample.quantile(unit["probability"].values, dim="draw").transpose("case", "statistic", "quantile")
-    np.testing.assert_allclose(unit["quantile"].values, quantile.values, rtol=1e-12)
-
-
-def test_more_draws_continue_the_same_sequence_and_are_summarised_together(unit):
     table = rmtbase.baseline(24, 6, draws=1500, normalization="none").isel(case=0)  # more than one chunk
     np.testing.assert_array_equal(table["sample"].values[..., :DRAWS], unit["sample"].values[0])
     whole = summarize(table["sample"].values.T, table["probability"].values)
@@ -116,6 +98,11 @@ def test_more_draws_continue_the_same_sequence_and_are_summarised_together(unit)
         np.testing.assert_array_equal(ordered, extremes[name])
 
 
-def test_histogram_density_integrates_to_one_where_the_bins_hold_all(unit):
-    mass = float((unit["density"].values * np.diff(unit["bin_edge"].values)).sum())
-    assert 0.99 < mass <= 1 + 1e-12
+@pytest.mark.parametrize(("d_model", "d_head"), mostly_exhaustive([(1, 1), (9, 1), (2, 2), (4, 4)], always=2))
+def test_smallest_and_square_shapes_have_finite_tables(d_model, d_head):
+    table = rmtbase.baseline([d_model, d_model], d_head, [1.0, 1.0], draws=20)
+    assert table.sizes["case"] == 1  # repeated ones are given once
+    for name in ("quantile", "density", "density_free", *EIGENVALUES):
+        assert np.isfinite(table[name].values).all(), name
+    for name, order in (("mean", 1), ("std", 2), ("standard_error", 2)):
+        np.testing.assert_array_equal(np.isfinite(table[name]), table["moment_order"] > order, err_msg=name)

@@ -31,7 +31,6 @@ from telling import Told
 
 @pytest.fixture(scope="module")
 def long_plan():
-    """40 chunks."""
     return make_plan("gaussian_matrix", [{"n_rows": 6, "n_columns": 4}], 400, 7, chunk=10, name="table")
 
 
@@ -41,8 +40,6 @@ def long_table(long_plan):
 
 
 class Cluster:
-    """A scheduler and its workers, each a process as ``dask scheduler`` and ``dask worker`` start them."""
-
     def __init__(self, folder):
         self.folder, self.processes = folder, []
         with socket.socket() as free:
@@ -198,19 +195,15 @@ def test_address_without_a_scheduler_is_named(address, plan, tmp_path, monkeypat
 
 
 def answering(**answers):
-    """A client whose workers answer so when they are asked what they are."""
     return SimpleNamespace(run=lambda function, on_error: answers)
 
 
-def test_workers_of_different_kinds_or_without_rmtbase_are_refused():
+def test_workers_of_other_kinds_or_without_rmtbase_are_refused_whenever_they_join(plan):
     with pytest.raises(WorkerError) as caught:
         _dask._common_machine(answering(a={"jax": "1", "device": "cpu"}, b={"jax": "2", "device": "cpu"}))
     assert str(caught.value) == "worker b: its draws would differ to the bit from those at a: jax: 2 there, 1 here"
     with pytest.raises(WorkerError, match=r"worker a: it cannot draw \(ModuleNotFoundError: no rmtbase\); install"):
         _dask._common_machine(answering(a=ModuleNotFoundError("no rmtbase")))
-
-
-def test_worker_of_another_kind_that_joins_later_draws_nothing(plan):
     with pytest.raises(WorkerError, match="a worker that joined later: its draws would differ"):
         _dask._same_machine({"jax": "9.9.9"}, compute_chunk, plan, plan.chunks[0], "svd")
 
@@ -225,21 +218,18 @@ def test_what_is_not_installed_is_named_with_the_extra(package, plan, tmp_path, 
 
 
 def listening(process):
-    """Where a process and those it has started can be reached."""
     family = [process, *process.children(recursive=True)]
     sockets = [connection for one in family for connection in one.net_connections("tcp")]
     return [one.laddr for one in sockets if one.status == psutil.CONN_LISTEN]
 
 
 def stranger():
-    """TLS without any certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context
 
 
 def heard(address, context=None):
-    """What one who connects hears before it says anything: of a Dask server that takes it in, how to go on."""
     try:
         with socket.create_connection(address, timeout=0.5) as plain:
             if context is None:

@@ -28,12 +28,9 @@ PRODUCT = low_rank_product(48, 6, method="dense")
 NORMAL = gaussian_chain((30, 40), method="dense")
 UNIFORM = initialized_matrix(47, 60, "kaiming_uniform")
 ENSEMBLES = [
-    PRODUCT,
-    NORMAL,
-    UNIFORM,
-    gaussian_chain((50, 7, 20, 61), method="dense"),
+    PRODUCT, NORMAL, UNIFORM, gaussian_chain((50, 7, 20, 61), method="dense"),
     initialized_matrix(24, 80, "normal", mean=0.05, std=0.02),
-]
+]  # fmt: skip
 
 
 @cache
@@ -81,8 +78,6 @@ def test_the_standard_deviation_of_an_element_is_the_one_it_is_said_to_have(ense
 
 
 class Spy:
-    """A matrix of known elements, which notes how many rows are asked for at a time."""
-
     name = "spy"
     element_std = 1.0
 
@@ -144,29 +139,22 @@ def test_a_draw_depends_on_seed_case_and_index_alone():
     assert not np.any(next(draw_elements(ensemble, 1, 4)).statistics == whole[0].statistics)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        *(("draws", value) for value in (0, -1, 2.0, True, None, 2**32)),
-        *(("start", value) for value in (-1, 1.0, True, None, "0")),
-        *(("cores", value) for value in (0, -1, True)),
-        *(("seed", value) for value in (-1, 2**63, 0.0, True)),
-        *(("ensemble", value) for value in (None, low_rank_product(8, 2), (8, 2))),
-    ],
-)
+@pytest.mark.parametrize(("name", "value"), [
+    *(("draws", value) for value in (0, -1, 2.0, True, None, 2**32)),
+    *(("start", value) for value in (-1, 1.0, True, None, "0")), *(("cores", value) for value in (0, -1, True)),
+    *(("seed", value) for value in (-1, 2**63, 0.0, True)),
+    *(("ensemble", value) for value in (None, low_rank_product(8, 2), (8, 2))),
+])  # fmt: skip
 def test_bad_parameters_are_refused_by_name(name, value):
     good = {"ensemble": low_rank_product(8, 2, method="dense"), "draws": 1, "seed": 0}
     with pytest.raises(ParameterError, match=name):
         draw_elements(**(good | {name: value}))
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        *(("bins", value) for value in (0, 2.5, True, None)),
-        *(("range", value) for value in ((1, 1), (2, -2), (0, np.inf), (np.nan, 1), "ab", 3)),
-    ],
-)
+@pytest.mark.parametrize(("name", "value"), [
+    *(("bins", value) for value in (0, 2.5, True, None)),
+    *(("range", value) for value in ((1, 1), (2, -2), (0, np.inf), (np.nan, 1), "ab", 3)),
+])  # fmt: skip
 def test_bad_histograms_are_refused_by_name(name, value):
     with pytest.raises(ParameterError, match=name):
         element_edges(PRODUCT, **{name: value})
@@ -190,7 +178,7 @@ def table():
     return element_baseline([PRODUCT, NORMAL, UNIFORM], 40)
 
 
-def test_a_table_is_described_and_opens_again(table, tmp_path):
+def test_a_table_is_described_opens_again_and_has_the_columns_of_a_baseline(table, tmp_path):
     assert list(table["statistic"].values) == list(ELEMENT_FORMULAS)
     for name in ELEMENTS_SCHEMA:
         assert table[name].attrs["long_name"]
@@ -200,9 +188,6 @@ def test_a_table_is_described_and_opens_again(table, tmp_path):
     bare = element_baseline((48, 6), 3, keep_sample=False)
     assert "sample" not in bare and "draw" not in bare.dims
     assert open_table(write_table(bare, tmp_path / "bare.nc")).equals(bare)
-
-
-def test_a_case_of_w_qk_has_the_shape_and_sigma_of_a_baseline_table(table):
     of_product, *others = range(table.sizes["case"])
     d_model, d_head = (int(table[name][of_product]) for name in ("d_model", "d_head"))
     assert (d_model, d_head) == (PRODUCT.dims[0], PRODUCT.dims[1])
@@ -246,20 +231,11 @@ def test_cases_come_as_shapes_or_ensembles_and_once_each():
         assert element_baseline(cases, 3).equals(shape)
 
 
-@pytest.mark.parametrize(
-    ("cases", "options", "name"),
-    [
-        ([], {}, "cases"),
-        ((8, 9), {}, "d_head"),
-        ((8, 2.0), {}, "cases"),
-        ([low_rank_product(8, 2)], {}, "ensemble"),
-        ("gpt2", {}, "cases"),
-        ((8, 2), {"draws": 1}, "draws"),
-        ((8, 2), {"seed": -1}, "seed"),
-        ((8, 2), {"bins": 0}, "bins"),
-        ((8, 2), {"range": (1, 0)}, "range"),
-    ],
-)
+@pytest.mark.parametrize(("cases", "options", "name"), [
+    ([], {}, "cases"), ((8, 9), {}, "d_head"), ((8, 2.0), {}, "cases"), ([low_rank_product(8, 2)], {}, "ensemble"),
+    ("gpt2", {}, "cases"), ((8, 2), {"draws": 1}, "draws"), ((8, 2), {"seed": -1}, "seed"),
+    ((8, 2), {"bins": 0}, "bins"), ((8, 2), {"range": (1, 0)}, "range"),
+])  # fmt: skip
 def test_a_table_of_bad_parameters_is_refused(cases, options, name):
     with pytest.raises(ParameterError, match=name):
         element_baseline(cases, **{"draws": 2, **options})

@@ -25,13 +25,11 @@ def elements():
 
 
 def ours():
-    """The threads that draw."""
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("rmtbase-")]
 
 
 @pytest.fixture
 def interrupt():
-    """Ctrl-C, so many seconds from now."""
     before = signal.signal(signal.SIGALRM, signal.default_int_handler)
     yield lambda seconds: signal.setitimer(signal.ITIMER_REAL, seconds)
     signal.setitimer(signal.ITIMER_REAL, 0)

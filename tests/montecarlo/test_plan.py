@@ -47,7 +47,6 @@ def write(tmp_path):
 
 
 def refused(path, *words):
-    """The plan is refused in one line that names the file."""
     with pytest.raises(PlanError) as caught:
         read_plan(path)
     message = str(caught.value)
@@ -67,28 +66,27 @@ def test_every_key_of_a_file_is_read(write):
     assert [case.parameters for case in plan.cases] == [*TWO_CASES, {"d_model": 64, "d_head": 8}]
 
 
-def test_what_a_file_leaves_out_has_its_default(write):
+def test_files_leave_out_defaults_and_lists_stand_for_all_combinations(write):
     plan = read_plan(write('ensemble = "low_rank_product"\n[[case]]\nd_model = 32\nd_head = 4\n'))
     assert plan == make_plan("low_rank_product", TWO_CASES[:1], name="plan")
     assert (plan.draws, plan.seed, plan.normalization) == ((10_000,), 0, "sqrt_d")
-
-
-def test_lists_stand_for_all_combinations(write):
     plan = read_plan(write('ensemble = "low_rank_product"\n[[case]]\nd_model = [32, 64]\nd_head = [4, 8]\n'))
     assert [case.ensemble.dims[:2] for case in plan.cases] == [(32, 4), (32, 8), (64, 4), (64, 8)]
-
-
-def test_a_list_is_one_value_where_the_argument_is_a_list(write):
     one = read_plan(write('ensemble = "gaussian_chain"\n[[case]]\ndims = [8, 4, 6]\n'))
     assert [case.parameters["dims"] for case in one.cases] == [[8, 4, 6]]
     two = read_plan(write('ensemble = "gaussian_chain"\n[[case]]\ndims = [[8, 4, 6], [6, 6]]\n'))
     assert [case.parameters["dims"] for case in two.cases] == [[8, 4, 6], [6, 6]]
+    plan = read_plan(write('ensemble = "residual_path"\n[[case]]\nd_model = 8\ndepth = 2\nsigma = [0.5, 1.0]\n'))
+    assert [case.ensemble.sigma for case in plan.cases] == [0.5, 1.0]
 
 
-def test_a_case_that_comes_twice_counts_once():
+def test_a_case_that_comes_twice_counts_once_and_a_sample_needs_equal_draws():
     assert len(make_plan("low_rank_product", [*TWO_CASES, *TWO_CASES]).cases) == 2
     with pytest.raises(ParameterError, match="low_rank_product 32x4, which comes twice"):
         make_plan("low_rank_product", [TWO_CASES[0], TWO_CASES[0]], [10, 20], keep_sample=False)
+    with pytest.raises(ParameterError, match="the same for every case"):
+        make_plan("low_rank_product", TWO_CASES, [10, 20])
+    assert make_plan("low_rank_product", TWO_CASES, [10, 20], keep_sample=False).draws == (10, 20)
 
 
 HEAD = 'ensemble = "low_rank_product"\n'
@@ -164,12 +162,6 @@ def test_file_that_cannot_be_read_is_named(tmp_path):
     refused(tmp_path / "bytes.toml", "is no TOML")
 
 
-def test_the_sample_is_kept_only_where_all_cases_have_as_many_draws():
-    with pytest.raises(ParameterError, match="the same for every case"):
-        make_plan("low_rank_product", TWO_CASES, [10, 20])
-    assert make_plan("low_rank_product", TWO_CASES, [10, 20], keep_sample=False).draws == (10, 20)
-
-
 @pytest.mark.parametrize(
     ("arguments", "options", "words"),
     [
@@ -240,70 +232,37 @@ def test_sigma_of_every_case_is_the_plans():
     assert json.loads(json.dumps(two.record())) == two.record()
 
 
-def test_sigma_stays_a_parameter_of_the_ensembles_that_have_one(write):
-    plan = read_plan(write('ensemble = "residual_path"\n[[case]]\nd_model = 8\ndepth = 2\nsigma = [0.5, 1.0]\n'))
-    assert [case.ensemble.sigma for case in plan.cases] == [0.5, 1.0]
-
-
 def usual(**changes):
     parts = {"ensemble": "low_rank_product", "cases": TWO_CASES, "draws": 500, "seed": 7, "chunk": 200} | changes
     return make_plan(parts.pop("ensemble"), parts.pop("cases"), parts.pop("draws"), parts.pop("seed"), **parts)
 
 
-@pytest.mark.parametrize(
-    "same",
-    [
-        {"name": "other"},
-        {"title": "Other words"},
-        {"description": "Other words"},
-        {"draws": np.int64(500)},
-        {"draws": [500, 500]},
-        {"seed": np.uint8(7)},
-        {"sigma": np.float64(1.0)},
-        {"sigma": (1, 1)},
-        {"normalization": "sqrt_d"},
-        {"chunk": np.int32(200)},
-        {"cases": [{"d_head": np.int64(4), "d_model": np.int32(32)}, {"d_head": 8, "d_model": 32}]},
-        {"cases": [*TWO_CASES, TWO_CASES[0]]},
-        {"keep_sample": np.True_},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("same", [
+    {"name": "other"}, {"title": "Other words"}, {"description": "Other words"}, {"draws": np.int64(500)},
+    {"draws": [500, 500]}, {"seed": np.uint8(7)}, {"sigma": np.float64(1.0)}, {"sigma": (1, 1)},
+    {"normalization": "sqrt_d"}, {"chunk": np.int32(200)},
+    {"cases": [{"d_head": np.int64(4), "d_model": np.int32(32)}, {"d_head": 8, "d_model": 32}]},
+    {"cases": [*TWO_CASES, TWO_CASES[0]]}, {"keep_sample": np.True_},
+], ids=str)  # fmt: skip
 def test_hash_does_not_depend_on_words_key_order_or_kinds_of_number(same):
     assert usual(**same).hash == usual().hash
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"ensemble": "low_rank_product", "cases": TWO_CASES[:1]},
-        {"cases": TWO_CASES[::-1]},
-        {"cases": [{**case, "method": "dense"} for case in TWO_CASES]},
-        {"draws": 501},
-        {"seed": 8},
-        {"sigma": 0.5},
-        {"sigma": (1.0, 0.5)},
-        {"normalization": "none"},
-        {"precision": "float32"},
-        {"keep_sample": False},
-        {"chunk": 100},
-        {"measure": "elements", "cases": [{**case, "method": "dense"} for case in TWO_CASES]},
-        {"measure": "elements", "bins": 60},
-        {"measure": "elements", "range": (-1.0, 1.0)},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("other", [
+    {"ensemble": "low_rank_product", "cases": TWO_CASES[:1]}, {"cases": TWO_CASES[::-1]},
+    {"cases": [{**case, "method": "dense"} for case in TWO_CASES]}, {"draws": 501}, {"seed": 8}, {"sigma": 0.5},
+    {"sigma": (1.0, 0.5)}, {"normalization": "none"}, {"precision": "float32"}, {"keep_sample": False},
+    {"chunk": 100}, {"measure": "elements", "cases": [{**case, "method": "dense"} for case in TWO_CASES]},
+    {"measure": "elements", "bins": 60}, {"measure": "elements", "range": (-1.0, 1.0)},
+], ids=str)  # fmt: skip
 def test_hash_depends_on_all_that_determines_the_numbers(other):
     assert usual(**other).hash != usual().hash
 
 
-def test_hash_is_that_of_the_same_plan_tomorrow_and_elsewhere():
+def test_records_pickles_chunks_and_hashes_make_the_same_plan_again():
     # A store is known by it: where this changes, no unfinished run can go on.
     assert re.fullmatch("[0-9a-f]{64}", usual().hash)
     assert usual().hash == "78ba1379d2bdbc54eeda2ea3d838f937c603d9babfc206aca5f736a0dd80303f"
-
-
-def test_record_is_plain_and_makes_the_same_plan_again():
     plan = usual(sigma=[1.0, (0.5, 2.0)], keep_sample=False)
     record = json.loads(json.dumps(plan.record()))
     assert record == plan.record()
@@ -312,9 +271,6 @@ def test_record_is_plain_and_makes_the_same_plan_again():
     again = make_plan(**{name: record[name] for name in same}, sigma=sigma, chunk=record["chunk"][0])
     assert again.hash == plan.hash
     assert again == plan
-
-
-def test_pickled_plan_is_the_same_plan_and_as_small_whatever_was_derived_from_it():
     plan = usual(draws=10**7, keep_sample=False)
     fresh = len(pickle.dumps(plan))
     assert len(plan.chunks) == 100_000
@@ -323,9 +279,6 @@ def test_pickled_plan_is_the_same_plan_and_as_small_whatever_was_derived_from_it
     assert again == plan
     assert again.hash == plan.hash
     assert len(pickle.dumps(plan)) == fresh < 1000
-
-
-def test_chunks_hold_every_draw_once_in_order():
     plan = usual(draws=[500, 130], keep_sample=False)
     assert [tuple(chunk) for chunk in plan.chunks] == [(0, 0, 200), (0, 200, 200), (0, 400, 100), (1, 0, 130)]
     assert plan.total_draws == 630

@@ -5,6 +5,10 @@ import os
 import platform
 import random
 import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import jax
 import pytest
@@ -42,8 +46,6 @@ class StopError(Exception):
 
 
 def stopping(error, chunk):
-    """Bars that raise an error when so many chunks are drawn."""
-
     def bar(label, total):
         counts = []
 
@@ -59,15 +61,13 @@ def stopping(error, chunk):
 
 @pytest.fixture
 def stopped(plan, output, chunks):
-    """The store of a run that has been stopped after five of twelve chunks."""
-
     with pytest.raises(StopError):
         run_plan(plan, output, progress=Told(stopping(StopError, 6)))
     assert len(list(chunks.glob("*.chunk"))) == 5
     return chunks
 
 
-def test_run_writes_the_table_and_leaves_nothing_else(plan, output, table, assert_same):
+def test_run_writes_the_table_leaves_nothing_else_and_is_not_drawn_again(plan, output, table, assert_same, watch):
     told = Told()
     assert_same(run_plan(plan, output, progress=told), table)
     assert_same(open_table(output), table)
@@ -75,9 +75,20 @@ def test_run_writes_the_table_and_leaves_nothing_else(plan, output, table, asser
     assert told.notes == []
     with pytest.raises(OutputError, match="it is a folder"):
         run_plan(plan, output.parent)
+    run_plan(plan, output)
+    before, told = watch(output.parent), Told()
+    assert_same(run_plan(plan, output, progress=told), table)
+    assert told.notes == [f"{output} is the table of this plan already: nothing is left to draw"]
+    before.assert_untouched()
 
 
-def test_resumed_run_draws_only_what_is_left(plan, output, stopped, table, assert_same):
+def test_resumed_run_draws_only_what_is_left_once_its_folder_can_be_written(
+    plan, output, stopped, read_only, watch, table, assert_same
+):
+    before = watch(output.parent)
+    with read_only(stopped), pytest.raises(OutputError, match=r"Permission denied.*; 50 draws in 5 chunks are kept"):
+        run_plan(plan, output)
+    before.assert_untouched()
     drawn, totals = [], []
 
     def bar(label, total):
@@ -89,14 +100,6 @@ def test_resumed_run_draws_only_what_is_left(plan, output, stopped, table, asser
     assert sum(drawn) == 70
     assert totals == [70]
     assert told.notes == ["resuming: 70 draws in 7 chunks left of 120 draws in 12 chunks"]
-
-
-def test_finished_table_is_not_drawn_again(plan, output, table, assert_same, watch):
-    run_plan(plan, output)
-    before, told = watch(output.parent), Told()
-    assert_same(run_plan(plan, output, progress=told), table)
-    assert told.notes == [f"{output} is the table of this plan already: nothing is left to draw"]
-    before.assert_untouched()
 
 
 @pytest.mark.parametrize("damage", ["truncated", "another file", "another table"])
@@ -140,13 +143,17 @@ def test_another_installation_is_refused_only_where_it_would_draw(plan, output, 
 
 
 def resume(plan, output):
-    """How a run is refused that would go on under other settings."""
     with pytest.raises(StoreError) as caught:
         run_plan(plan, output)
     return str(caught.value)
 
 
 def test_settings_of_jax_that_change_bits_do_not_mix(plan, output, stopped, table, monkeypatch, watch):
+    jax.config.update("jax_exec_time_optimization_effort", 0.5)
+    try:
+        assert "jax_exec_time_optimization_effort: 0.0 there, 0.5 here" in resume(plan, output)
+    finally:
+        jax.config.update("jax_exec_time_optimization_effort", 0.0)
     before, there = watch(output.parent), os.environ["XLA_FLAGS"]
     with jax.disable_jit():
         assert "jax_disable_jit: False there, True here" in resume(plan, output)
@@ -156,14 +163,6 @@ def test_settings_of_jax_that_change_bits_do_not_mix(plan, output, stopped, tabl
     monkeypatch.setenv("XLA_FLAGS", f"--xla_force_host_platform_device_count=1 {there} --xla_dump_to=/nowhere")
     with jax.numpy_dtype_promotion("strict"), jax.enable_x64(True), jax.default_matmul_precision("bfloat16"):
         assert run_plan(plan, output).identical(table)  # what is set for the draws themselves changes nothing
-
-
-def test_another_setting_of_the_compiler_is_another_setting(plan, output, stopped):
-    jax.config.update("jax_exec_time_optimization_effort", 0.5)
-    try:
-        assert "jax_exec_time_optimization_effort: 0.0 there, 0.5 here" in resume(plan, output)
-    finally:
-        jax.config.update("jax_exec_time_optimization_effort", 0.0)
 
 
 @pytest.mark.exhaustive
@@ -221,13 +220,6 @@ def test_disk_full_while_the_table_is_written_keeps_the_chunks(
     assert told.notes == ["all 12 chunks are there: nothing is left to draw"]
 
 
-def test_read_only_folder_of_chunks_stops_the_run(plan, output, stopped, read_only, watch):
-    before = watch(output.parent)
-    with read_only(stopped), pytest.raises(OutputError, match=r"Permission denied.*; 50 draws in 5 chunks are kept"):
-        run_plan(plan, output)
-    before.assert_untouched()
-
-
 def test_chunks_are_kept_where_that_is_asked_or_where_they_cannot_be_removed(
     plan, output, chunks, table, assert_same, read_only
 ):
@@ -265,13 +257,10 @@ def test_second_run_is_refused_while_the_first_is_at_work(plan, output, chunks, 
     assert refusals == [f"{chunks}: found another run at work on it; expected one at a time; wait for it, or stop it"]
 
 
-def test_processes_that_are_no_positive_integer(plan, output):
+def test_wrong_numbers_of_processes_are_refused_and_an_interrupted_run_says_how_to_go_on(plan, output, chunks):
     for count in (0, -1, 2.5, "2", True):
         with pytest.raises(ParameterError, match=r"(workers|count) = .*(a positive|an) integer"):
             run_plan(plan, output, executor=LocalProcesses(count))
-
-
-def test_interrupted_run_says_how_to_go_on(plan, output, chunks):
     with pytest.raises(KeyboardInterrupt) as interrupted:
         run_plan(plan, output, progress=Told(stopping(KeyboardInterrupt, 3)))
     assert interrupted.value.__notes__ == [f"20 draws in 2 chunks are kept in {chunks}, run again to go on"]
@@ -307,7 +296,6 @@ def test_more_draws_go_on_from_the_chunks_of_fewer_after_kills_at_every_stage(st
         return len(list(chunks.glob("*.chunk")))
 
     def killed(moment, beforehand=""):
-        """A run of more draws that is killed then, with no draw lost and no table written."""
         run = start(plan_text(803), output, beforehand=beforehand)
         assert run.kill(moment)
         assert all((chunks / name).read_bytes() == kept[name] for name in kept)
@@ -339,7 +327,6 @@ def test_more_draws_go_on_from_the_chunks_of_fewer_after_kills_at_every_stage(st
 
 @pytest.fixture
 def kept(tmp_path, plan_text):
-    """The table of fewer draws, whose chunks were kept."""
     (tmp_path / "fewer.toml").write_text(plan_text(45))
     output = tmp_path / "table.nc"
     run_plan(read_plan(tmp_path / "fewer.toml"), output, keep_chunks=True)
@@ -372,3 +359,93 @@ def test_chunks_of_a_longer_run_stay_and_that_run_goes_on(kept, tmp_path, plan_t
     run_plan(read_plan(tmp_path / "fewer.toml"), kept, progress=told)
     assert told.steps["drawing"] == 30
     assert not folder.exists()
+
+
+NAMESPACES = (["unshare", "-rm"], ["unshare", "-m"], ["sudo", "-n", "unshare", "-m"])
+"""Ways to a place where a disk can be mounted and nobody else sees it."""
+
+SCRIPT = """
+import os, subprocess, sys
+from pathlib import Path
+from rmtbase.errors import OutputError
+from rmtbase.montecarlo import make_plan, run_in_memory, run_plan
+from rmtbase.tables import open_table
+
+disk = Path(sys.argv[1])
+mount = lambda *options: subprocess.run(["mount", *options, str(disk)], check=True)
+mount("-t", "tmpfs", "-o", "size=64k", "tmpfs")
+filler = disk / "filler"
+plan = make_plan("gaussian_matrix", [{"n_rows": 6, "n_columns": 4}], 400, 7, chunk=20)
+output = disk / "table.nc"
+
+class Filling:
+    def __init__(self, fill=False):
+        self.fill = fill
+
+    def note(self, line):
+        print(line)
+
+    detail = note
+
+    def bar(self, label, total):
+        return fill if self.fill else lambda count: None
+
+def fill(count):  # another fills the disk when the first chunk is drawn: nobody can know beforehand
+    if not filler.exists():
+        free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
+        filler.write_bytes(bytes(free - 48_000))
+
+def stopped(fill=False):
+    try:
+        run_plan(plan, output, progress=Filling(fill))
+    except OutputError as error:
+        print(f"{type(error).__name__}: {error}")
+    else:
+        print("no error")
+    assert not output.exists()
+    print(len(list(disk.glob("table.nc.chunks/*.chunk"))), sorted(os.listdir(disk)))
+
+stopped()
+mount("-o", "remount,size=1m"); stopped(fill=True)
+mount("-o", "remount,ro"); stopped()
+mount("-o", "remount,rw"); filler.unlink(); mount("-o", "remount,size=136k"); stopped()
+mount("-o", "remount,size=1m")
+found, expected = run_plan(plan, output, progress=Filling()), run_in_memory(plan)
+assert found.identical(expected) and open_table(output).equals(expected)
+print(sorted(os.listdir(disk)))
+"""
+
+
+def namespace() -> list[str]:
+    for way in NAMESPACES:
+        if shutil.which(way[0]) and subprocess.run([*way, "true"], capture_output=True, check=False).returncode == 0:
+            return way
+    pytest.fail("no way to mount a small disk here: neither user namespaces nor root")
+
+
+@pytest.mark.exhaustive
+def test_full_and_read_only_disks_stop_a_run_and_lose_nothing(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [*namespace(), sys.executable, "-c", SCRIPT, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    chunks = tmp_path / "table.nc.chunks"
+    refused, nothing, full, kept, read_only, still, *rest = ended.stdout.splitlines()
+    resumed, no_table, all_kept, nothing_left, done = rest
+    assert refused.startswith(f"OutputError: cannot write {tmp_path}/table.nc: the run takes ")
+    assert "64.0 KiB are free on that disk; make room, write to another disk" in refused
+    assert nothing == "0 []"
+    assert full.startswith(f"OutputError: cannot write {chunks}/case-0000-draws-")
+    assert "No space left on device" in full
+    assert kept == still
+    finished = int(kept.removesuffix(" ['filler', 'table.nc.chunks']"))
+    assert full.endswith(f"; {20 * finished} draws in {finished} chunks are kept in {chunks}, run again to go on")
+    assert read_only == f"OutputError: cannot write {tmp_path}/table.nc: Read-only file system (folder {tmp_path})"
+    assert resumed == f"resuming: {400 - 20 * finished} draws in {20 - finished} chunks left of 400 draws in 20 chunks"
+    assert no_table == (
+        f"OutputError: cannot write {tmp_path}/table.nc: No space left on device; "
+        f"400 draws in 20 chunks are kept in {chunks}, run again to go on"
+    )
+    assert all_kept == "20 ['table.nc.chunks']"
+    assert nothing_left == "all 20 chunks are there: nothing is left to draw"
+    assert done == "['table.nc']"

@@ -13,28 +13,16 @@ from rmtbase.montecarlo._machine import _COMPILED, compiler_settings_digest
 from rmtbase.nulls._null_of_file import cached_null
 
 SETTINGS = {
-    "jax_random_seed_offset": 5,
-    "jax_default_prng_impl": "rbg",
-    "jax_enable_custom_prng": True,
-    "jax_legacy_prng_key": "error",
-    "jax_debug_key_reuse": True,
-    "jax_threefry_partitionable": False,
-    "jax_high_dynamic_range_gumbel": True,
-    "jax_enable_x64": True,
-    "jax_numpy_dtype_promotion": "strict",
-    "jax_numpy_rank_promotion": "raise",
-    "jax_default_matmul_precision": "bfloat16",
-    "jax_debug_nans": True,
-    "jax_debug_infs": True,
-    "jax_enable_checks": True,
-}
+    "jax_random_seed_offset": 5, "jax_default_prng_impl": "rbg", "jax_enable_custom_prng": True,
+    "jax_legacy_prng_key": "error", "jax_debug_key_reuse": True, "jax_threefry_partitionable": False,
+    "jax_high_dynamic_range_gumbel": True, "jax_enable_x64": True, "jax_numpy_dtype_promotion": "strict",
+    "jax_numpy_rank_promotion": "raise", "jax_default_matmul_precision": "bfloat16", "jax_debug_nans": True,
+    "jax_debug_infs": True, "jax_enable_checks": True,
+}  # fmt: skip
 ROUNDING = {
-    "jax_disable_jit": True,
-    "jax_disable_most_optimizations": True,
-    "jax_exec_time_optimization_effort": 0.5,
-    "jax_memory_fitting_effort": 0.5,
-    "jax_enable_pgle": True,
-}
+    "jax_disable_jit": True, "jax_disable_most_optimizations": True, "jax_exec_time_optimization_effort": 0.5,
+    "jax_memory_fitting_effort": 0.5, "jax_enable_pgle": True,
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -46,7 +34,6 @@ def set_to():
 
 
 def draws():
-    """The statistics of each draw of W_QK, of a chain and of a table of other entries."""
     uniform = {"dims": (6, 3, 6), "entries": "uniform"}
     tables = [
         rmtbase.baseline(12, 4, draws=10, seed=2**40 + 3),

@@ -31,7 +31,6 @@ def folder(tmp_path):
 
 @pytest.fixture
 def store(folder, plan):
-    """A store with every chunk, with its settings and not locked."""
     with open_store(folder, plan) as store:
         store.record_settings(MACHINE, lambda: ["svd"])
         for number, chunk in enumerate(plan.chunks):
@@ -44,7 +43,7 @@ def missing(store):
     return list(store.missing(told)), told.notes
 
 
-def test_chunks_are_read_as_they_were_written(store, plan):
+def test_chunks_are_read_as_they_were_written_to_the_bit(store, plan):
     assert missing(store) == ([], [])
     for number, chunk in enumerate(plan.chunks):
         for name, array in arrays(number).items():
@@ -53,9 +52,6 @@ def test_chunks_are_read_as_they_were_written(store, plan):
             np.testing.assert_array_equal(found, array)
     np.testing.assert_array_equal(store.read(plan.chunks[3], "statistic", slice(2, 5)), arrays(3)["statistic"][2:5])
     assert store.read(plan.chunks[3], "statistic", slice(14, 99)).shape == (2, 10)
-
-
-def test_numbers_that_are_no_numbers_are_kept_to_the_bit(store, plan):
     odd = np.resize([np.nan, -0.0, np.inf, 5e-324], (16, 10))
     store.write(plan.chunks[0], arrays() | {"statistic": odd})
     assert store.unsound(plan.chunks[0]) is None
@@ -97,8 +93,6 @@ def another_plan(store, path):
 
 
 def instead(make):
-    """Something else in the place of the chunk."""
-
     def damage(store, path):
         path.unlink()
         make(path)
@@ -112,8 +106,6 @@ def a_folder(path):
 
 
 def signed(change):
-    """A chunk whose header says something else, under a checksum that fits."""
-
     def damage(store, path):
         line, _, data = path.read_bytes()[:-32].partition(b"\n")
         header = json.loads(line)
@@ -205,12 +197,18 @@ def test_read_only_chunks_are_read_and_removed_like_any(store, plan, read_only):
     assert not store.folder.exists()
 
 
-def test_read_only_folder_is_named_and_left_as_it_is(store, plan, read_only, watch):
+def test_writes_that_a_folder_or_a_size_limit_stops_leave_the_other_chunks(
+    store, plan, read_only, watch, file_size_limit
+):
     before = watch(store.folder)
     with read_only(store.folder):
         for attempt in (lambda: store.write(plan.chunks[1], arrays()), store.remove):
             with pytest.raises(OutputError, match=r"table\.nc\.chunks.*Permission denied"):
                 attempt()
+    before.assert_untouched()
+    before = watch(store.folder)
+    with file_size_limit(1000), pytest.raises(OutputError, match="File too large"):
+        store.write(plan.chunks[0], arrays())
     before.assert_untouched()
 
 
@@ -220,15 +218,7 @@ def test_store_cannot_be_made_in_a_read_only_folder(plan, tmp_path, folder, read
         pass
 
 
-def test_write_that_the_file_size_limit_stops_leaves_the_other_chunks(store, plan, watch, file_size_limit):
-    before = watch(store.folder)
-    with file_size_limit(1000), pytest.raises(OutputError, match="File too large"):
-        store.write(plan.chunks[0], arrays())
-    before.assert_untouched()
-
-
 def refused(folder, plan, *words, watch):
-    """The store is refused with those words, and nothing in its folder has changed."""
     before = watch(folder) if folder.is_dir() else None
     with pytest.raises(StoreError) as caught, open_store(folder, plan):
         pass
@@ -239,29 +229,31 @@ def refused(folder, plan, *words, watch):
         before.assert_untouched()
 
 
-def test_store_of_another_plan_is_refused_with_the_difference(store, watch):
+def test_stores_of_another_plan_or_installation_are_refused_and_solvers_chosen_once(store, watch, plan):
     other = make_plan("gaussian_matrix", [{"n_rows": 6, "n_columns": 4}], 120, 8, chunk=10)
     refused(store.folder, other, "the chunks of another plan (seed: 7 there, 8 here)", "remove the folder", watch=watch)
-
-
-def test_store_of_the_same_plan_under_another_name_goes_on(store):
     renamed = make_plan("gaussian_matrix", [{"n_rows": 6, "n_columns": 4}], 120, 7, chunk=10, name="x", title="y")
     with open_store(store.folder, renamed) as again:
         assert missing(again) == ([], [])
+    with open_store(store.folder, plan) as again:
+        assert again.record_settings(MACHINE, lambda: pytest.fail("chosen again")) == ["svd"]
+        assert again.settings() == {**MACHINE, "solvers": ["svd"]}
+    manifest = json.loads((store.folder / "store.json").read_text())
+    assert manifest["draws"] == plan.draws_record
+    assert (manifest["settings"], manifest["solvers"]) == (MACHINE, ["svd"])
+    before = watch(store.folder)
+    with open_store(store.folder, plan) as again, pytest.raises(StoreError) as caught:
+        again.record_settings(MACHINE | {"jax": "1.3.0"}, lambda: ["svd"])
+    assert "chunks of another installation (jax: 1.2.3 there, 1.3.0 here)" in str(caught.value)
+    before.assert_untouched()
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        *("", "{", "[]", "{}", '{"kind": "rmtbase store"}', "\0" * 99, '{"kind": "other"}'),
-        "[" * 100_000,
-        '{"kind": "rmtbase store", "draws": ' + '{"a": ' * 900 + "1" + "}" * 900 + "}",
-        '{"kind": "rmtbase store", "draws": 1, "solvers": {}, "settings": {}}',
-        '{"kind": "rmtbase store", "solvers": ' + "9" * 5000 + "}",
-        " " * (1 << 25),
-    ],
-    ids=lambda content: repr(content[:40]),
-)
+@pytest.mark.parametrize("content", [
+    *("", "{", "[]", "{}", '{"kind": "rmtbase store"}', "\0" * 99, '{"kind": "other"}'), "[" * 100_000,
+    '{"kind": "rmtbase store", "draws": ' + '{"a": ' * 900 + "1" + "}" * 900 + "}",
+    '{"kind": "rmtbase store", "draws": 1, "solvers": {}, "settings": {}}',
+    '{"kind": "rmtbase store", "solvers": ' + "9" * 5000 + "}", " " * (1 << 25),
+], ids=lambda content: repr(content[:40]))  # fmt: skip
 def test_damaged_or_hostile_manifest_is_refused(content, store, plan, watch):
     (store.folder / "store.json").write_text(content)
     refused(store.folder, plan, "unreadable store.json", "put back a copy", watch=watch)
@@ -278,7 +270,6 @@ def test_manifest_that_is_no_regular_file_is_refused_at_once(make, kind, store, 
 
 
 def edit(store, keys, to, checksum):
-    """Change one place of the manifest, as an editor does, or as one who makes the checksum anew."""
     path = store.folder / "store.json"
     manifest = json.loads(path.read_text())
     place = manifest
@@ -294,21 +285,14 @@ def edit(store, keys, to, checksum):
 EDITED = "it was changed after it was written"
 
 
-@pytest.mark.parametrize(
-    ("keys", "to", "checksum", "words"),
-    [
-        (("solvers", 0), "gram", False, EDITED),
-        (("settings", "jax"), "1.2.4", False, EDITED),
-        (("draws", "seed"), 8, False, EDITED),
-        (("draws", "seed"), 8, True, "the chunks of another plan (seed: 8 there, 7 here)"),
-        (("draws",), [1], True, "it is not that of a store"),
-        (("solvers",), ["qr"], True, "the solvers ['qr']"),
-        (("solvers",), [], True, "the solvers []"),
-        (("solvers",), "svd", True, "it is not that of a store"),
-        (("more",), 1, True, "unreadable store.json"),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("keys", "to", "checksum", "words"), [
+    (("solvers", 0), "gram", False, EDITED), (("settings", "jax"), "1.2.4", False, EDITED),
+    (("draws", "seed"), 8, False, EDITED),
+    (("draws", "seed"), 8, True, "the chunks of another plan (seed: 8 there, 7 here)"),
+    (("draws",), [1], True, "it is not that of a store"), (("solvers",), ["qr"], True, "the solvers ['qr']"),
+    (("solvers",), [], True, "the solvers []"), (("solvers",), "svd", True, "it is not that of a store"),
+    (("more",), 1, True, "unreadable store.json"),
+], ids=str)  # fmt: skip
 def test_manifest_that_was_edited_is_refused_whatever_its_checksum(keys, to, checksum, words, store, plan, watch):
     edit(store, keys, to, checksum)
     refused(store.folder, plan, words, watch=watch)
@@ -346,23 +330,6 @@ def test_store_that_was_killed_before_it_was_made_is_made_again(leftover, folder
         store.record_settings(MACHINE, lambda: ["svd"])
         assert len(missing(store)[0]) == 12
     assert not list(folder.glob("*.part"))
-
-
-def test_solvers_are_chosen_once_and_kept_with_what_is_drawn(store, plan):
-    with open_store(store.folder, plan) as again:
-        assert again.record_settings(MACHINE, lambda: pytest.fail("chosen again")) == ["svd"]
-        assert again.settings() == {**MACHINE, "solvers": ["svd"]}
-    manifest = json.loads((store.folder / "store.json").read_text())
-    assert manifest["draws"] == plan.draws_record
-    assert (manifest["settings"], manifest["solvers"]) == (MACHINE, ["svd"])
-
-
-def test_chunks_of_another_installation_are_refused_with_the_difference(store, plan, watch):
-    before = watch(store.folder)
-    with open_store(store.folder, plan) as again, pytest.raises(StoreError) as caught:
-        again.record_settings(MACHINE | {"jax": "1.3.0"}, lambda: ["svd"])
-    assert "chunks of another installation (jax: 1.2.3 there, 1.3.0 here)" in str(caught.value)
-    before.assert_untouched()
 
 
 def test_lock_that_cannot_be_had_is_said(folder, plan):

@@ -44,11 +44,13 @@ def table(request):
     return run_in_memory(make_plan(ensemble, cases, 400, seed=5))
 
 
-def test_every_variable_is_described(table):
+def test_every_variable_is_described_and_the_density_is_of_all_eigenvalues(table):
     assert set(table.data_vars) <= set(SPECTRA_SCHEMA)
     for name, variable in {**table.data_vars, **table.coords}.items():
         assert variable.attrs["long_name"], name
         assert variable.attrs.get("units") == ("1/lambda" if str(name).startswith("density") else None), name
+    mass = (table["density"] * np.diff(table["bin_edge"].values)).sum("bin")
+    assert (np.abs(mass - 1) < 0.02).all()  # the bins are those of the first chunk's eigenvalues, widened
 
 
 PRODUCTS = [("gaussian_chain", {}), ("independent_chain", {"entries": "uniform"})]
@@ -56,7 +58,6 @@ PRODUCTS = [("gaussian_chain", {}), ("independent_chain", {"entries": "uniform"}
 
 @pytest.mark.parametrize(("ensemble", "more"), mostly_exhaustive(PRODUCTS, always=["gaussian_chain"]))
 def test_a_chain_has_the_normalization_that_laws_have(ensemble, more):
-    """The default divides the eigenvalues by n_0, which is a power of two here, so that the division is exact."""
     cases = [{"dims": [32, 4, 16, 32], **more}, {"dims": [8, 5], **more}]
     default, raw = (
         run_in_memory(make_plan(ensemble, cases, 200, seed=3, **keyword)) for keyword in ({}, {"normalization": "none"})
@@ -76,7 +77,15 @@ def test_a_chain_has_the_normalization_that_laws_have(ensemble, more):
     assert float(shares) == pytest.approx(1.0)
 
 
-def test_what_is_no_product_is_not_divided():
+def test_tables_without_the_sample_lack_it_alone_and_no_table_depends_on_the_cut():
+    cases = [{"d_model": 16, "d_head": 4}]
+    whole, bare = (run_in_memory(make_plan("low_rank_product", cases, 30, keep_sample=keep)) for keep in (True, False))
+    lacking = {"sample", "sigma_q_estimate", "sigma_k_estimate"}
+    assert set(whole.data_vars) - set(bare.data_vars) == lacking
+    xr.testing.assert_equal(whole.drop_vars([*lacking, "draw"]), bare)
+    cases = [{"d_model": 16, "d_head": 4}, {"d_model": 9, "d_head": 3}]
+    tables = [run_in_memory(make_plan("low_rank_product", cases, 50, chunk=chunk)) for chunk in (50, 7)]
+    assert tables[0].equals(tables[1])
     orthogonal = {"dims": [8, 2, 8], "rows": [2, 2], "fused": False}
     for ensemble, cases in (PLANS["matrices"], PLANS["paths"], ("orthogonal_blocks", [orthogonal])):
         with pytest.raises(ParameterError, match=r"normalization = 'sqrt_d': expected 'none', except for spectra"):
@@ -97,11 +106,6 @@ def test_exact_means_are_known_of_chains_and_paths():
         ensemble, cases = PLANS[name]
         table = run_in_memory(make_plan(ensemble, cases, 2))
         assert np.isfinite(table["analytic_mean"].sel(statistic="trace").values).all() == known
-
-
-def test_density_is_of_all_eigenvalues(table):
-    mass = (table["density"] * np.diff(table["bin_edge"].values)).sum("bin")
-    assert (np.abs(mass - 1) < 0.02).all()  # the bins are those of the first chunk's eigenvalues, widened
 
 
 def test_a_case_is_named_with_its_parameters_and_shorter_spectra_are_padded_with_nan():
@@ -142,23 +146,8 @@ def test_elements_of_a_product_are_measured_without_the_thin_draw(tmp_path):
     )
 
 
-def test_tables_without_the_sample_lack_it_and_nothing_else():
-    cases = [{"d_model": 16, "d_head": 4}]
-    whole, bare = (run_in_memory(make_plan("low_rank_product", cases, 30, keep_sample=keep)) for keep in (True, False))
-    lacking = {"sample", "sigma_q_estimate", "sigma_k_estimate"}
-    assert set(whole.data_vars) - set(bare.data_vars) == lacking
-    xr.testing.assert_equal(whole.drop_vars([*lacking, "draw"]), bare)
-
-
-def test_the_table_does_not_depend_on_how_the_draws_are_cut():
-    cases = [{"d_model": 16, "d_head": 4}, {"d_model": 9, "d_head": 3}]
-    tables = [run_in_memory(make_plan("low_rank_product", cases, 50, chunk=chunk)) for chunk in (50, 7)]
-    assert tables[0].equals(tables[1])
-
-
 @pytest.mark.exhaustive
 def test_eigenvalues_that_are_rounding_are_not_in_the_table():
-    """Of a path of depth 30 double precision holds most of the singular values, and no determinant."""
     cases = [{"d_model": 24, "depth": depth, "sigma": 3.0} for depth in (2, 30)]
     table = run_in_memory(make_plan("residual_path", cases, 40, 3))
     deep, shallow = table.isel(case=1), table.isel(case=0)
@@ -187,7 +176,6 @@ DRAWS = 2 * 2**14 + 100  # three blocks
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("ensemble", mostly_exhaustive(["low_rank_product", "gaussian_chain"], always=1))
 def test_a_table_of_several_blocks_does_not_depend_on_the_chunks(ensemble):
-    """Among its variables the histogram's edges, which a table of spectra makes of its first draws."""
     case = {"d_model": 3, "d_head": 2} if ensemble == "low_rank_product" else {"dims": [3, 2, 3]}
     tables = [run_in_memory(make_plan(ensemble, [case], DRAWS, 7, chunk=chunk)) for chunk in (DRAWS, 10_001)]
     for name in tables[0].variables:

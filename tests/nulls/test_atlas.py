@@ -30,36 +30,24 @@ def path(atlas, tmp_path_factory):
     return write_table(atlas, tmp_path_factory.mktemp("atlas") / "atlas.nc")
 
 
-def test_every_variable_is_described_and_shapes_are_in_order_of_head_and_width(atlas):
+def test_an_atlas_is_described_comes_back_from_its_file_and_holds_the_tables(atlas, path, tables):
     assert set(ATLAS_SCHEMA) <= set(atlas.variables)
     for name, variable in ATLAS_SCHEMA.items():
         units = {"units": variable.units} if variable.units else {}
         assert atlas[name].attrs == {"long_name": variable.long_name, **units}
 
     assert list(zip(atlas["d_model"].values, atlas["d_head"].values, strict=True)) == [(12, 4), (24, 6), (40, 6)]
-
-
-def test_a_file_comes_back_as_it_was_written_and_a_case_is_read_alone(atlas, path):
     xr.testing.assert_identical(open_table(path, "atlas"), atlas)
     case = open_atlas_case(path, 24, 6)
     assert case is not None
     xr.testing.assert_identical(case.drop_attrs(), atlas.isel(case=1).drop_attrs())
     assert case.attrs == atlas.attrs
     assert [open_atlas_case(path, *shape) for shape in ((24, 4), (6, 24), (25, 6))] == [None] * 3
-
-
-def test_one_atlas_of_one_table_of_several_shapes_is_the_same(atlas, tables):
     together = rmtbase.baseline([12, 24, 40], [4, 6, 6], draws=300, normalization="none")
     for name in ATLAS_SCHEMA:
         np.testing.assert_array_equal(compact_baseline(together)[name], atlas[name], err_msg=name)
-
-
-def test_means_and_quantiles_at_known_sigma_are_the_tables(atlas, tables):
     for name in ("mean", "std", "standard_error", "quantile"):
         np.testing.assert_array_equal(atlas[name].isel(case=1), tables[0][name].isel(case=0), err_msg=name)
-
-
-def test_rounded_pictures_are_within_what_they_say(atlas, tables):
     for case, table in ((1, tables[0]), (0, tables[1])):
         h = int(table["d_head"][0])
         kept, full = atlas.isel(case=case).isel(index=slice(h)), table.isel(case=0)
@@ -72,7 +60,7 @@ def test_rounded_pictures_are_within_what_they_say(atlas, tables):
     assert np.isnan(atlas["eigenvalue_mean"].values[0, 4:]).all()
 
 
-def test_provenance_names_software_seed_and_plans(atlas, tables):
+def test_provenance_and_datacite_name_software_seed_plans_and_all_that_is_mandatory(atlas, tables):
     record = json.loads(atlas.attrs["provenance"])
     assert record["plan_hash"] == "0123"
     assert atlas.attrs["seed"] == 0
@@ -80,9 +68,6 @@ def test_provenance_names_software_seed_and_plans(atlas, tables):
     assert [shape[:3] for shape in simulation["shapes"]] == [[*shape, 300] for shape in SHAPES]
     assert simulation["software"]["jax"]
     assert simulation["numerics"]
-
-
-def test_datacite_has_all_that_is_mandatory_but_the_doi_and_is_one_with_the_attributes(atlas):
     record = json.loads(datacite())
     for field in ("creators", "titles", "publisher", "publicationYear", "types", "schemaVersion"):
         assert record[field], field
@@ -96,15 +81,12 @@ def test_datacite_has_all_that_is_mandatory_but_the_doi_and_is_one_with_the_attr
     assert atlas.attrs["keywords"].split(", ") == [subject["subject"] for subject in record["subjects"]]
 
 
-def test_a_table_in_other_units_or_without_its_sample_is_refused(tables):
+def test_tables_and_atlases_that_do_not_go_together_are_refused(tables):
     for units in ({"normalization": "sqrt_d"}, {"normalization": "none", "sigma": 0.02}):
         with pytest.raises(ParameterError, match="table"):
             compact_baseline(rmtbase.baseline(12, 4, draws=20, **units))
     with pytest.raises(ParameterError, match="sample"):
         compact_baseline(tables[0].drop_vars(["sample", "sigma_q_estimate", "sigma_k_estimate", "draw"]))
-
-
-def test_atlases_that_do_not_go_together_are_refused(tables):
     one = compact_baseline(tables[0])
     with pytest.raises(ParameterError, match="at least one"):
         merge_atlases([])
@@ -113,9 +95,6 @@ def test_atlases_that_do_not_go_together_are_refused(tables):
     other = compact_baseline(rmtbase.baseline(12, 4, draws=20, seed=1, normalization="none"))
     with pytest.raises(ParameterError, match="one seed"):
         merge_atlases([one, other])
-
-
-def test_shapes_of_unequal_draws_go_together(tables):
     few, many = compact_baseline(rmtbase.baseline(64, 4, draws=50, normalization="none")), compact_baseline(tables[0])
     both = merge_atlases([many, few])
     assert both["draws"].values.tolist() == [50, 300]
@@ -155,21 +134,18 @@ def test_flipped_bytes_are_seen_or_change_nothing(atlas, path, tmp_path):
     assert seen > 5  # half of so small a file is room that HDF5 keeps free
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (lambda a: a.drop_vars("largest_distance"), "largest_distance"),
-        (lambda a: a.assign(std_self_normalized=0 * a["std_self_normalized"]), "std_self_normalized"),
-        (lambda a: a.assign(order_statistic_lower=a["order_statistic_upper"]), "order_statistic_lower"),
-        (lambda a: a.assign(largest_distance=np.nan * a["largest_distance"]), "checksum"),
-        (lambda a: a.assign_coords(rank=a["rank"].values[::-1]), "rank"),
-        (lambda a: a.assign_coords(d_model=a["d_model"] + 1), "checksum"),
-        (lambda a: a.assign_coords(statistic=a["statistic"].values[::-1]), "checksum"),
-        (lambda a: a.assign(draws=0 * a["draws"]), "draws"),
-        (lambda a: a.assign_attrs(schema_version="9.0"), "schema version"),
-        (lambda a: a.assign_attrs(kind="scores"), "kind"),
-    ],
-)
+@pytest.mark.parametrize(("change", "said"), [
+    (lambda a: a.drop_vars("largest_distance"), "largest_distance"),
+    (lambda a: a.assign(std_self_normalized=0 * a["std_self_normalized"]), "std_self_normalized"),
+    (lambda a: a.assign(order_statistic_lower=a["order_statistic_upper"]), "order_statistic_lower"),
+    (lambda a: a.assign(largest_distance=np.nan * a["largest_distance"]), "checksum"),
+    (lambda a: a.assign_coords(rank=a["rank"].values[::-1]), "rank"),
+    (lambda a: a.assign_coords(d_model=a["d_model"] + 1), "checksum"),
+    (lambda a: a.assign_coords(statistic=a["statistic"].values[::-1]), "checksum"),
+    (lambda a: a.assign(draws=0 * a["draws"]), "draws"),
+    (lambda a: a.assign_attrs(schema_version="9.0"), "schema version"),
+    (lambda a: a.assign_attrs(kind="scores"), "kind"),
+])  # fmt: skip
 def test_contents_that_are_no_atlas_are_refused(change, said, atlas, tmp_path):
     damaged = tmp_path / "atlas.nc"
     write_table(change(atlas), damaged)

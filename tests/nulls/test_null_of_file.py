@@ -1,4 +1,4 @@
-"""What was made of a file is kept while the file is the same to the bit, and never across a change of it."""
+"""Nulls are values; what was made of a file is kept while the file is the same, and never across a change of it."""
 
 import os
 
@@ -7,7 +7,19 @@ import pytest
 import xarray as xr
 
 import rmtbase
-from rmtbase.nulls import GaussianNull, Table, null_of_file
+from rmtbase.nulls import (
+    AnalyticNull,
+    Axes,
+    FixedSpectrum,
+    GaussianNull,
+    LatentNull,
+    Resampler,
+    Signs,
+    Table,
+    null_of_file,
+)
+from rmtbase.nulls._kurtosis_null import KurtosisNull
+from rmtbase.statistics import LatentShape
 from rmtbase.tables import write_table
 
 DIMS = (16, 4, 16)
@@ -89,3 +101,17 @@ def test_scores_follow_the_file_of_the_null(tmp_path):
     assert not scores[0]["p_value"].equals(scores[2]["p_value"])
     fresh = rmtbase.score_heads(w_q, w_k, Table(rmtbase.baseline(16, 4, draws=50)))["heads"].to_dataset()
     assert scores[2].equals(fresh)
+
+
+ANALYTIC = AnalyticNull(32, 8)
+NULLS = [
+    (ANALYTIC, "normal", 0), (FixedSpectrum((32, 8, 32)), "orthogonal", 0), (KurtosisNull(ANALYTIC), "kurtosis", 0),
+    (KurtosisNull(ANALYTIC, "uniform", -1.2), "uniform", 0),
+    (LatentNull(LatentShape(64, 16, 8, 4), 100, 0), "normal", 100), (Resampler(Signs(), 60, 0), "signs", 60),
+    (Resampler(Axes(), 60, 0), "axes", 60),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("null", "entries", "draws"), NULLS)
+def test_entries_and_draws_are_values(null, entries, draws):
+    assert (null.entries, null.draws) == (entries, draws)

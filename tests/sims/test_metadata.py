@@ -46,7 +46,7 @@ def test_software_has_one_version_name_and_licence_in_all_files():
     assert rmtbase.__version__.startswith(project["version"])
 
 
-def test_the_constants_are_counted_dated_and_digested():
+def test_constants_and_atlas_are_counted_dated_digested_and_described():
     v1 = constants.sets()["v1"]
     record = json.loads((ROOT / "src/rmtbase/constants/v1.datacite.json").read_text(encoding="utf-8"))
     (description,) = record["descriptions"]
@@ -56,8 +56,5 @@ def test_the_constants_are_counted_dated_and_digested():
     assert v1.sha256 in description["description"]
     assert record["dates"] == [{"date": v1.date, "dateType": "Issued"}]
     assert constants_metadata(v1)["version"] == record["version"] == "v1"
-
-
-def test_the_atlas_is_described_by_the_file_beside_it():
     record = json.loads(nulls.atlas_path().with_name("datacite.json").read_text(encoding="utf-8"))
     assert record["version"] == open_table(nulls.atlas_path(), "atlas").attrs["version"]

@@ -37,18 +37,12 @@ def test_every_plan_is_sound_named_after_its_file_and_described(path):
     assert f"[`{path.name}`]({path.name})" in (SIMS / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_atlas_holds_every_known_model_and_the_bundled_one(atlas_draws):
+def test_the_atlas_holds_every_known_model_with_draws_enough(atlas_draws):
     models = [*known_models(), head_shape("demo")]
     assert {(model.d_model, model.d_head) for model in models} <= set(atlas_draws)
-
-
-def test_a_lone_head_of_a_thousand_can_be_told_from_random_with_the_atlas(atlas_draws):
     for model in known_models():
         heads = min(model.n_layers * model.n_heads, 1024 if model.d_head <= 128 else 200)
         assert atlas_draws[model.d_model, model.d_head] >= 50 * heads, model
-
-
-def test_every_shape_of_the_atlas_has_draws_enough(atlas_draws):
     for (_, d_head), draws in atlas_draws.items():
         assert draws >= (51_200 if d_head <= 128 else 10_240)
 

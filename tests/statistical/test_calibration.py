@@ -28,23 +28,13 @@ D_MODEL, D_HEAD, D_MLP = 32, 8, 64
 NULL_DRAWS = 20_000
 MATRIX_NULL_DRAWS = 5_000  # the default for so small a model
 SIGMA = {
-    "q_proj": 0.02,
-    "k_proj": 0.7,
-    "v_proj": 0.1,
-    "o_proj": 3.0,
-    "gate_proj": 0.02,
-    "up_proj": 0.5,
-    "down_proj": 1.0,
-}
+    "q_proj": 0.02, "k_proj": 0.7, "v_proj": 0.1, "o_proj": 3.0, "gate_proj": 0.02, "up_proj": 0.5, "down_proj": 1.0,
+}  # fmt: skip
 SHAPE = {
-    "q_proj": (HEADS * D_HEAD, D_MODEL),
-    "k_proj": (KEY_HEADS * D_HEAD, D_MODEL),
-    "v_proj": (KEY_HEADS * D_HEAD, D_MODEL),
-    "o_proj": (D_MODEL, HEADS * D_HEAD),
-    "gate_proj": (D_MLP, D_MODEL),
-    "up_proj": (D_MLP, D_MODEL),
-    "down_proj": (D_MODEL, D_MLP),
-}
+    "q_proj": (HEADS * D_HEAD, D_MODEL), "k_proj": (KEY_HEADS * D_HEAD, D_MODEL),
+    "v_proj": (KEY_HEADS * D_HEAD, D_MODEL), "o_proj": (D_MODEL, HEADS * D_HEAD), "gate_proj": (D_MLP, D_MODEL),
+    "up_proj": (D_MLP, D_MODEL), "down_proj": (D_MODEL, D_MLP),
+}  # fmt: skip
 OF_MATRICES = len(ELEMENT_STATISTICS) + 7
 COMPARISONS = 3 * (len(SPECTRAL_STATISTICS) + 1) + 2 * OF_MATRICES
 LEVEL = 1e-3 / COMPARISONS
@@ -74,13 +64,11 @@ def write_random_llama(folder, rng):
 
 @pytest.fixture(scope="module")
 def table():
-    """The null: one simulation for all the models."""
     return rmtbase.baseline(D_MODEL, D_HEAD, draws=NULL_DRAWS, seed=5)
 
 
 @pytest.fixture(scope="module")
 def models(table, tmp_path_factory):
-    """The scores of every model, along a dim of that name: the heads, and the matrices."""
     rng, work = np.random.default_rng(6), tmp_path_factory.mktemp("models")
     null = write_table(table, work / "null.nc")  # of a file, which is read once
     trees = [
@@ -91,22 +79,23 @@ def models(table, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def heads(models):
-    """One head per key group."""
     return models[0].isel(head=slice(None, None, HEADS // KEY_HEADS))
 
 
-def test_the_heads_are_one_per_key_group_and_enough(heads):
+def test_heads_are_one_per_key_group_and_every_matrix_statistic_is_reported(heads, models):
     np.testing.assert_array_equal(heads["key_head"][0, 0], np.arange(KEY_HEADS))
     assert heads["omnibus_p_value"].size == 2_400
     assert float(heads["sigma_q"].mean()) == pytest.approx(SIGMA["q_proj"], rel=1e-2)
     assert float(heads["sigma_k"].mean()) == pytest.approx(SIGMA["k_proj"], rel=1e-2)
-
-
-def test_every_matrix_statistic_is_reported(models):
     names = models[1]["statistic"].values.tolist()
     assert len(names) == OF_MATRICES
     assert set(ELEMENT_STATISTICS) < set(names)
     assert set(names) - set(ELEMENT_STATISTICS) < set(SPECTRAL_STATISTICS)
+    # One head in a thousand on each side: of 2 400, at most 12 but for one seed in 10 000.
+    for side in ("outliers_above", "outliers_below"):
+        assert int((heads[side] > 0).sum()) <= 12
+    assert compatible_with_five_percent(5)
+    assert not compatible_with_five_percent(20)
 
 
 @pytest.mark.parametrize("place", range(OF_MATRICES))
@@ -120,7 +109,6 @@ def test_p_values_of_matrices_are_uniform_and_one_model_in_twenty_has_any_flagge
 
 
 def flagged(q_values):
-    """Number of models with anything at q < 0.05; q-values (model, test)."""
     return int((q_values.reshape(len(q_values), -1) < 0.05).any(axis=1).sum())
 
 
@@ -140,17 +128,6 @@ def test_p_values_of_heads_are_uniform_and_one_model_in_twenty_has_any_flagged(h
     assert compatible_with_five_percent(flagged(q))
     # P-values of heads that share keys depend on each other positively, so that five percent is an upper bound.
     assert stats.binomtest(flagged(q_of_all.values), MODELS, 0.05, alternative="greater").pvalue > LEVEL
-
-
-def test_eigenvalues_leave_the_edges_as_rarely_as_stated(heads):
-    # One head in a thousand on each side: of 2 400, at most 12 but for one seed in 10 000.
-    for side in ("outliers_above", "outliers_below"):
-        assert int((heads[side] > 0).sum()) <= 12
-
-
-def test_five_percent_is_told_from_ten():
-    assert compatible_with_five_percent(5)
-    assert not compatible_with_five_percent(20)
 
 
 @pytest.mark.parametrize("statistic", ["trace", "largest_eigenvalue", "log_determinant"])

@@ -24,7 +24,6 @@ OFTEN_USED = ("low_rank_product", "gaussian_chain", "residual_path", "initialize
 
 
 def cases(always):
-    """Examples of all ensembles: exhaustive but for the first of each that is always tested."""
     return [
         pytest.param(
             name, example, id=f"{name} {number}", marks=[pytest.mark.exhaustive] * (number > 0 or name not in always)
@@ -52,7 +51,6 @@ def sample_many(ensemble, seed, indices):
 
 
 def draws(ensemble, indices=range(DRAWS), seed=0):
-    """(matrix, norm_squared) of draws by index, all in one batch."""
     with reproducible_jax():
         return jax.tree.map(np.asarray, sample_many(ensemble, seed, np.asarray(indices, dtype=np.uint32)))
 
@@ -68,22 +66,18 @@ def oracle_statistics(ensemble, oracle, seed=1):
     return statistics(ensemble, np.array(matrices), np.array(norms).reshape(DRAWS, -1))
 
 
-def test_every_registered_ensemble_has_an_example():
+def test_every_ensemble_has_an_example_and_other_classes_are_other_trees():
     assert set(EXAMPLES) == set(ENSEMBLES)
+    ensembles = [make_ensemble(case.values[0], case.values[1].parameters) for case in CASES]
+    for one, other in combinations(ensembles, 2):
+        if type(one) is not type(other):
+            assert jax.tree.structure(one) != jax.tree.structure(other), (one.name, other.name)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_ensembles_with_other_parameters_have_other_names(name):
     names = [make_ensemble(name, example.parameters).name for example in EXAMPLES[name]]
     assert len(set(names)) == len(names)
-
-
-def test_ensembles_of_other_classes_are_other_trees():
-    """What JAX holds for equal it may draw by one program."""
-    ensembles = [make_ensemble(case.values[0], case.values[1].parameters) for case in CASES]
-    for one, other in combinations(ensembles, 2):
-        if type(one) is not type(other):
-            assert jax.tree.structure(one) != jax.tree.structure(other), (one.name, other.name)
 
 
 @pytest.mark.exhaustive
@@ -120,15 +114,11 @@ def test_a_draw_is_the_same_to_the_bit_in_any_batch_and_order(name):
 
 
 @every_example
-def test_other_seeds_and_indices_give_other_draws(name, example):
+def test_other_seeds_and_indices_give_other_draws_and_pickles_the_same(name, example):
     ensemble = make_ensemble(name, example.parameters)
     first, other = draws(ensemble).matrix, draws(ensemble, seed=1).matrix
     assert len(np.unique(first.reshape(DRAWS, -1), axis=0)) == DRAWS
     assert (first != other).any(axis=(1, 2)).all()
-
-
-@every_example
-def test_an_ensemble_survives_pickling(name, example):
     ensemble = make_ensemble(name, example.parameters)
     again = pickle.loads(pickle.dumps(ensemble))
     assert again.name == ensemble.name

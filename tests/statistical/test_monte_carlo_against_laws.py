@@ -32,7 +32,7 @@ def simulated(table, statistic):
     return [float(row[name]) for name in ("mean", "standard_error", "std", "std_standard_error")]
 
 
-def test_every_analytic_moment_lies_within_its_tolerance_of_the_simulated_one(table):
+def test_analytic_moments_and_the_covariance_of_traces_are_the_simulated_ones(table):
     # At most 32 comparisons of a table at 5 standard errors: a false failure for one seed in 50 000.
     for moment, error, least in (("mean", "standard_error", 8), ("std", "std_standard_error", 8)):
         tolerance = table[f"analytic_{moment}_tolerance"]
@@ -43,35 +43,23 @@ def test_every_analytic_moment_lies_within_its_tolerance_of_the_simulated_one(ta
         assert (tolerance.sel(statistic=list(EXACT)) == 0).all()
         asymptotic = known & ~table["statistic"].isin(EXACT)
         assert (tolerance > 0).where(asymptotic, True).all()
-
-
-def test_covariance_of_the_traces_is_exact(table):
     trace, square = (laws.trace_cumulants(power, *shape(table), normalization="none").mean for power in (1, 2))
     covariance = laws.trace_cumulant((2, 1), *shape(table), normalization="none")
     first, second = (table["sample"].sel(statistic=name).values for name in ("trace", "trace_of_square"))
     products = (first - trace) * (second - square)
     assert abs(products.mean() - covariance) < 5 * products.std() / np.sqrt(DRAWS)
-
-
-def test_estimates_of_sigma_have_the_chi_law(table):
     # σ̂ √(d h) is χ with d h degrees of freedom: E σ̂² = 1, Var σ̂² = 2/(d h).
     n = np.prod(shape(table))
     for name in ("sigma_q_estimate", "sigma_k_estimate"):
         square = table[name].values ** 2
         assert abs(square.mean() - 1) < 5 * np.sqrt(2 / n / DRAWS)
         assert square.var() == pytest.approx(2 / n, rel=5 * np.sqrt(2.5 / DRAWS))
-
-
-def test_analytic_columns_of_the_table_are_the_laws(table):
     square = laws.trace_cumulants(2, *shape(table), normalization="none")
     analytic = table["analytic_mean"].sel(statistic="trace_of_square")
     assert float(analytic) == pytest.approx(square.mean, rel=1e-14)
     for statistic, method in (("trace", "exact moments: "), ("log_determinant", "exact: ")):
         assert str(table["analytic_method"].sel(statistic=statistic).values).startswith(method)
     assert set(table["statistic"].values) == set(SPECTRAL_STATISTICS)
-
-
-def test_spectrum_of_all_draws_is_the_free_law_up_to_the_inverse_of_d_head_and_not_that_of_one_factor(table):
     # The mean density differs from its limit by O(1/h), measured 0.18/h to 0.22/h; sampling adds at most 0.02/h.
     right, naive = (
         law(*shape(table), normalization="none") for law in (laws.low_rank_product, laws.naive_marchenko_pastur)

@@ -22,12 +22,9 @@ from rmtbase.statistics import SPECTRAL_STATISTICS, LatentShape
 NAMES = list(SPECTRAL_STATISTICS)
 HEADS, LATENT_HEADS, DRAWS = 600, 250, 4_000
 CHAINS = {
-    "cross-attention": (48, 8, 20),
-    "one factor": (8, 40),
-    "one factor, more outputs than inputs": (40, 8),
-    "heads larger than the model": (10, 14, 12),
-    "latent without a rotated key": (24, 16, 8, 12, 24),
-}
+    "cross-attention": (48, 8, 20), "one factor": (8, 40), "one factor, more outputs than inputs": (40, 8),
+    "heads larger than the model": (10, 14, 12), "latent without a rotated key": (24, 16, 8, 12, 24),
+}  # fmt: skip
 SOME_CHAINS = pytest.mark.parametrize(
     "name", mostly_exhaustive(CHAINS, always={"one factor, more outputs than inputs"})
 )
@@ -56,7 +53,6 @@ def random_chains(dims, seed):
 
 
 def random_latents(shape, heads, seed, shared=False):
-    """Heads of one layer, or each of a layer of its own; and what the plain null would be told of them."""
     rng = np.random.default_rng(seed)
     d_head = shape.d_nope + shape.d_rope
 
@@ -82,7 +78,6 @@ def random_latents(shape, heads, seed, shared=False):
 
 
 def p_values(null, heads):
-    """(head, statistic and omnibus)."""
     scores = null.score_heads(heads, SILENT).scores
     return np.concatenate([scores.p_value[0], scores.omnibus_p_value[0][:, None]], axis=1)
 
@@ -126,7 +121,6 @@ def test_p_values_of_latent_attention_are_uniform(name):
 
 @pytest.mark.exhaustive
 def test_the_plain_null_flags_every_head_of_latent_attention_and_its_own_none():
-    """Sixteen heads of one layer."""
     shape = LatentShape(96, 24, 12, 8, 48)
     heads, plain = random_latents(shape, 16, seed=3, shared=True)
     own = LatentNull(shape, DRAWS, seed=7).score_heads(heads, SILENT).scores.omnibus_p_value

@@ -29,7 +29,6 @@ def heavy_tailed(rng):
 
 
 def with_gains(rng):
-    """Rows with gains, of queries and of keys independently."""
     return gaussian(rng) * np.exp(0.5 * rng.standard_normal((2, HEADS, D_HEAD, 1)))
 
 

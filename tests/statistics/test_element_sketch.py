@@ -1,8 +1,9 @@
-"""What is kept of a matrix that passes by in blocks, against the functions that hold the whole of it."""
+"""Sketches of a matrix that passes by in blocks, and moments, against functions that hold the whole of it."""
 
 import dataclasses
 import functools
 import math
+from dataclasses import astuple
 
 import ml_dtypes
 import numpy as np
@@ -11,7 +12,7 @@ from scipy import stats
 
 from rmtbase import statistics
 from rmtbase.errors import ParameterError
-from rmtbase.statistics import ElementSketch, element_sketch
+from rmtbase.statistics import ElementMoments, ElementSketch, element_moments, element_sketch
 
 SHIFTED = stats.norm(0.4, 0.9)
 WEIBULL = 1e-7  # relative; 5e-8 is the largest difference that was found from 1000 numbers on
@@ -87,7 +88,7 @@ def test_no_scale_need_be_known(factor):
     assert sketch(x * factor).quantile(0.7) == pytest.approx(np.quantile(x, 0.7) * factor, rel=2e-4)
 
 
-def test_subnormal_numbers_and_signs_of_zero_are_counted_as_what_they_are():
+def test_numbers_of_any_kind_order_and_block_are_counted_as_what_they_are():
     x = np.array([-0.0, 0.0, 1e-40, -1e-40, 1.0], dtype=np.float32)
     bins = sketch(x).bins
     assert bins.count.tolist() == [1, 2, 1, 1]
@@ -95,6 +96,47 @@ def test_subnormal_numbers_and_signs_of_zero_are_counted_as_what_they_are():
     whole = np.array([-3, 0, 5, 5, 127], dtype=np.int8)
     assert sketch(whole).bins.mean.tolist() == [-3.0, 0.0, 5.0, 127.0]
     assert sketch(whole).bins.count.tolist() == [1, 1, 2, 1]
+    x = sample((1 << 21) + 12_345).astype(np.float32)
+    whole = numbers(sketch(x))
+    rng = np.random.default_rng(2)
+    for pieces in (3, 100):
+        cuts = np.sort(rng.integers(0, x.size, pieces))
+        assert numbers(sketch(*np.split(x, cuts))) == whole
+    assert numbers(sketch(x[: 5 * 413_000].reshape(5, 7, -1), x[5 * 413_000 :])) == whole
+    x = sample(5000)
+    whole, parts = sketch(x), [sketch(part) for part in np.split(x, [10, 1200, 4000])]
+    for order in ((0, 1, 2, 3), (3, 1, 0, 2)):
+        merged = functools.reduce(ElementSketch.merged, [parts[place] for place in order])
+        for name in ("number", "count", "distance", "distance_squared"):
+            np.testing.assert_array_equal(getattr(merged.bins, name), getattr(whole.bins, name))
+        np.testing.assert_allclose(numbers(merged), numbers(whole), rtol=1e-9, atol=1e-12)
+        # All but the root mean square, which comes from the sums, is of integers: the same in any order.
+        assert merged.weibull_fit()[:3] == whole.weibull_fit()[:3]
+    for value in (0.0, 0.1):
+        constant = sketch(np.full(7, value)).merged(sketch(np.full(1000, value))).moments()
+        assert (constant.count, constant.std) == (1007, 0.0) and constant.mean == pytest.approx(value)
+        assert np.isnan([constant.skewness, constant.excess_kurtosis, constant.largest_magnitude]).all()
+
+    def blocks():
+        shared = np.empty(700)
+        for part in np.split(sample(3500), 5):
+            shared[:] = part
+            yield shared
+
+    assert numbers(element_sketch(blocks())) == numbers(sketch(sample(3500)))
+    x = sample(3000).astype(ml_dtypes.bfloat16)
+    mixed = sketch(x[:1000].astype(np.float32), x[1000:1700], x[1700:].astype(np.float64))
+    np.testing.assert_allclose(numbers(mixed), numbers(sketch(x)), rtol=1e-12)
+    for dtype in ("f2", "f4", "f8", "i2"):
+        x = (100 * sample(2000)).astype(f"<{dtype}")
+        assert numbers(sketch(x.astype(f">{dtype}"))) == pytest.approx(numbers(sketch(x)), rel=1e-12, nan_ok=True)
+        if dtype != "i2":
+            assert statistics.weibull_fit(x.astype(f">{dtype}")) == pytest.approx(statistics.weibull_fit(x), rel=1e-12)
+    x = sample(100_000, stats.norm)
+    merged = sketch(x[:777] + 1e6).merged(sketch(x[777:] + 1e6)).moments()
+    plain = statistics.element_moments(x)
+    assert merged.std == pytest.approx(plain.std, rel=1e-9)
+    assert merged.excess_kurtosis == pytest.approx(plain.excess_kurtosis, abs=1e-8)
 
 
 def quantised(levels):
@@ -116,61 +158,6 @@ def test_far_from_normal_quantised_or_few_numbers_are_fitted_as_by_the_whole(nam
     x, tolerance = FITTED[name]
     for trim in (0.1, 0.2, 0) if x.size <= 1000 else (0.1,):
         np.testing.assert_allclose(sketch(x).weibull_fit(trim), statistics.weibull_fit(x, trim), rtol=tolerance)
-
-
-def test_the_result_is_to_the_bit_that_of_any_cut():
-    x = sample((1 << 21) + 12_345).astype(np.float32)
-    whole = numbers(sketch(x))
-    rng = np.random.default_rng(2)
-    for pieces in (3, 100):
-        cuts = np.sort(rng.integers(0, x.size, pieces))
-        assert numbers(sketch(*np.split(x, cuts))) == whole
-    assert numbers(sketch(x[: 5 * 413_000].reshape(5, 7, -1), x[5 * 413_000 :])) == whole
-
-
-def test_merged_sketches_are_those_of_all_numbers():
-    x = sample(5000)
-    whole, parts = sketch(x), [sketch(part) for part in np.split(x, [10, 1200, 4000])]
-    for order in ((0, 1, 2, 3), (3, 1, 0, 2)):
-        merged = functools.reduce(ElementSketch.merged, [parts[place] for place in order])
-        for name in ("number", "count", "distance", "distance_squared"):
-            np.testing.assert_array_equal(getattr(merged.bins, name), getattr(whole.bins, name))
-        np.testing.assert_allclose(numbers(merged), numbers(whole), rtol=1e-9, atol=1e-12)
-        # All but the root mean square, which comes from the sums, is of integers: the same in any order.
-        assert merged.weibull_fit()[:3] == whole.weibull_fit()[:3]
-    for value in (0.0, 0.1):
-        constant = sketch(np.full(7, value)).merged(sketch(np.full(1000, value))).moments()
-        assert (constant.count, constant.std) == (1007, 0.0) and constant.mean == pytest.approx(value)
-        assert np.isnan([constant.skewness, constant.excess_kurtosis, constant.largest_magnitude]).all()
-
-
-def test_blocks_may_share_their_memory_and_differ_in_dtype():
-    def blocks():
-        shared = np.empty(700)
-        for part in np.split(sample(3500), 5):
-            shared[:] = part
-            yield shared
-
-    assert numbers(element_sketch(blocks())) == numbers(sketch(sample(3500)))
-    x = sample(3000).astype(ml_dtypes.bfloat16)
-    mixed = sketch(x[:1000].astype(np.float32), x[1000:1700], x[1700:].astype(np.float64))
-    np.testing.assert_allclose(numbers(mixed), numbers(sketch(x)), rtol=1e-12)
-
-
-def test_the_order_of_bytes_in_memory_is_none_of_numbers():
-    for dtype in ("f2", "f4", "f8", "i2"):
-        x = (100 * sample(2000)).astype(f"<{dtype}")
-        assert numbers(sketch(x.astype(f">{dtype}"))) == pytest.approx(numbers(sketch(x)), rel=1e-12, nan_ok=True)
-        if dtype != "i2":
-            assert statistics.weibull_fit(x.astype(f">{dtype}")) == pytest.approx(statistics.weibull_fit(x), rel=1e-12)
-
-
-def test_a_large_mean_costs_the_moments_few_digits():
-    x = sample(100_000, stats.norm)
-    merged = sketch(x[:777] + 1e6).merged(sketch(x[777:] + 1e6)).moments()
-    plain = statistics.element_moments(x)
-    assert merged.std == pytest.approx(plain.std, rel=1e-9)
-    assert merged.excess_kurtosis == pytest.approx(plain.excess_kurtosis, abs=1e-8)
 
 
 REFUSED = [
@@ -205,14 +192,11 @@ def test_equal_numbers_have_no_entropy(name):
         getattr(sketch(np.full(500, 0.3)), name)(*((0.0, 1.0) if name == "kl_to_normal" else ()))
 
 
-def test_order_statistics_of_too_few_numbers_are_refused():
+def test_magnitudes_outside_the_bins_and_too_few_numbers_are_refused():
     for n, ask in ((3, "l_moments"), (3, "magnitude_l_moments"), (5, "core")):
         with pytest.raises(ParameterError, match=f"sample = '{n} numbers'"):
             getattr(sketch(sample(n)), ask)
         assert np.isfinite(getattr(sketch(sample(n + 1)), ask)).all()
-
-
-def test_magnitudes_outside_bins_that_are_numbered_beforehand_are_refused_only_between_the_trims():
     x = np.abs(sample(1000, stats.norm))
     for values, found in ((1e-20, "of zero"), (1e9, r"from 2\^24 on")):
         for share, fitted in ((0.05, True), (0.3, False)):
@@ -227,3 +211,49 @@ def test_magnitudes_outside_bins_that_are_numbered_beforehand_are_refused_only_b
             else:
                 with pytest.raises(ParameterError, match=found):
                     statistics.weibull_fit_of_bins(bins, 1.0)
+
+
+def reference(matrix):
+    x = np.asarray(matrix, dtype=np.float64).ravel()
+    std = x.std(ddof=1)
+    largest = np.abs(x - x.mean()).max() / std
+    return ElementMoments(x.size, x.mean(), std, float(stats.skew(x)), float(stats.kurtosis(x)), largest)
+
+
+def assert_same(got, expected):
+    assert got.count == expected.count
+    np.testing.assert_allclose(astuple(got)[1:], astuple(expected)[1:], rtol=1e-10, atol=1e-13)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("law", [stats.norm(0.3, 0.02), stats.expon(scale=2.0), stats.t(5)], ids=lambda x: x.dist.name)
+def test_moments_are_scipys_of_the_stored_numbers(law, dtype):
+    matrix = law.rvs(size=(40, 70), random_state=np.random.default_rng(1)).astype(dtype)
+    assert_same(element_moments(matrix), reference(matrix))
+    assert_same(element_moments(matrix[::2, ::3].T), reference(matrix[::2, ::3]))  # not contiguous
+
+
+def test_half_precision_constants_shifts_and_scales_have_their_moments():
+    matrix = np.full((300, 400), 60_000, dtype=np.float16)
+    matrix[::2] = -60_000
+    got = element_moments(matrix)
+    assert got.mean == 0.0
+    assert got.std == pytest.approx(60_000 * np.sqrt(120_000 / 119_999), rel=1e-3)
+    assert got.excess_kurtosis == pytest.approx(-2.0)
+    for value in (0.0, 1.5):
+        got = element_moments(np.full((4, 5), value, dtype=np.float32))
+        assert (got.count, got.mean, got.std) == (20, value, 0.0)
+        assert np.isnan([got.skewness, got.excess_kurtosis, got.largest_magnitude]).all()
+    x = np.random.default_rng(4).gamma(3.0, size=(20, 20))
+    plain, moved = element_moments(x), element_moments(-2.0 * x + 7.0)
+    assert moved.mean == pytest.approx(-2.0 * plain.mean + 7.0)
+    assert moved.std == pytest.approx(2.0 * plain.std)
+    assert moved.skewness == pytest.approx(-plain.skewness)
+    assert moved.excess_kurtosis == pytest.approx(plain.excess_kurtosis)
+    assert moved.largest_magnitude == pytest.approx(plain.largest_magnitude)
+
+
+@pytest.mark.parametrize("extra", [-1, 0, 1, 12_345])
+def test_a_matrix_of_several_blocks_is_as_one(extra):
+    x = np.random.default_rng(2).standard_normal(2 * (1 << 20) + extra, dtype=np.float32) + np.float32(5.0)
+    assert_same(element_moments(x[None, :]), reference(x))

@@ -1,4 +1,4 @@
-"""Every element statistic from a sketch, against its formula on the sorted numbers; after rounding; and where none is.
+"""Element statistics and entropies, against their formulas; after rounding; and where none is.
 
 False failures: comparisons with a law are tested at five standard errors (6e-7); every seed is fixed.
 """
@@ -15,16 +15,22 @@ from exhaustive import mostly_exhaustive
 from rmtbase import laws, statistics
 from rmtbase.errors import FitError, ParameterError
 from rmtbase.reasons import Reason
-from rmtbase.statistics import ELEMENT_STATISTICS, MOMENT_STATISTICS, element_sketch, element_statistics, reason_against
+from rmtbase.statistics import (
+    ELEMENT_STATISTICS,
+    MOMENT_STATISTICS,
+    element_sketch,
+    element_statistics,
+    histogram_entropy,
+    histogram_kl,
+    nearest_neighbour_entropy,
+    nearest_neighbour_kl,
+    reason_against,
+)
 
 LAWS = {
-    "normal": stats.norm(0.001, 0.02),
-    "uniform": stats.uniform(-0.03, 0.06),
-    "cauchy": stats.cauchy(0.0, 0.01),
-    "student": stats.t(3, 0.002, 0.02),
-    "skewed": stats.gamma(2.0, -0.02, 0.01),
-    "far": stats.norm(0.5, 0.02),
-}
+    "normal": stats.norm(0.001, 0.02), "uniform": stats.uniform(-0.03, 0.06), "cauchy": stats.cauchy(0.0, 0.01),
+    "student": stats.t(3, 0.002, 0.02), "skewed": stats.gamma(2.0, -0.02, 0.01), "far": stats.norm(0.5, 0.02),
+}  # fmt: skip
 HALF = (np.float16, ml_dtypes.bfloat16)
 ENTROPIES = tuple(name for name in ELEMENT_STATISTICS if "entropy" in name or "kl_" in name)
 
@@ -44,7 +50,6 @@ def table(numbers, names=tuple(ELEMENT_STATISTICS)):
 
 
 def of_order(x):
-    """The statistics that need no logarithm, by their formulas."""
     n, s, magnitude = x.size, x.std(ddof=1), np.sort(np.abs(x))
     i = np.arange(1, n + 1)
     p = (i - 0.5) / n
@@ -64,7 +69,6 @@ def of_order(x):
 
 
 def of_weibull(x):
-    """The others, but for entropies."""
     n, rms, magnitude = x.size, math.sqrt(np.mean(x * x)), np.sort(np.abs(x))
     body, whole = statistics.weibull_fit(x), statistics.weibull_fit(x, 0.0)
     law = stats.weibull_min(body.shape, scale=body.scale)
@@ -105,13 +109,22 @@ def test_statistics_are_those_of_the_sorted_numbers(law, n):
         assert found[name] == pytest.approx(value, rel=tolerance, abs=tolerance), name
 
 
-def test_numbers_on_levels_have_the_order_statistics_of_their_values():
+def test_numbers_on_levels_and_moved_numbers_keep_their_statistics():
     x = np.round(np.random.default_rng(3).standard_normal(50_000) * 40) * 0.0007123
     expected = of_order(x)
     found = table(x)
     for name, value in expected.items():
         assert found[name] == pytest.approx(value, rel=1e-6, abs=1e-6), name
     assert np.isnan([found[name] for name in ELEMENT_STATISTICS if name not in expected]).all()
+    x = sample("student", 20_000)
+    plain = table(x, ENTROPIES)
+    for moved in (x * 1e-12, 37.1 * x):
+        assert table(moved, ENTROPIES) == pytest.approx(plain, abs=5e-4)
+    assert table(x + 0.2, ENTROPIES) == pytest.approx(plain, abs=1e-3)
+    magnitude = np.abs(sample("student", 30_000))
+    k = statistics.weibull_likelihood_fit(magnitude).shape
+    log, power = np.log(magnitude), magnitude**k
+    assert 1 / k == pytest.approx(power @ log / power.sum() - log.mean(), rel=1e-11)
 
 
 @pytest.mark.parametrize("law", ["normal", "uniform", "skewed"])
@@ -172,14 +185,6 @@ def test_the_divergence_from_a_normal_law_is_that_of_two_normal_laws(location, s
     assert element_sketch([x]).kl_to_normal(location, scale) == pytest.approx(true - lost, abs=error)
 
 
-def test_entropy_knows_no_scale_and_no_origin():
-    x = sample("student", 20_000)
-    plain = table(x, ENTROPIES)
-    for moved in (x * 1e-12, 37.1 * x):
-        assert table(moved, ENTROPIES) == pytest.approx(plain, abs=5e-4)
-    assert table(x + 0.2, ENTROPIES) == pytest.approx(plain, abs=1e-3)
-
-
 @pytest.mark.parametrize("dtype", mostly_exhaustive([np.float32, *HALF], always=1))
 def test_rounding_moves_no_statistic_by_its_standard_error(dtype):
     # Standard errors under the normal law from 12 samples; the shift is the mean over three of them, of which the
@@ -208,19 +213,22 @@ def reasons(numbers):
     return found
 
 
-def test_few_or_equal_numbers_have_no_statistic_at_all():
+def test_few_equal_tied_or_clipped_numbers_leave_what_can_be_said():
     assert set(reasons(normal(99)).values()) == {Reason("few_numbers", {"count": 99, "fewest": 100})}
     for value in (0.0, 0.3):
         assert set(reasons(np.full((20, 30), value)).values()) == {Reason("all_equal")}
-
-
-def test_rows_of_zeros_leave_moments_and_order_statistics():
     w = normal(64 * 64).reshape(64, 64).copy()
     w[5] = 0.0
     for dtype in (np.float64, np.float32, *HALF):
         found = reasons(w.astype(dtype))
         assert found["weibull_shape"] == found["entropy_residual"] == Reason("zeros", {"zeros": 64, "count": 4096})
         assert not any(found[name] for name in of_order(w.ravel()))
+    four_bits = reasons((np.round(normal(20_000) / 0.02 * 2.5) * 0.01234567).astype(np.float32))
+    assert [name for name, reason in four_bits.items() if not reason] == list(MOMENT_STATISTICS)
+    clipped = reasons(normal(20_000).clip(-9.0, 0.02))
+    assert clipped["weibull_shape"].code == "equal_numbers" and not clipped["gini"]
+    far = reasons(1.0 + normal(20_000) * 1e-3)  # a spread that the bins do not resolve
+    assert not far["mean"] and far["gini"].code == "tied"
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int8, ml_dtypes.bfloat16])
@@ -229,15 +237,6 @@ def test_integers_leave_what_can_be_said_of_them(spread, left, dtype):
     found = reasons(np.round(normal(20_000) / 0.02 * spread).clip(-127, 127).astype(dtype))
     assert [name for name, reason in found.items() if not reason] == list(left)
     assert (found["weibull_shape"].code, found["weibull_shape"].details["needed"]) == ("tied", 64)
-
-
-def test_few_levels_one_value_and_an_unresolved_spread_leave_what_can_be_said():
-    four_bits = reasons((np.round(normal(20_000) / 0.02 * 2.5) * 0.01234567).astype(np.float32))
-    assert [name for name, reason in four_bits.items() if not reason] == list(MOMENT_STATISTICS)
-    clipped = reasons(normal(20_000).clip(-9.0, 0.02))
-    assert clipped["weibull_shape"].code == "equal_numbers" and not clipped["gini"]
-    far = reasons(1.0 + normal(20_000) * 1e-3)  # a spread that the bins do not resolve
-    assert not far["mean"] and far["gini"].code == "tied"
 
 
 @pytest.mark.parametrize("law", ["normal", "student", "skewed"])
@@ -254,13 +253,6 @@ def test_the_likeliest_weibull_law_is_scipys(law, dtype):
         assert stats.weibull_min(fit.shape * factor, scale=fit.scale).logpdf(magnitude).sum() < fit.log_likelihood
         assert stats.weibull_min(fit.shape, scale=fit.scale * factor).logpdf(magnitude).sum() < fit.log_likelihood
     assert element_sketch([x]).weibull_likelihood_fit == pytest.approx(fit, rel=1e-7)
-
-
-def test_the_equation_of_the_likeliest_shape_holds():
-    magnitude = np.abs(sample("student", 30_000))
-    k = statistics.weibull_likelihood_fit(magnitude).shape
-    log, power = np.log(magnitude), magnitude**k
-    assert 1 / k == pytest.approx(power @ log / power.sum() - log.mean(), rel=1e-11)
 
 
 @pytest.mark.parametrize("bad", [[0.0, 1.0, 2.0], [3.0, -3.0, 3.0], [1.0], [1.0, math.inf, 2.0], [math.nan, 1.0, 2.0]])
@@ -293,3 +285,84 @@ def test_odd_numbers_have_statistics_or_reasons_and_give_no_warning(name, n):
     for numbers in (x, x.astype(np.float32)):
         reasons(numbers)
         assert element_sketch([numbers]).histogram(np.linspace(-2e6, 2e6, 9)).sum() <= n
+
+
+SAMPLE = np.random.default_rng(1).standard_normal((40, 50))
+
+
+def test_histograms_and_neighbours_have_their_own_formulas():
+    density, edges = np.histogram(SAMPLE, 25, (-2.5, 3.0), density=True)
+    expected = np.sum(special.entr(density)) * (edges[1] - edges[0])
+    assert histogram_entropy(SAMPLE, 25, (-2.5, 3.0)) == pytest.approx(expected, rel=1e-13)
+    counts, edges = np.histogram(SAMPLE, 12, (-2.0, 2.5))
+    for sigma in (None, 0.8):
+        mass = np.diff(stats.norm.cdf(edges, scale=sigma or np.sqrt(np.mean(SAMPLE**2))))
+        expected = stats.entropy(counts, mass)
+        assert histogram_kl(SAMPLE, 12, (-2.0, 2.5), sigma) == pytest.approx(expected, rel=1e-12)
+    x, sigma = SAMPLE.ravel(), 1.3
+    cross = -np.mean(stats.norm.logpdf(x, scale=sigma))
+    assert nearest_neighbour_kl(x, 4, sigma) == pytest.approx(cross - nearest_neighbour_entropy(x, 4), rel=1e-12)
+    x = np.random.default_rng(4).gamma(3.0, size=500)
+    entropy = nearest_neighbour_entropy(x, 2)
+    assert nearest_neighbour_entropy(3.0 * x - 7.0, 2) == pytest.approx(entropy + math.log(3.0), abs=1e-10)
+    assert nearest_neighbour_kl(5.0 * x, 2) == pytest.approx(nearest_neighbour_kl(x, 2), abs=1e-12)
+    assert histogram_kl(4.0 * x, 9, (0.0, 40.0)) == pytest.approx(histogram_kl(x, 9, (0.0, 10.0)), rel=1e-12)
+    far = np.append(np.random.default_rng(5).standard_normal(1000), [90.0, -80.0])
+    assert np.isfinite(histogram_kl(far, 200, (-100, 100), 1.0))
+    coinciding = np.array([1.0, 1.0, 2.0, 3.5])  # they have no density
+    assert nearest_neighbour_entropy(coinciding) == -math.inf
+    assert math.isfinite(nearest_neighbour_entropy(coinciding, 2))
+    assert nearest_neighbour_kl(coinciding) == math.inf
+    small = SAMPLE.astype(ml_dtypes.bfloat16)
+    assert histogram_kl(small, 10, (-3, 3)) == histogram_kl(small.astype(np.float64).ravel(), 10, (-3, 3))
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 7, 50])
+def test_neighbours_are_those_of_all_pairs(k):
+    x = np.random.default_rng(k).standard_t(3, 120)
+    distance = np.sort(np.abs(x[:, None] - x), axis=1)[:, k]  # column 0 is the point itself
+    expected = np.mean(np.log(2 * distance)) + special.digamma(120) - special.digamma(k)
+    assert nearest_neighbour_entropy(x, k) == pytest.approx(expected, rel=1e-13)
+
+
+def test_estimates_find_the_entropy_of_known_laws():
+    # 200 000 numbers: standard errors below 0.004.
+    rng = np.random.default_rng(2)
+    for sample, law in (
+        (rng.uniform(-2, 2, 200_000), stats.uniform(-2, 4)),
+        (rng.normal(0, 3, 200_000), stats.norm(0, 3)),
+        (rng.laplace(0, 2, 200_000), stats.laplace(0, 2)),
+    ):
+        assert nearest_neighbour_entropy(sample, 3) == pytest.approx(law.entropy(), abs=0.02)
+        assert histogram_entropy(sample, 400, (-40, 40)) == pytest.approx(law.entropy(), abs=0.02)
+
+
+def test_divergence_of_normal_numbers_is_the_bias_alone():
+    # (bins - 1)/(2n), and one degree of freedom less with a fitted sigma: 2n times it is χ². 4.5 standard errors of the
+    # average, and 0.25 for the terms of order 1/n² and for what the range does not hold.
+    rng, n, bins = np.random.default_rng(3), 2000, 12
+    samples = rng.standard_normal((2000, n))
+    for sigma, freedom in ((1.0, bins - 1), (None, bins - 2)):
+        values = 2 * n * np.array([histogram_kl(x, bins, (-2.5, 2.5), sigma) for x in samples])
+        assert values.min() >= 0.0
+        assert values.mean() == pytest.approx(freedom, abs=4.5 * math.sqrt(2 * freedom / 2000) + 0.25)
+
+
+REFUSED = [
+    (lambda: histogram_entropy([], 10, (-3, 3)), "sample"),
+    (lambda: histogram_kl([np.inf, 0.0], 10, (-3, 3)), "sample"),
+    (lambda: nearest_neighbour_entropy([1.0, np.nan]), "sample"),
+    (lambda: histogram_kl(np.zeros(20), 10, (-1, 1)), "sample"),
+    (lambda: nearest_neighbour_kl(np.zeros(20)), "sample"),
+    (lambda: histogram_entropy(SAMPLE, 10, (3, -3)), "range"),
+    (lambda: histogram_entropy(SAMPLE, 10, (50, 60)), "range = .* holds some of the sample"),
+    (lambda: histogram_kl(SAMPLE, 0, (-3, 3)), "bins"),
+    (lambda: nearest_neighbour_kl(SAMPLE, 1, -1.0), "sigma"),
+    (lambda: nearest_neighbour_entropy(SAMPLE, 2000), "k"),
+]
+
+
+@pytest.mark.parametrize(("call", "culprit"), REFUSED)
+def test_what_has_no_estimate_is_refused(call, culprit):
+    with pytest.raises(ParameterError, match=culprit):
+        call()

@@ -55,30 +55,30 @@ def test_a_null_that_is_no_sample_is_refused(null):
         monte_carlo_p_value(0.0, null)
 
 
-def test_every_level_is_kept_over_null_and_observation_together():
+def test_levels_are_kept_and_scores_are_those_of_a_normal_law():
     # P(p ≤ α) ≤ α exactly, for every α on the grid 2k/(n+1), when observed and null draws are exchangeable:
     # with n = 19 the rank of the observation among the 20 is uniform.
     sample = np.arange(20.0)
     p = np.array([monte_carlo_p_value(sample[k], np.delete(sample, k)) for k in range(20)])
     for k in range(1, 11):
         assert (p <= 2 * k / 20 + 1e-12).mean() == pytest.approx(2 * k / 20)
+    # Simes' identity: P(any q < α) = α for independent uniform p-values, whatever their number. 5 000 trials:
+    # |share - 0.05| < 4.5 standard errors fails for one seed in 100 000.
+    rng = np.random.default_rng(4)
+    flagged = np.mean([(benjamini_hochberg(p) < 0.05).any() for p in rng.random((5_000, 12))])
+    assert abs(flagged - 0.05) < 4.5 * np.sqrt(0.05 * 0.95 / 5_000)
+    p = np.array([1.0, 0.31731050786291415, 1e-3, 1e-300, 0.0, np.nan])
+    np.testing.assert_allclose(2.0 * stats.norm.sf(normal_score(p, True)[:4]), p[:4], rtol=1e-12)
+    assert normal_score(p, True)[1] == pytest.approx(1.0, rel=1e-12)
+    np.testing.assert_array_equal(normal_score(p, False), -normal_score(p, True))
+    assert (normal_score(0.0, False), np.signbit(normal_score(1.0, False))) == (-np.inf, False)
 
 
-def test_combination_is_that_of_its_formula():
+def test_combination_is_that_of_its_formula_and_hides_no_tiny_p_value():
     p = np.random.default_rng(5).random((7, 3, 4))
     for axis in (-1, 0, 1):
         expected = stats.cauchy.sf(stats.cauchy.isf(p).mean(axis=axis))
         np.testing.assert_allclose(cauchy_combination(p, axis=axis), expected, rtol=1e-12)
-
-
-@pytest.mark.parametrize("p", [0.0, 1e-300, 1e-17, 1e-15, 1e-9, 0.03, 0.5, 0.97, 1.0 - 1e-9])
-def test_one_test_and_many_that_agree_give_themselves_back(p):
-    expected = max(p, np.finfo(float).tiny)
-    for count in (1, 2, 16, 1000):
-        assert cauchy_combination(np.full(count, p)) == pytest.approx(expected, rel=1e-6)
-
-
-def test_no_certain_test_and_none_that_was_not_made_hides_a_tiny_p_value():
     for tiny in (1e-12, 1e-16, 1e-100, 1e-290):
         assert cauchy_combination([tiny, 0.2, 0.5, 0.9]) == pytest.approx(4 * tiny, rel=1e-6)
     assert cauchy_combination([1e-20, 1.0]) == pytest.approx(2e-20, rel=1e-3)
@@ -86,6 +86,13 @@ def test_no_certain_test_and_none_that_was_not_made_hides_a_tiny_p_value():
     np.testing.assert_allclose(cauchy_combination(p), [cauchy_combination([0.01, 0.2]), np.nan, 0.3], rtol=1e-12)
     assert np.isnan(cauchy_combination([]))
     assert cauchy_combination(np.empty((2, 0))).shape == (2,)
+
+
+@pytest.mark.parametrize("p", [0.0, 1e-300, 1e-17, 1e-15, 1e-9, 0.03, 0.5, 0.97, 1.0 - 1e-9])
+def test_one_test_and_many_that_agree_give_themselves_back(p):
+    expected = max(p, np.finfo(float).tiny)
+    for count in (1, 2, 16, 1000):
+        assert cauchy_combination(np.full(count, p)) == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.exhaustive
@@ -102,21 +109,15 @@ def test_combination_of_correlated_tests_has_its_level(correlation):
         assert level - error < (p <= level).mean() < (most if 0 < correlation < 1 else 1.0) * level + error
 
 
-def test_q_values_are_benjamini_and_hochbergs():
+def test_q_values_and_holms_p_values_are_those_of_their_formulas():
     # Their own formula, spelled out: q_(k) = min over j ≥ k of m p_(j) / j.
     p = np.array([0.01, 0.04, 0.03, 0.005, 0.9, 0.04])
     ordered = np.sort(p)
     stepped = [min(min(1.0, 6 * ordered[j] / (j + 1)) for j in range(k, 6)) for k in range(6)]
     expected = np.array(stepped)[np.searchsorted(ordered, p)]
     np.testing.assert_allclose(benjamini_hochberg(p), expected, rtol=1e-14)
-
-
-def test_q_values_of_any_dependence_are_benjamini_and_yekutielis():
     p = np.random.default_rng(7).random(50) ** 3
     np.testing.assert_allclose(benjamini_yekutieli(p), stats.false_discovery_control(p, method="by"), rtol=1e-13)
-
-
-def test_holms_p_values_are_those_of_his_steps():
     # At level a, go up from the smallest and stop at the first p_(k) > a / (n + 1 - k): called is what came before.
     p = np.array([0.01, 0.04, 0.03, 0.005, 0.9, 0.04])
     for level in np.linspace(0.001, 1.0, 997):
@@ -142,19 +143,3 @@ def test_nan_marks_a_test_that_was_not_made_and_one_is_its_own_correction(adjust
     assert np.isnan(adjusted([np.nan, np.nan])).all()
     assert adjusted(np.empty((0, 3))).shape == (0, 3)
     assert adjusted(0.03) == adjusted([0.03])[0] == 0.03
-
-
-def test_any_flag_among_uniform_p_values_has_the_level_itself():
-    # Simes' identity: P(any q < α) = α for independent uniform p-values, whatever their number. 5 000 trials:
-    # |share - 0.05| < 4.5 standard errors fails for one seed in 100 000.
-    rng = np.random.default_rng(4)
-    flagged = np.mean([(benjamini_hochberg(p) < 0.05).any() for p in rng.random((5_000, 12))])
-    assert abs(flagged - 0.05) < 4.5 * np.sqrt(0.05 * 0.95 / 5_000)
-
-
-def test_a_normal_score_is_the_z_of_a_normal_law_with_that_p_value():
-    p = np.array([1.0, 0.31731050786291415, 1e-3, 1e-300, 0.0, np.nan])
-    np.testing.assert_allclose(2.0 * stats.norm.sf(normal_score(p, True)[:4]), p[:4], rtol=1e-12)
-    assert normal_score(p, True)[1] == pytest.approx(1.0, rel=1e-12)
-    np.testing.assert_array_equal(normal_score(p, False), -normal_score(p, True))
-    assert (normal_score(0.0, False), np.signbit(normal_score(1.0, False))) == (-np.inf, False)

@@ -22,7 +22,6 @@ DRAWS, SMALLEST = 200_000, 1_000
 
 
 def smallest_eigenvalues(dims, rng):
-    """Of DRAWS products of Gaussian matrices, the smallest eigenvalue that is not structurally zero."""
     product = rng.standard_normal((DRAWS, dims[0], dims[1]))
     for shape in itertools.pairwise(dims[1:]):
         product = product @ rng.standard_normal((DRAWS, *shape))
@@ -30,7 +29,6 @@ def smallest_eigenvalues(dims, rng):
 
 
 def tail_exponent(values):
-    """Hill's estimate of a in P(λ < x) ∝ x^a, of relative standard deviation 1/√SMALLEST = 3 %."""
     logs = np.log(np.sort(values)[: SMALLEST + 1])
     return SMALLEST / (logs[-1] - logs[:-1]).sum()
 
@@ -74,7 +72,7 @@ def test_condition_numbers_of_w_qk_have_these_moments_and_all_else_has_all(gap, 
     assert set(orders.values()) == {math.inf}
 
 
-def test_heavy_elements_leave_bounded_statistics_alone():
+def test_moments_are_kept_where_they_are_finite_and_bounded_statistics_have_all():
     orders = {name: moment_order(one, ExtremeMoments(4.5, 1.5), 4) for name, one in SPECTRAL_STATISTICS.items()}
     finite = {name: order for name, order in orders.items() if math.isfinite(order)}
     single = {moment_order(one, ExtremeMoments(smallest=0.5), 1) for one in SPECTRAL_STATISTICS.values()}
@@ -87,18 +85,6 @@ def test_heavy_elements_leave_bounded_statistics_alone():
         "condition_number": 1.5,
         "condition_number_singular": 3.0,
     }
-
-
-@pytest.mark.parametrize("name", SPECTRAL_STATISTICS)
-def test_inverse_power_is_how_the_statistic_grows(name):
-    s = np.array([[3.0, 2.0, 1e-6], [3.0, 2.0, 1e-8]])
-    near, nearer = spectral_statistics(s, [name])[:, 0]
-    growth = SPECTRAL_STATISTICS[name].inverse_power
-    grows = 0.0 if SPECTRAL_STATISTICS[name].scaling == "additive" else math.log(nearer / near) / math.log(1e4)
-    assert max(grows, 0.0) == pytest.approx(growth, abs=1e-6)
-
-
-def test_moments_are_kept_where_they_are_finite():
     mean, std = drawn_moments(1.0, 2.0, [0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 4.5, math.inf])
     assert np.isnan(mean).tolist() == [True, True] + [False] * 6
     assert np.isnan(std).tolist() == [True] * 6 + [False] * 2
@@ -111,3 +97,12 @@ def test_moments_are_kept_where_they_are_finite():
     assert np.isnan(part.std).tolist() == np.isnan(part.standard_error).tolist() == [True, True, False, False]
     assert np.isnan(part.std_standard_error).tolist() == [True, True, True, False]
     np.testing.assert_array_equal(part.quantile, whole.quantile)
+
+
+@pytest.mark.parametrize("name", SPECTRAL_STATISTICS)
+def test_inverse_power_is_how_the_statistic_grows(name):
+    s = np.array([[3.0, 2.0, 1e-6], [3.0, 2.0, 1e-8]])
+    near, nearer = spectral_statistics(s, [name])[:, 0]
+    growth = SPECTRAL_STATISTICS[name].inverse_power
+    grows = 0.0 if SPECTRAL_STATISTICS[name].scaling == "additive" else math.log(nearer / near) / math.log(1e4)
+    assert max(grows, 0.0) == pytest.approx(growth, abs=1e-6)

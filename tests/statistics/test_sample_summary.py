@@ -12,7 +12,7 @@ from rmtbase.laws import PROBABILITIES
 from rmtbase.statistics import summarize, summarize_stream
 
 
-def test_moments_and_quantiles_are_numpys():
+def test_moments_and_quantiles_are_numpys_and_errors_are_known_where_draws_tell():
     x = np.random.default_rng(1).gamma(2.0, size=(400, 3, 2))
     got = summarize(x, [0.05, 0.5, 0.95])
     np.testing.assert_allclose(got.mean, x.mean(axis=0))
@@ -20,6 +20,28 @@ def test_moments_and_quantiles_are_numpys():
     np.testing.assert_allclose(got.standard_error, stats.sem(x, axis=0))
     assert got.quantile.shape == (3, 2, 3)
     np.testing.assert_allclose(got.quantile[1, 0], np.quantile(x[:, 1, 0], [0.05, 0.5, 0.95]))
+    levels = np.array([0.0, *PROBABILITIES, 1.0])
+    for n, least in ((2, 1.0), (19, 1.0), (20, 0.5), (100, 0.16), (1_000, 0.01), (10_000, 0.001)):
+        got = summarize(np.random.default_rng(5).standard_normal(n), levels)
+        known = (levels >= least) & (levels <= 1 - least)
+        np.testing.assert_array_equal(np.isfinite(got.quantile_standard_error), known, err_msg=f"{n} draws")
+        assert np.isfinite(got.quantile).all()
+    x = np.sort(np.random.default_rng(6).standard_normal(1_000))
+    x[:400] = x[400]  # a value with a probability of 40 %
+    got = summarize(x[::-1], [0.05, 0.2, 0.3, 0.4, 0.5])
+    assert got.quantile_standard_error[:3].tolist() == [0.0, 0.0, 0.0]
+    assert (got.quantile_standard_error[3:] > 0).all()
+    got = summarize(np.full((5, 2), 3.0), [0.5])
+    for value in (got.std, got.standard_error, got.std_standard_error, summarize(np.full(50, 3.0), [0.5])[-1]):
+        np.testing.assert_array_equal(value, 0.0)
+    np.testing.assert_array_equal(got.quantile, 3.0)
+    sample = samples(40_000)[[0, 1, 2, 3, 4, 5, 8, 9]]
+    found, held = summarize_stream(blocks_of(sample, 1 << 14), STREAMED), summarize(sample.T, STREAMED)
+    atol = 1e-13 * held.std.max(where=held.std < 2, initial=0)
+    np.testing.assert_allclose(found.mean, held.mean, rtol=1e-12, atol=atol)
+    np.testing.assert_allclose(found.std, held.std, rtol=1e-9)
+    np.testing.assert_allclose(found.standard_error, held.standard_error, rtol=1e-9)
+    np.testing.assert_allclose(found.std_standard_error, held.std_standard_error, rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -68,40 +90,14 @@ def test_quantile_errors_are_the_spread_over_repeated_samples(law):
         assert 0.91 < np.mean(np.abs(values - law.ppf(p)) < 1.959964 * errors) < 0.97, p
 
 
-def test_a_quantile_that_the_draws_do_not_tell_has_no_error():
-    levels = np.array([0.0, *PROBABILITIES, 1.0])
-    for n, least in ((2, 1.0), (19, 1.0), (20, 0.5), (100, 0.16), (1_000, 0.01), (10_000, 0.001)):
-        got = summarize(np.random.default_rng(5).standard_normal(n), levels)
-        known = (levels >= least) & (levels <= 1 - least)
-        np.testing.assert_array_equal(np.isfinite(got.quantile_standard_error), known, err_msg=f"{n} draws")
-        assert np.isfinite(got.quantile).all()
-
-
-def test_equal_draws_have_quantiles_without_error_and_others_keep_theirs():
-    x = np.sort(np.random.default_rng(6).standard_normal(1_000))
-    x[:400] = x[400]  # a value with a probability of 40 %
-    got = summarize(x[::-1], [0.05, 0.2, 0.3, 0.4, 0.5])
-    assert got.quantile_standard_error[:3].tolist() == [0.0, 0.0, 0.0]
-    assert (got.quantile_standard_error[3:] > 0).all()
-
-
-def test_a_constant_sample_has_no_spread_and_no_warning():
-    got = summarize(np.full((5, 2), 3.0), [0.5])
-    for value in (got.std, got.standard_error, got.std_standard_error, summarize(np.full(50, 3.0), [0.5])[-1]):
-        np.testing.assert_array_equal(value, 0.0)
-    np.testing.assert_array_equal(got.quantile, 3.0)
-
-
 STREAMED = (0.0, 0.001, 0.05, 0.16, 0.25, 0.5, 0.75, 0.975, 0.999, 1.0)
 
 
 def blocks_of(sample, size):
-    """Readings of a sample (row, draw) in blocks of ``size`` draws."""
     return lambda: (sample[:, first : first + size] for first in range(0, sample.shape[1], size))
 
 
 def samples(draws):
-    """Rows that are hard in one way each."""
     rng = np.random.default_rng(draws)
     normal = rng.standard_normal(draws)
     return np.stack([
@@ -129,16 +125,6 @@ def test_quantiles_of_blocks_are_numpys_to_the_bit(draws, size):
     np.testing.assert_array_equal(found.quantile, np.quantile(sample, STREAMED, axis=1).T)
     np.testing.assert_array_equal(found.quantile_standard_error, held.quantile_standard_error)
     assert summarize_stream(blocks_of(samples(10), 4), []).quantile.shape == (11, 0)
-
-
-def test_moments_of_blocks_are_those_of_the_held_sample():
-    sample = samples(40_000)[[0, 1, 2, 3, 4, 5, 8, 9]]
-    found, held = summarize_stream(blocks_of(sample, 1 << 14), STREAMED), summarize(sample.T, STREAMED)
-    atol = 1e-13 * held.std.max(where=held.std < 2, initial=0)
-    np.testing.assert_allclose(found.mean, held.mean, rtol=1e-12, atol=atol)
-    np.testing.assert_allclose(found.std, held.std, rtol=1e-9)
-    np.testing.assert_allclose(found.standard_error, held.standard_error, rtol=1e-9)
-    np.testing.assert_allclose(found.std_standard_error, held.std_standard_error, rtol=1e-6)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])

@@ -23,7 +23,6 @@ every_statistic = pytest.mark.parametrize("statistic", SPECTRAL_STATISTICS.value
 
 @mpmath.workdps(30)
 def by_definition(s):
-    """Each statistic from its definition, with 30 digits, on λ = s² or on s."""
     s = [mpmath.mpf(float(x)) for x in s]
     eigenvalues = [x**2 for x in s]
 
@@ -56,9 +55,26 @@ def bound(words, rank):
     return {"-inf": -np.inf, "0": 0.0, "1": 1.0, "1/h": 1 / rank, "h": rank, "ln h": np.log(rank), "inf": np.inf}[words]
 
 
-def test_the_registry_holds_every_statistic_in_the_order_of_tables():
+def test_the_registry_is_in_the_order_of_tables_and_many_spectra_are_each_alone():
     assert tuple(SPECTRAL_STATISTICS) == NAMES
     assert all(name == one.name for name, one in SPECTRAL_STATISTICS.items())
+    s = np.sort(np.random.default_rng(2).random((4, 3, 6)), axis=-1)[..., ::-1]
+    together = spectral_statistics(s)
+    assert together.shape == (4, 3, len(NAMES))
+    np.testing.assert_allclose(together[2, 1], spectral_statistics(s[2, 1]), rtol=1e-14)
+    names = ["stable_rank", "trace"]
+    chosen = spectral_statistics(SPECTRUM, names)
+    np.testing.assert_array_equal(chosen, [spectral_statistics(SPECTRUM, [name])[0] for name in names])
+    assert spectral_statistics(SPECTRUM, iter(names)).shape == (2,)
+    single = spectral_statistics(SPECTRUM.astype(np.float32))
+    assert single.dtype == np.float64
+    np.testing.assert_array_equal(single, spectral_statistics(SPECTRUM.astype(np.float32).astype(np.float64)))
+    of = dict(zip(NAMES, spectral_statistics([2.0, 1.0, 0.0]), strict=True))
+    assert of["log_determinant"] == -np.inf
+    assert of["condition_number"] == of["condition_number_singular"] == np.inf
+    assert of["smallest_eigenvalue"] == 0.0
+    assert of["participation_ratio"] == pytest.approx(25 / 17)
+    assert of["spectral_entropy"] == pytest.approx(-(0.8 * np.log(0.8) + 0.2 * np.log(0.2)))
 
 
 @pytest.mark.parametrize("s", [SPECTRUM, SPECTRUM[:1], np.full(6, 0.3), np.geomspace(1e4, 1e-4, 40)])
@@ -107,29 +123,6 @@ def test_every_entry_says_what_it_is(statistic):
     assert statistic.long_name and statistic.symbol and statistic.formula
     assert (r"\lambda" in statistic.formula) == (statistic.convention == "eigenvalue")
     assert statistic.on_log_scale == (statistic.lower in ("0", "1") and statistic.upper == "inf")
-
-
-def test_many_spectra_at_once_are_each_alone_in_double_and_in_the_order_asked_for():
-    s = np.sort(np.random.default_rng(2).random((4, 3, 6)), axis=-1)[..., ::-1]
-    together = spectral_statistics(s)
-    assert together.shape == (4, 3, len(NAMES))
-    np.testing.assert_allclose(together[2, 1], spectral_statistics(s[2, 1]), rtol=1e-14)
-    names = ["stable_rank", "trace"]
-    chosen = spectral_statistics(SPECTRUM, names)
-    np.testing.assert_array_equal(chosen, [spectral_statistics(SPECTRUM, [name])[0] for name in names])
-    assert spectral_statistics(SPECTRUM, iter(names)).shape == (2,)
-    single = spectral_statistics(SPECTRUM.astype(np.float32))
-    assert single.dtype == np.float64
-    np.testing.assert_array_equal(single, spectral_statistics(SPECTRUM.astype(np.float32).astype(np.float64)))
-
-
-def test_a_zero_eigenvalue_gives_infinities_without_a_warning():
-    of = dict(zip(NAMES, spectral_statistics([2.0, 1.0, 0.0]), strict=True))
-    assert of["log_determinant"] == -np.inf
-    assert of["condition_number"] == of["condition_number_singular"] == np.inf
-    assert of["smallest_eigenvalue"] == 0.0
-    assert of["participation_ratio"] == pytest.approx(25 / 17)
-    assert of["spectral_entropy"] == pytest.approx(-(0.8 * np.log(0.8) + 0.2 * np.log(0.2)))
 
 
 @pytest.mark.parametrize("call", [get_statistic, lambda name: spectral_statistics(SPECTRUM, ["trace", name])])

@@ -5,19 +5,15 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float, Int, Key
 
-_State = tuple[Int[Array, ""], Float[Array, " n"], Bool[Array, " n"]]  # next attempt; lengths, and which are accepted
+Lengths = Float[Array, " n"]
+_State = tuple[Int[Array, ""], Lengths, Bool[Array, " n"]]  # next attempt; lengths, and which are accepted
 
 
-def chi(key: Key[Array, ""], degrees_of_freedom: Float[Array, " n"]) -> Float[Array, " n"]:
-    """Draw exact, independent χ_ν variates: lengths of vectors of ν standard normals, ν = 0, 1, 2, …; χ_0 = 0.
-
-    χ_ν² = 2 Γ(ν/2) is drawn by rejection, with d = ν/2 - 1/3 and x standard normal:
-    χ_ν² = 2 d (1 + t)³, t = x/√(9 d), is accepted if ln u < 3 d (ln(1 + t) - t + t²/2 - t³/3), u uniform in [0, 1).
-    This is the published condition ln u < x²/2 + d (1 - v + ln v), v = (1 + t)³, without the terms that cancel. About
-    1/(18 ν) of the proposals fail: all places are tried at once, and then the few that failed one at a time.
-
-    Source: G. Marsaglia and W. W. Tsang, ACM Trans. Math. Softw. 26, 363 (2000).
-    """
+def chi(key: Key[Array, ""], degrees_of_freedom: Lengths) -> Lengths:
+    """Draw exact, independent χ_ν variates, ν = 0, 1, 2, …: G. Marsaglia and W. W. Tsang, ACM TOMS 26, 363 (2000)."""
+    # χ_ν² = 2 d (1 + t)³, d = ν/2 - 1/3, t = x/√(9 d), x normal, is accepted if ln u < 3 d (ln(1 + t) - t + t²/2 -
+    # t³/3): the published x²/2 + d (1 - v + ln v), v = (1 + t)³, without the terms that cancel. 1/(18 ν) of the
+    # proposals fail.
 
     def try_the_first_that_failed(state: _State) -> _State:
         attempt, lengths, accepted = state
@@ -30,9 +26,7 @@ def chi(key: Key[Array, ""], degrees_of_freedom: Float[Array, " n"]) -> Float[Ar
     return jax.lax.while_loop(lambda state: ~state[2].all(), try_the_first_that_failed, first)[1]
 
 
-def _propose(
-    key: Key[Array, ""], degrees_of_freedom: Float[Array, " n"]
-) -> tuple[Float[Array, " n"], Bool[Array, " n"]]:
+def _propose(key: Key[Array, ""], degrees_of_freedom: Lengths) -> tuple[Lengths, Bool[Array, " n"]]:
     key_normal, key_uniform = jax.random.split(key)
     # Barrier, and √ of a quotient: XLA rewrites √2 erf⁻¹(·)/√(9 d) differently for one draw and for many.
     x = jax.lax.optimization_barrier(jax.random.normal(key_normal, degrees_of_freedom.shape))

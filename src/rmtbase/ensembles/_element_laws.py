@@ -1,8 +1,4 @@
-"""Laws of a single element, from which matrices of independent elements are drawn.
-
-Each law is centred or has its location as a parameter. ``sample`` uses JAX's current default precision, and the
-parameters may then be tracers; ``std`` is exact and needs plain numbers.
-"""
+"""Laws of a single element; the parameters may be tracers in ``sample``, and are plain numbers in ``std``."""
 
 from __future__ import annotations
 
@@ -18,16 +14,9 @@ from jaxtyping import Float, Key
 
 @runtime_checkable
 class ElementLaw(Protocol):
-    """Law of one element w."""
-
     @property
-    def std(self) -> float:
-        """Standard deviation of w; infinite if the variance is."""
-        ...
-
-    def sample(self, key: Key[Array, ""], count: int) -> Float[Array, " {count}"]:
-        """Draw ``count`` independent elements."""
-        ...
+    def std(self) -> float: ...  # infinite if the variance is
+    def sample(self, key: Key[Array, ""], count: int) -> Float[Array, " {count}"]: ...
 
 
 @dataclass(frozen=True)
@@ -100,13 +89,7 @@ class Logistic:
 
 @dataclass(frozen=True)
 class StudentT:
-    """Student's t: location + scale · t, density of t ∝ (1 + t²/ν)^(−(ν+1)/2), ν = ``df``; ν = ∞ is the normal law.
-
-    Drawn in polar form, without rejection: √(ν (U^(−2/ν) − 1)) cos(2πV) for independent uniform U, V has exactly this
-    law for every ν > 0. As ν grows it becomes the normal draw of Box and Muller.
-
-    Source: R. W. Bailey, Math. Comp. 62, 779 (1994).
-    """
+    """Law of location + scale · t_ν, ν = ``df``, in polar form: R. W. Bailey, Math. Comp. 62, 779 (1994)."""
 
     df: float
     scale: float

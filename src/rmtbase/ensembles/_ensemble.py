@@ -34,26 +34,21 @@ class Ensemble(Protocol):
     @property
     def name(self) -> str:
         """Ensemble and parameters, such as ``low_rank_product 768x64``; with the seed it determines the draws' keys."""
-        ...
 
     @property
     def rank(self) -> int:
         """Number of structurally nonzero singular values; only these are reported."""
-        ...
 
     @property
     def matrix_shape(self) -> tuple[int, int]:
         """Shape of a draw's ``matrix``."""
-        ...
 
     @property
     def factor_sizes(self) -> tuple[int, ...]:
         """Number of elements of each factor in ``norm_squared``, so that σ̂² = norm_squared / factor_sizes."""
-        ...
 
     def sample(self, key: Key[Array, ""]) -> Draw:
         """Make one draw."""
-        ...
 
 
 def as_pytree(cls: type[_T], data_fields: Sequence[str] = (), meta_fields: Sequence[str] = ()) -> type[_T]:
@@ -114,29 +109,21 @@ class ChainCore(SquareDraw):
 
 
 class DrawnByItsCore(ChainCore):
-    """Base of such ensembles whose rank is the smallest dimension."""
-
     @property
     def rank(self) -> int:
         return min(self.dims)
 
 
 def rounded(product: Float[Array, "..."]) -> Float[Array, "..."]:
-    """Drop the last bit of a product that is to be added to another.
-
-    XLA contracts a b + c d to a fused multiply-add, which rounds only one of the two products, and which one depends on
-    the batch. A product that has passed through this function is rounded in any case.
-    """
+    """Drop the last bit of a product that is to be added to another."""
+    # Else XLA contracts a b + c d to a fused multiply-add, which rounds only one of the two; which one depends on the
+    # batch.
     kind = jnp.finfo(product.dtype)
     return jax.lax.reduce_precision(product, exponent_bits=kind.nexp, mantissa_bits=kind.nmant - 1)
 
 
 def sum_of_squares(x: Float[Array, "..."]) -> Float[Array, ""]:
-    """Sum the squares of all elements in pairs, then in pairs of pairs, ….
-
-    The order of additions in XLA's ``jnp.sum`` depends on the size of the batch and the number of threads, and changes
-    the last bit; here it depends only on the order of the elements.
-    """
+    """Sum the squares of all elements in pairs, then in pairs of pairs, …: unlike ``jnp.sum`` whatever the batch."""
     squares = rounded(jnp.ravel(x) ** 2)
     while squares.size > 1:
         half = (squares.size + 1) // 2

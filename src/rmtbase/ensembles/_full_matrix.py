@@ -1,7 +1,11 @@
-"""Base of ensembles whose draw is the matrix itself, whole or by blocks of rows."""
+"""Ensembles whose draw is the matrix itself, whole or by blocks of rows."""
 
+from __future__ import annotations
+
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from functools import partial, reduce
 from typing import Any
 
 import jax
@@ -11,13 +15,11 @@ from jax.typing import ArrayLike
 from jaxtyping import Float, Key
 
 from rmtbase.ensembles._element_laws import ElementLaw
-from rmtbase.ensembles._ensemble import Draw, sum_of_squares
+from rmtbase.ensembles._ensemble import Draw, DrawnByItsCore, as_pytree, chain_name, sum_of_squares
 
 
 @dataclass(frozen=True)
 class FullMatrix(ABC):
-    """Matrix (n_rows, n_columns) of full rank, drawn whole or by blocks of rows."""
-
     n_rows: int = field(metadata={"static": True})
     n_columns: int = field(metadata={"static": True})
 
@@ -60,10 +62,7 @@ class FullMatrix(ABC):
 
 
 class IndependentMatrix(FullMatrix):
-    """Matrix (n_rows, n_columns) with independent, identically distributed elements.
-
-    Each row has its own key: the draw's key with the row's number folded in.
-    """
+    """Matrix of independent, identically distributed elements; a row's key is the draw's with its number folded in."""
 
     @property
     @abstractmethod
@@ -80,3 +79,52 @@ class IndependentMatrix(FullMatrix):
         numbers = jnp.asarray(start, jnp.uint32) + jnp.arange(count, dtype=jnp.uint32)
         keys = jax.vmap(lambda number: jax.random.fold_in(context, number))(numbers)
         return jax.vmap(lambda key: self.law.sample(key, self.n_columns))(keys)
+
+
+@partial(as_pytree, data_fields=[], meta_fields=["dims"])
+@dataclass(frozen=True)
+class DenseGaussianChain(DrawnByItsCore):
+    """Product X_1 X_2 … X_L itself, (n_0, n_L), from dense standard normal X_l of shape (n_{l-1}, n_l).
+
+    This slow and direct draw is the reference that tests compare the thin draw with, and gives access to elements.
+    """
+
+    dims: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        return f"dense_{chain_name(self.dims)}"
+
+    @property
+    def matrix_shape(self) -> tuple[int, int]:
+        return (self.dims[0], self.dims[-1])
+
+    def sample(self, key: Key[Array, ""]) -> Draw:
+        factors = self._factors(key)
+        return Draw(reduce(jnp.matmul, factors), jnp.stack([sum_of_squares(factor) for factor in factors]))
+
+    @property
+    def element_shape(self) -> tuple[int, int]:
+        return self.matrix_shape
+
+    @property
+    def element_std(self) -> float:
+        return math.sqrt(math.prod(self.dims[1:-1]))
+
+    def row_context(self, key: Key[Array, ""]) -> tuple[Float[Array, "_ _"], ...]:
+        """Return the product, split into two factors at the smallest n_l."""
+        factors = self._factors(key)
+        if len(factors) == 1:
+            return tuple(factors)
+        inner = self.dims[1:-1]
+        meeting = 1 + inner.index(min(inner))
+        return reduce(jnp.matmul, factors[:meeting]), reduce(jnp.matmul, factors[meeting:])
+
+    def rows(self, context: tuple[Array, ...], start: ArrayLike, count: int) -> Float[Array, "{count} {self.dims[-1]}"]:
+        left, *right = context
+        return reduce(jnp.matmul, right, jax.lax.dynamic_slice_in_dim(left, start, count))
+
+    def _factors(self, key: Key[Array, ""]) -> list[Array]:
+        shapes = zip(self.dims[:-1], self.dims[1:], strict=True)
+        keys = jax.random.split(key, len(self.dims) - 1)
+        return [jax.random.normal(key, shape) for key, shape in zip(keys, shapes, strict=True)]

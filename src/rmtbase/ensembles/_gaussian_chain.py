@@ -6,10 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from rmtbase.ensembles._bidiagonal_gaussian_matrix import BidiagonalGaussianMatrix
-from rmtbase.ensembles._dense_gaussian_chain import DenseGaussianChain
 from rmtbase.ensembles._ensemble import Ensemble
-from rmtbase.ensembles._thin_gaussian_chain import ThinGaussianChain
+from rmtbase.ensembles._full_matrix import DenseGaussianChain
+from rmtbase.ensembles._thin_gaussian_chain import BidiagonalGaussianMatrix, ThinGaussianChain
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_dims, require_head_shape, require_positive_integer
 

@@ -10,10 +10,9 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Int, Key
 
-from rmtbase.ensembles._bidiagonal_gaussian_matrix import BidiagonalDraw
 from rmtbase.ensembles._chi import chi
 from rmtbase.ensembles._ensemble import Draw, as_pytree, sum_of_squares
-from rmtbase.ensembles._thin_gaussian_chain import times_bidiagonal, upper_triangle
+from rmtbase.ensembles._thin_gaussian_chain import BidiagonalDraw, times_bidiagonal, upper_triangle
 from rmtbase.parameters import require_head_shape, require_positive_integer
 
 
@@ -22,17 +21,16 @@ from rmtbase.parameters import require_head_shape, require_positive_integer
 class GroupedQueryProduct:
     """Exact joint law of the spectra of W_Q,1ᵀ W_K, …, W_Q,gᵀ W_K: g query heads that share one key head.
 
-    With W_K = U [B 0] V, B bidiagonal and U, V orthogonal, the nonzero singular values of W_Q,iᵀ W_K are those of
-    (Uᵀ W_Q,i)ᵀ B. Given U, the Uᵀ W_Q,i are again independent Gaussian matrices, so that one B serves all heads; and
-    (Uᵀ W_Q,i)ᵀ = O_i R_i with R_i upper triangular, standard normal above the diagonal and χ_d, χ_{d-1}, …, χ_{d-h+1}
-    on it. A draw consists of the cores R_i B and costs O(g h²), whatever d. Each core by itself has the law of
-    ``low_rank_product``.
+    With W_K = U [B 0] V, B bidiagonal, the nonzero singular values of W_Q,iᵀ W_K are those of (Uᵀ W_Q,i)ᵀ B. Given U,
+    the Uᵀ W_Q,i are again independent Gaussian matrices, and (Uᵀ W_Q,i)ᵀ = O_i R_i with R_i upper triangular, standard
+    normal above the diagonal and χ_d, χ_{d-1}, …, χ_{d-h+1} on it. A draw consists of the cores R_i B, each with the
+    law of ``low_rank_product``, and costs O(g h²), whatever d.
 
     Two heads are correlated only through B: Cov(Σλ_1, Σλ_2) = 2 d³ h, a correlation of d / (2d + h + 1) for the raw
     product, and exactly 1/2 for the log-determinants.
 
-    A draw has several matrices, so this ensemble is for ``montecarlo.simulate_heads_with_factors``, not for
-    ``draw_spectra`` or a plan. ``d_model`` is data, not shape, so that one compilation serves every d_model.
+    A draw has several matrices, so this ensemble is for ``montecarlo.simulate_heads_with_factors``, not for a plan.
+    ``d_model`` is data, not shape, so that one compilation serves every d_model.
 
     Source: M. S. Bartlett, Proc. R. Soc. Edinburgh 53, 260 (1934); I. Dumitriu and A. Edelman, J. Math. Phys. 43, 5830
     (2002); J. Ainslie et al., EMNLP (2023), for the architecture.
@@ -73,7 +71,6 @@ class GroupedQueryProduct:
         return jax.vmap(lambda upper: times_bidiagonal(upper, b))(triangles), triangles, bidiagonal
 
     def _parts(self, key: Key[Array, ""]) -> tuple[Array, Array, BidiagonalDraw]:
-        """Diagonals of the R_i, the elements above them, and B."""
         h, g = self.d_head, self.group
         key_lengths, key_normals = jax.random.split(key)
         full = self.d_model - jnp.arange(h, dtype=float)

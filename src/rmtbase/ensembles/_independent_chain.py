@@ -14,8 +14,8 @@ from jax.custom_batching import sequential_vmap
 from jaxtyping import Float, Key
 
 from rmtbase.ensembles import _element_laws as laws
-from rmtbase.ensembles._dense_gaussian_chain import DenseGaussianChain
 from rmtbase.ensembles._ensemble import Draw, DrawnByItsCore, as_pytree, sum_of_squares
+from rmtbase.ensembles._full_matrix import DenseGaussianChain
 from rmtbase.ensembles._gaussian_chain import gaussian_chain
 from rmtbase.parameters import require_independent_entries
 

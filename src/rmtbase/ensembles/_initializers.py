@@ -54,7 +54,6 @@ class Recipe(ABC):
 
     @property
     def label(self) -> str:
-        """Name and all options, such as ``xavier_normal gain=1.0``."""
         return " ".join([self.name, *(f"{name}={value}" for name, value in vars(self).items())])
 
 
@@ -77,12 +76,10 @@ class Normal(Initializer):
 
 
 class TruncatedNormal(Initializer):
-    """Centred normal law cut off at ±bound of its own standard deviations.
+    """Normal law cut off at ±bound of its own deviations; ``std`` is that of the parent, or of the elements.
 
-    With ``std_of="parent"``, ``std`` is that of the normal law before the cut (the elements have 0.87963 std at bound
-    2), as in jax.nn.initializers.truncated_normal and torch.nn.init.trunc_normal_(w, std=std, a=-bound*std,
-    b=bound*std); PyTorch's a and b are absolute. With ``std_of="elements"``, ``std`` is that of the elements, and the
-    cut is still at ``bound`` deviations of the wider parent, as in jax's and flax's variance_scaling with bound 2.
+    The parent's, as in torch.nn.init.trunc_normal_(w, std=std, a=-bound*std, b=bound*std), leaves the elements 0.87963
+    std at bound 2; that of the elements, as in variance_scaling of jax and flax, is still cut at the parent's bound.
     """
 
     name = "truncated_normal"
@@ -106,10 +103,7 @@ class Uniform(Initializer):
 
 
 class XavierUniform(Initializer):
-    """U(−b, b) with b = gain √(6/(fan_in + fan_out)), as torch.nn.init.xavier_uniform_.
-
-    Source: X. Glorot and Y. Bengio, AISTATS (2010).
-    """
+    """U(−b, b), b = gain √(6/(fan_in + fan_out)), as xavier_uniform_: X. Glorot and Y. Bengio, AISTATS (2010)."""
 
     name = "xavier_uniform"
     gain: float = option(require_positive_number, 1.0)
@@ -132,10 +126,7 @@ _SQUARED_GAINS = {"linear": 1.0, "sigmoid": 1.0, "tanh": 25 / 9, "relu": 2.0, "s
 
 
 class _Kaiming(Initializer):
-    """Options of both Kaiming initialisers.
-
-    Source: K. He, X. Zhang, S. Ren and J. Sun, ICCV (2015).
-    """
+    """Options of both Kaiming initialisers: K. He, X. Zhang, S. Ren and J. Sun, ICCV (2015)."""
 
     # negative slope of a leaky rectifier; no effect with other nonlinearities
     a: float = option(require_finite_number, 0.0)
@@ -178,12 +169,7 @@ class TorchLinear(Initializer):
 
 
 class SmallInit(Initializer):
-    """N(0, s²) with s = √(2/(5 d_model)): Xavier's scale of a (4 d_model, d_model) matrix, used for all matrices.
-
-    Pythia up to 1B uses it for the matrices that read the residual stream; GPT-NeoX has it as an option.
-
-    Source: T. Q. Nguyen and J. Salazar, IWSLT (2019), arXiv:1910.05895.
-    """
+    """N(0, s²), s = √(2/(5 d_model)), of matrices that read: T. Q. Nguyen and J. Salazar, IWSLT (2019)."""
 
     name = "small_init"
     d_model: int = option(require_positive_integer)
@@ -193,10 +179,7 @@ class SmallInit(Initializer):
 
 
 class WangInit(Initializer):
-    """N(0, s²) with s = 2/(n_layers √d_model), for the matrices that write to the residual stream.
-
-    Source: B. Wang and A. Komatsuzaki, GPT-J-6B (2021); S. Black et al., GPT-NeoX-20B, arXiv:2204.06745 (2022).
-    """
+    """N(0, s²), s = 2/(n_layers √d_model), of matrices that write: GPT-J-6B (2021), GPT-NeoX-20B, arXiv:2204.06745."""
 
     name = "wang_init"
     n_layers: int = option(require_positive_integer)
@@ -207,10 +190,7 @@ class WangInit(Initializer):
 
 
 class ScaledNormal(Initializer):
-    """N(0, s²) with s = std/√(2 n_layers), one factor 1/√2 for each of a layer's two writes to the residual stream.
-
-    Source: A. Radford et al., Language models are unsupervised multitask learners (2019): GPT-2's output projections.
-    """
+    """N(0, s²), s = std/√(2 n_layers), of output projections: A. Radford et al., GPT-2 (2019)."""
 
     name = "scaled_normal"
     n_layers: int = option(require_positive_integer)
@@ -221,12 +201,7 @@ class ScaledNormal(Initializer):
 
 
 class Orthogonal(Recipe):
-    """gain · Q with Q uniform (Haar) on the Stiefel manifold, as torch.nn.init.orthogonal_.
-
-    The shorter side is orthonormal: Q Qᵀ = I, or Qᵀ Q = I if there are more rows than columns.
-
-    Source: A. M. Saxe, J. L. McClelland and S. Ganguli, ICLR (2014); F. Mezzadri, Notices AMS 54, 592 (2007).
-    """
+    """gain · Q, Q Haar on the Stiefel manifold: A. M. Saxe, J. L. McClelland and S. Ganguli, ICLR (2014)."""
 
     name = "orthogonal"
     gain: float = option(require_positive_number, 1.0)

@@ -16,8 +16,6 @@ from rmtbase.parameters import require_positive_integer, require_positive_number
 
 
 class LatentParts(NamedTuple):
-    """W_QK of a head as latent + rope_ratio · rotated, and the norms of its factors."""
-
     latent: Float[Array, "rows columns"]
     rotated: Float[Array, "rows columns"]
     norm_squared: Float[Array, " factor"]
@@ -26,35 +24,19 @@ class LatentParts(NamedTuple):
 @partial(as_pytree, data_fields=["rope_ratio"], meta_fields=["d_model", "q_rank", "kv_rank", "d_nope", "d_rope"])
 @dataclass(frozen=True)
 class LatentAttention:
-    """W_QK = W_Qᵀ W_K of a head with W_Q = W_UQ W_DQ and W_K = [W_UK W_DKV; W_KR], all five of them Gaussian.
+    """W_QK = W_Qᵀ W_K of a head with Gaussian W_Q = W_UQ W_DQ and W_K = [W_UK W_DKV; W_KR]: arXiv:2405.04434, §2.1.
 
     W_UQ is (d_head, q_rank), W_DQ (q_rank, d_model), W_UK (d_nope, kv_rank), W_DKV (kv_rank, d_model) and W_KR (d_rope,
-    d_model), d_head = d_nope + d_rope. The first d_nope dimensions of a head multiply keys from the latent; the others
-    multiply a key that is rotated by position and not compressed. Without a ``q_rank``, W_Q is a single
-    (d_head, d_model) matrix. Heads of a layer share W_DQ, W_DKV and W_KR; a draw is of one head. Norms between the
-    factors, which models have, are not included.
+    d_model), d_head = d_nope + d_rope; without a ``q_rank``, W_Q is a single (d_head, d_model) matrix.
 
-    The ratio of the scales of the two parts of W_K is part of the shape. For a trained head it can only be estimated,
-    so a draw is rescaled to have the given ratio in its own estimates: exactly
+    The ratio of the two parts of W_K is part of the shape. A draw is rescaled to have it in its own estimates, exactly
+    σ̂_KR = rope_ratio · σ̂_UK σ̂_DKV √kv_rank. The overall scale is Π σ̂² of the other factors, whose norms are
+    ``norm_squared``. As a factor's direction is independent of its norm, a head at its own σ̂, given its rope_ratio, has
+    the law of a draw with this ratio at its own estimates.
 
-        σ̂_KR = rope_ratio · σ̂_UK σ̂_DKV √kv_rank,
-
-    so that ``rope_ratio`` is the size of an element of W_KR relative to an element of W_UK W_DKV. The overall scale is
-    Π σ̂² of the other factors, whose norms are ``norm_squared``. Take a head of i.i.d. Gaussian factors of any σ and
-    divide its W_QK by its own estimates: given the head's rope_ratio, whatever its value, the result has the law of a
-    draw with this ratio divided by its own estimates, because a factor's direction X/‖X‖ is independent of its norm.
-
-    A Gaussian m × n factor X is [T 0] O with O orthogonal and T lower trapezoidal, (m, min(m, n)): standard normal
-    below the diagonal, χ_n, χ_{n-1}, … on it. The next factor, a Gaussian matrix or two on top of one another, absorbs
-    O, and only its first rows are multiplied by T. So W_Q has the left singular vectors and singular values of
-    T_UQ T_DQ; W_K has those of [T_UK T_1; c T_2], where T_1 above T_2 is one trapezoid; and W_QK has the singular
-    values of the first product, transposed, times the second. Rows that are cut off add one χ² to a norm. A draw costs
-    O(d_head³), whatever the other dimensions.
-
-    ``rope_ratio`` is data, not shape, so that one compilation serves all its values.
-
-    Source: DeepSeek-AI, arXiv:2405.04434, section 2.1, for the architecture; M. S. Bartlett, Proc. R. Soc. Edinburgh
-    53, 260 (1934), for the trapezoids.
+    A Gaussian m × n factor is [T 0] O with O orthogonal and T lower trapezoidal (Bartlett), (m, min(m, n)): standard
+    normal below the diagonal, χ_n, χ_{n-1}, … on it. The next factor, a matrix or two on top of one another, absorbs O,
+    and only its first rows are multiplied by T; rows that are cut off add one χ² to a norm. A draw costs O(d_head³).
     """
 
     d_model: int
@@ -62,7 +44,7 @@ class LatentAttention:
     kv_rank: int
     d_nope: int
     d_rope: int
-    rope_ratio: Any = 1.0
+    rope_ratio: Any = 1.0  # data, not shape, so that one compilation serves all its values
 
     @property
     def name(self) -> str:
@@ -75,7 +57,6 @@ class LatentAttention:
 
     @property
     def matrix_shape(self) -> tuple[int, int]:
-        """Ranks of W_Q and W_K."""
         query, key = self._shapes
         return min(map(min, query)), min(key[1])
 
@@ -126,7 +107,6 @@ class LatentAttention:
 def latent_attention(
     d_model: int, kv_rank: int, d_nope: int, d_rope: int, q_rank: int | None = None, rope_ratio: float = 1.0
 ) -> LatentAttention:
-    """Ensemble of W_QK of one head of multi-head latent attention, with i.i.d. Gaussian factors."""
     dims = {"d_model": d_model, "kv_rank": kv_rank, "d_nope": d_nope, "d_rope": d_rope}
     checked = {name: require_positive_integer(name, value) for name, value in dims.items()}
     query = None if q_rank is None else require_positive_integer("q_rank", q_rank)
@@ -138,9 +118,7 @@ def _strictly_below(shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
     return np.tril_indices(m, -1, min(m, n))
 
 
-def _trapezoid(
-    shape: tuple[int, int], diagonal: Float[Array, " k"], normals: Float[Array, " below"]
-) -> Float[Array, "m k"]:
+def _trapezoid(shape: tuple[int, int], diagonal: Float[Array, " k"], normals: Array) -> Float[Array, "m k"]:
     """Make the lower trapezoidal matrix, (m, min(m, n)), with that diagonal and, row by row, those elements below."""
     m, k = shape[0], min(shape)
     position = np.zeros((m, k), dtype=np.int32)  # position 0 holds a zero; one gather, as for a thin chain's triangles

@@ -1,4 +1,4 @@
-"""Heads of orthogonally initialised matrices: blocks of rows of Haar-distributed matrices, and products of two."""
+"""Blocks of Haar-distributed matrices: heads of orthogonal initialisation, and angles between random subspaces."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jaxtyping import Float, Key
+from jaxtyping import Float, Int, Key
 
-from rmtbase.ensembles._ensemble import Draw, DrawnByItsCore, as_pytree, sum_of_squares
+from rmtbase.ensembles._ensemble import Draw, DrawnByItsCore, SquareDraw, as_pytree, sum_of_squares
 from rmtbase.ensembles._orthogonal_matrix import orthonormal_columns
 from rmtbase.ensembles._thin_gaussian_chain import gram_triangle
 from rmtbase.errors import ParameterError
-from rmtbase.parameters import require_positive_integer
+from rmtbase.parameters import require_head_shape, require_positive_integer
 
 
 @partial(as_pytree, data_fields=[], meta_fields=["dims", "rows", "fused"])
@@ -23,14 +23,13 @@ from rmtbase.parameters import require_positive_integer
 class OrthogonalBlocks(DrawnByItsCore):
     """Block X of h rows of an orthogonal matrix drawn as by ``torch.nn.init.orthogonal_``, or a product X_1ᵀ X_2.
 
-    The stored matrix, N × n, is uniform (Haar) among those with orthonormal rows, or orthonormal columns if N > n, and
-    a head consists of h of its N rows. With N ≤ n these are orthonormal: X Xᵀ = 1, and the spectrum is fixed. With
-    N > n, X Xᵀ has the matrix-variate beta law with n/2 and (N - n)/2 (the Jacobi ensemble): with independent Gaussian
-    G, n × h, and G′, (N - n) × h, it is that of R⁻ᵀ GᵀG R⁻¹, RᵀR = GᵀG + G′ᵀG′. The squared singular values of
-    X_1ᵀ X_2 are the eigenvalues of X_1 X_1ᵀ X_2 X_2ᵀ: the law of X does not change under rotations of R^n or of R^h.
+    The stored matrix, N × n, is uniform (Haar) among those with orthonormal rows, or columns if N > n, and a head is h
+    of its N rows. With N ≤ n these are orthonormal: X Xᵀ = 1, and the spectrum is fixed. With N > n, X Xᵀ has the
+    Jacobi ensemble's law with n/2 and (N - n)/2, that of R⁻ᵀ GᵀG R⁻¹, RᵀR = GᵀG + G′ᵀG′, with Gaussian G, n × h, and
+    G′, (N - n) × h. The squared singular values of X_1ᵀ X_2 are the eigenvalues of X_1 X_1ᵀ X_2 X_2ᵀ.
 
-    Exact draw: GᵀG = TᵀT and G′ᵀG′ = T′ᵀT′ with triangles that have Bartlett's law. If M is the first h rows of Q in
-    [T; T′] = Q R, then MᵀM has the law of X Xᵀ. O(h³), whatever n and N.
+    Exact draw in O(h³): GᵀG = TᵀT and G′ᵀG′ = T′ᵀT′ with triangles that have Bartlett's law. If M is the first h rows
+    of Q in [T; T′] = Q R, then MᵀM has the law of X Xᵀ.
 
     Source: M. L. Eaton, Multivariate Statistics (1983), chapter 7; F. Mezzadri, Notices AMS 54, 592 (2007).
     """
@@ -100,3 +99,49 @@ def orthogonal_blocks(dims: Sequence[int], rows: Sequence[int], fused: bool = Fa
     if fused and (len(widths) == 1 or len({*stored}) > 1 or len({*widths}) > 1):
         raise ParameterError("fused", fused, "two blocks of one width with the same number of stored rows")
     return OrthogonalBlocks(checked, stored, fused)
+
+
+@partial(as_pytree, data_fields=["d_model"], meta_fields=["d_head"])
+@dataclass(frozen=True)
+class RandomSubspaces(SquareDraw):
+    """V_Qᵀ V_K for two uniformly random h-dimensional subspaces of R^d with orthonormal bases V_Q and V_K.
+
+    Its singular values are the cosines of the principal angles: the overlap of the row spaces of two heads by chance.
+    It is the h × h corner A of a Haar-distributed d × d matrix. ‖A‖_F²/h, the mean cos², has expectation h/d and
+    variance 2 (d - h)² / (d² (d - 1)(d + 2)).
+
+    Exact draw in O(h³): the first h columns of the Haar matrix are Q of a Gaussian G = Q R, d × h, and R depends only
+    on Gᵀ G, so that the rows of G beyond the first h may be replaced by their own triangle T of at most d - h rows. The
+    first h rows of Q of the stack [G_1; T] are A. One compilation serves every d_model.
+
+    Source: M. L. Eaton, Multivariate Statistics (1983), chapter 7; F. Mezzadri, Notices AMS 54, 592 (2007).
+    """
+
+    d_model: int | Int[Array, ""]
+    d_head: int
+
+    @property
+    def name(self) -> str:
+        return f"random_subspaces {self.d_model}x{self.d_head}"
+
+    @property
+    def rank(self) -> int:
+        """d_head, also if 2 d_head > d_model, when some cosines are one."""
+        return self.d_head
+
+    def sample(self, key: Key[Array, ""]) -> Draw:
+        h = self.d_head
+        key_top, key_lengths, key_normals = jax.random.split(key, 3)
+        top = jax.random.normal(key_top, (h, h))
+        left = self.d_model - h - jnp.arange(h)  # number of rows of G from this row of the triangle down
+        stack = jnp.concatenate([top, gram_triangle(key_lengths, key_normals, left)])
+        return Draw(orthonormal_columns(stack)[:h], jnp.zeros(0))
+
+
+def random_subspaces(d_model: int, d_head: int) -> RandomSubspaces:
+    """Ensemble of V_Qᵀ V_K, the overlap of two uniformly random d_head-dimensional subspaces of R^d_model.
+
+    Raises:
+        ParameterError: a dimension is not a positive integer, or d_head > d_model.
+    """
+    return RandomSubspaces(*require_head_shape(d_model, d_head))

@@ -20,12 +20,7 @@ from rmtbase.ensembles._initializers import Orthogonal
 # (jaxlib 0.10.2, two cores).
 @sequential_vmap
 def orthonormal_columns(matrix: Float[Array, "m n"]) -> Float[Array, "m n"]:
-    """Q of the factorisation Q R in which R has a positive diagonal, m ≥ n.
-
-    For a standard normal matrix, Q is uniform (Haar) on the Stiefel manifold; with LAPACK's signs it would not be.
-
-    Source: F. Mezzadri, Notices AMS 54, 592 (2007).
-    """
+    """Q of Q R, diagonal of R positive, m ≥ n; Haar for a normal matrix: F. Mezzadri, Notices AMS 54, 592 (2007)."""
     q, r = jnp.linalg.qr(matrix)
     return q * jnp.where(jnp.diagonal(r) < 0, -1.0, 1.0)
 

@@ -4,13 +4,11 @@ import inspect
 from collections.abc import Callable, Mapping
 
 from rmtbase.ensembles._ensemble import Ensemble
-from rmtbase.ensembles._fitted_matrix import logistic_matrix, student_t_matrix
 from rmtbase.ensembles._gaussian_chain import gaussian_chain, gaussian_matrix, low_rank_product
 from rmtbase.ensembles._independent_chain import independent_chain
-from rmtbase.ensembles._initialized_matrix import initialized_matrix
+from rmtbase.ensembles._independent_matrix import initialized_matrix, logistic_matrix, student_t_matrix
 from rmtbase.ensembles._latent_attention import latent_attention
-from rmtbase.ensembles._orthogonal_blocks import orthogonal_blocks
-from rmtbase.ensembles._random_subspaces import random_subspaces
+from rmtbase.ensembles._orthogonal_blocks import orthogonal_blocks, random_subspaces
 from rmtbase.ensembles._residual_path import residual_path
 from rmtbase.errors import ParameterError
 
@@ -34,9 +32,7 @@ def make_ensemble(name: str, parameters: Mapping[str, object]) -> Ensemble:
     for parameter, value in parameters.items():
         if parameter not in accepted and not has_options:
             raise ParameterError(parameter, value, f"a parameter of {name}: {', '.join(accepted)}")
-    missing = [
-        key for key, parameter in accepted.items() if parameter.default is parameter.empty and key not in parameters
-    ]
+    missing = [key for key, entry in accepted.items() if entry.default is entry.empty and key not in parameters]
     if missing:
         raise ParameterError("parameters", dict(parameters), f"{', '.join(missing)} too, which {name} needs")
     return factory(**parameters)

@@ -27,8 +27,6 @@ _WORD = 32  # random bits of a word; each gives the sign of one element
 
 
 class _ResampledHead(DrawnByItsCore, ABC):
-    """Ensemble made from given matrices."""
-
     digest: Any
     _factory: ClassVar[str]
 
@@ -49,12 +47,12 @@ class _ResampledHead(DrawnByItsCore, ABC):
 class SignFlippedHead(_ResampledHead):
     """Head (W_Q ∘ R)ᵀ(W_K ∘ R′), R and R′ matrices of independent random signs.
 
-    Every |w_ij| stays in place. If the elements of W_Q and W_K are independent and symmetric about 0, each with any
-    law, the flipped head has the law of the head: an exact null for any tails, sparsity, and gains of rows and columns.
-    Flipping destroys a direction spread over many elements; a single giant element is kept.
+    If the elements of W_Q and W_K are independent and symmetric about 0, each with any law, the flipped head has the
+    law of the head: an exact null for any tails, sparsity, and gains of rows and columns. Flipping destroys a direction
+    spread over many elements; a single giant element is kept.
 
-    With W Wᵀ = L Lᵀ, the core L_Qᵀ L_K of the flipped matrices has the nonzero singular values of the product. If a
-    flipped matrix lacks full rank, triangles of QR factorisations take the place of L. A draw costs O(d h²).
+    With W Wᵀ = L Lᵀ, the core L_Qᵀ L_K of the flipped matrices has the nonzero singular values of the product;
+    triangles of QR factorisations take the place of L if a matrix lacks full rank. A draw costs O(d h²).
 
     Source: D. Hong, Y. Sheng and E. Dobriban, arXiv:2012.02985.
     """
@@ -99,8 +97,6 @@ def sign_flipped_head(w_q: ArrayLike, w_k: ArrayLike) -> SignFlippedHead:
 @as_pytree
 @dataclass(frozen=True)
 class SignFlippedMatrix(_ResampledHead):
-    """Matrix W ∘ R, R a matrix of independent random signs; see :class:`SignFlippedHead`."""
-
     _factory = "sign_flipped_matrix"
 
     w: Any  # (short side, long side), in any floating-point dtype
@@ -115,7 +111,6 @@ class SignFlippedMatrix(_ResampledHead):
 
 
 def sign_flipped_matrix(w: ArrayLike) -> SignFlippedMatrix:
-    """Null of random signs for one matrix."""
     matrix = _matrix("w", w)
     matrix = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
     return SignFlippedMatrix(matrix, _digest(matrix))
@@ -129,18 +124,18 @@ def flipped(key: Key[Array, ""], matrix: Array) -> Array:
     return jnp.where(bits.ravel()[:n].reshape(matrix.shape) == 1, matrix, -matrix)
 
 
-@sequential_vmap  # as below
-def _flipped_triangle(key: Key[Array, ""], matrix: SignFlippedMatrix) -> Float[Array, "rank rank"]:
-    w = flipped(key, jnp.asarray(matrix.w)).astype(float)
-    core, has_digits = _cholesky(w)
-    return jax.lax.cond(has_digits, lambda: core, lambda: _triangle(w))
-
-
 @sequential_vmap  # one draw after the other: a chunk holds the matrices of one draw, and cond is a branch, not a select
 def _flipped_core(key: Key[Array, ""], head: SignFlippedHead) -> Float[Array, "d_head d_head"]:
     w_q, w_k = (w.astype(float) for w in head.flipped(key))
     (l_q, good_q), (l_k, good_k) = _cholesky(w_q), _cholesky(w_k)
     return jax.lax.cond(good_q & good_k, lambda: l_q.T @ l_k, lambda: _triangle(w_q) @ _triangle(w_k).T)
+
+
+@sequential_vmap  # as above
+def _flipped_triangle(key: Key[Array, ""], matrix: SignFlippedMatrix) -> Float[Array, "rank rank"]:
+    w = flipped(key, jnp.asarray(matrix.w)).astype(float)
+    core, has_digits = _cholesky(w)
+    return jax.lax.cond(has_digits, lambda: core, lambda: _triangle(w))
 
 
 def _cholesky(w: Float[Array, "h d"]) -> tuple[Float[Array, "h h"], Bool[Array, ""]]:
@@ -158,15 +153,12 @@ def _triangle(w: Float[Array, "d_head d_model"]) -> Float[Array, "d_head d_head"
 @as_pytree
 @dataclass(frozen=True)
 class AxisPermutedHead(_ResampledHead):
-    """Head W_Qᵀ P W_K, P a uniformly random signed permutation of its d_head axes.
+    """Head W_Qᵀ P W_K, P a uniformly random signed permutation of its d_head axes; a draw costs O(h³).
 
-    W_Q and W_K are kept, with the lengths of their rows; only the pairing of query axes with key axes is random. If the
-    rows of W_Q, or those of W_K, are exchangeable and symmetric about 0, and the two matrices are independent, the
-    permuted head has the law of the head, whatever the gains of the rows. Random rotations in place of P would not be a
-    null in that case, because gains put the left singular vectors of both matrices on the same axes. A draw costs
-    O(h³).
-
-    A permutation of the residual stream, W_Qᵀ W_K P, would not change any singular value.
+    Only the pairing of query axes with key axes is random. If the rows of W_Q, or those of W_K, are exchangeable and
+    symmetric about 0, and the two matrices are independent, the permuted head has the law of the head, whatever the
+    gains of the rows. Random rotations would be no null then, because gains put the left singular vectors of both
+    matrices on the same axes; permutations of the residual stream, W_Qᵀ W_K P, would change no singular value.
     """
 
     _factory = "axis_permuted_head"

@@ -24,20 +24,15 @@ _LARGEST = 1e70  # limit of singular values, and its inverse the lower one: thei
 class ResidualProduct(SquareDraw):
     """P = (I + A_1)(I + A_2) … (I + A_L), A_l = σ G_l/√d, G_l d × d standard normal: the sum over all 2^L paths.
 
-    * ``"path"``: P = I + U. ``"update"``: U = P - I, all paths but the direct one, by U ← U + A_l + U A_l, which avoids
+    * ``"path"``: P = I + U. ``"update"``: U = P - I, all paths but the direct one, by U ← U + A_l + U A_l, without
       the cancellation of P - I at small σ.
     * ``"order"``: E_k = Σ A_{l_1} … A_{l_k} over l_1 < … < l_k, the C(L, k) paths through exactly k blocks, by
-      E_k ← E_k + E_{k-1} A_l; P = Σ_k E_k. This takes k d³ operations a block and k d² numbers; the other parts take
-      d³ and d².
+      E_k ← E_k + E_{k-1} A_l; P = Σ_k E_k. This takes k times as many operations and numbers as the other parts.
 
-    G_l comes from the draw's key with l folded in. So the blocks of one key are the same for every part and σ, and the
-    first l blocks are the same at every depth. ``norm_squared`` is empty: P is not homogeneous in σ, so an estimate of
-    σ cannot be divided out.
-
-    The blocks are multiplied in the precision of the draw: singular values below this precision times the largest one
-    are rounding noise (in float64 at σ = 1 and depth 16, the smallest few).
-
-    ``depth`` and ``sigma`` are data, not shape, so that one compilation serves all their values.
+    G_l comes from the draw's key with l folded in: the blocks of one key are the same for every part, σ and depth.
+    ``norm_squared`` is empty: P is not homogeneous in σ, so an estimate of σ cannot be divided out. Singular values
+    below the precision of the draw times the largest one are rounding noise. ``depth`` and ``sigma`` are data, not
+    shape, so that one compilation serves all their values.
     """
 
     d_model: int  #: d
@@ -97,8 +92,8 @@ def residual_path(
 ) -> ResidualProduct:
     """Ensemble P = Π_{l=1..depth} (I + σ G_l/√d_model), G_l with i.i.d. standard normal elements, or a part of it.
 
-    The product is formed in double precision. Singular values below d_model ε s_1 are rounding noise, and tables of
-    spectra have NaN in their place: at σ = 1 and d_model = 512, three of them at depth 16 and 44 at depth 32.
+    Singular values below d_model ε s_1, ε of double precision, are rounding noise, and tables of spectra have NaN in
+    their place: at σ = 1 and d_model = 512, three of them at depth 16 and 44 at depth 32.
 
     Args:
         d_model: width of the residual stream.
@@ -108,9 +103,8 @@ def residual_path(
         order: k, from 0 to depth, with ``part="order"``; otherwise None.
 
     Raises:
-        ParameterError: d_model or depth is not a positive integer; σ is not a positive number; the part is unknown; the
-            order is missing, superfluous or not among 0, …, depth; or singular values could leave [1e-70, 1e70], within
-            which their fourth powers fit in float64.
+        ParameterError: d_model, depth, σ, part or order is outside its domain, the order is superfluous, or singular
+            values could leave [1e-70, 1e70], within which their fourth powers fit in float64.
     """
     d_model = require_positive_integer("d_model", d_model)
     depth = require_positive_integer("depth", depth)

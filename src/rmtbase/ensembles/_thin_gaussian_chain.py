@@ -1,9 +1,10 @@
-"""Product of Gaussian matrices, drawn as a core of the size of its rank with the same singular values."""
+"""Products of Gaussian matrices, drawn as a core of the size of their rank with the same singular values."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,9 +12,50 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float, Int, Key
 
-from rmtbase.ensembles._bidiagonal_gaussian_matrix import BidiagonalDraw
 from rmtbase.ensembles._chi import chi
-from rmtbase.ensembles._ensemble import ChainCore, Draw, as_pytree, chain_name, rounded, sum_of_squares
+from rmtbase.ensembles._ensemble import ChainCore, Draw, SquareDraw, as_pytree, chain_name, rounded, sum_of_squares
+from rmtbase.shown import in_one_line
+
+
+@in_one_line
+class BidiagonalDraw(NamedTuple):
+    diagonal: Float[Array, " rank"]
+    below: Float[Array, " rank_less_one"]
+
+
+@partial(as_pytree, data_fields=["long"], meta_fields=["rank"])
+@dataclass(frozen=True)
+class BidiagonalGaussianMatrix(SquareDraw):
+    """Exact law of the singular values of an m × n standard normal matrix, drawn from 2 min(m, n) - 1 numbers.
+
+    Reflections from both sides bring the matrix to lower bidiagonal form with independent entries and keep ‖X‖_F²: χ
+    with N, N-1, …, N-r+1 degrees of freedom on the diagonal and r-1, r-2, …, 1 below it, r = min(m, n), N = max(m, n).
+    ``long`` is N: data, not shape, so that one compilation serves every N.
+
+    Source: I. Dumitriu and A. Edelman, J. Math. Phys. 43, 5830 (2002), β = 1 Laguerre ensemble.
+    """
+
+    long: int | Int[Array, ""]
+    rank: int
+
+    @property
+    def name(self) -> str:
+        return f"gaussian_matrix {self.long}x{self.rank}"
+
+    @property
+    def factor_sizes(self) -> tuple[int, ...]:
+        return (int(self.long) * self.rank,)
+
+    def sample(self, key: Key[Array, ""]) -> Draw:
+        diagonal, below = self.bidiagonal(key)
+        norm_squared = sum_of_squares(jnp.concatenate([diagonal, below]))
+        return Draw(jnp.diag(diagonal) + jnp.diag(below, -1), norm_squared[None])
+
+    def bidiagonal(self, key: Key[Array, ""]) -> BidiagonalDraw:
+        r = self.rank
+        degrees_of_freedom = [self.long - jnp.arange(r, dtype=float), jnp.arange(r - 1, 0, -1, dtype=float)]
+        lengths = chi(key, jnp.concatenate(degrees_of_freedom))
+        return BidiagonalDraw(lengths[:r], lengths[r:])
 
 
 @partial(as_pytree, data_fields=["dims"], meta_fields=["rank", "bottleneck"])
@@ -23,21 +65,16 @@ class ThinGaussianChain(ChainCore):
 
     X_l has shape (n_{l-1}, n_l) and standard normal elements, L ≥ 2; r = min n_l = n_j. From the bottleneck j outward:
 
-    * X_{j+1} (r × n, n = n_{j+1}) is [T 0] O, O orthogonal and T lower triangular r × r with independent elements:
-      standard normal below the diagonal, χ_n, χ_{n-1}, …, χ_{n-r+1} on it (Bartlett). O X_{j+2} has the law of X_{j+2},
-      and T multiplies only its first r rows, an r × n_{j+2} matrix. The same step applies to this matrix, and so on to
-      the end, where the last O drops out. Left of the bottleneck it is the same with X_jᵀ, X_{j-1}ᵀ, …. The product has
-      the nonzero singular values of the core T_1ᵀ … T_jᵀ T_{j+1} … T_L.
-    * One factor at the bottleneck needs no triangle. X_{j+1} is also U [B 0] V with Haar-distributed U and V and a
-      bidiagonal B, all independent. The neighbours absorb U and V as they do O: B, with χ_n, …, χ_{n-r+1} on the
-      diagonal and χ_{r-1}, …, χ_1 below it, replaces T_{j+1}. So does Bᵀ, which has the singular values of B. If
-      j = L, B replaces the triangle of X_L.
-    * ‖T‖_F² or ‖B‖_F² is ‖X‖_F² if all rows of X are kept. If only r of its m rows are kept, the other (m - r) n
-      elements are independent of everything else and add one χ²_{(m-r)n}.
+    * X_{j+1} (r × n) is [T 0] O, O orthogonal and T lower triangular with independent elements: standard normal below
+      the diagonal, χ_n, χ_{n-1}, …, χ_{n-r+1} on it (Bartlett). O X_{j+2} has the law of X_{j+2}, and T multiplies only
+      its first r rows, to which the same step applies, to the end, where the last O drops out; left of j likewise with
+      X_jᵀ, X_{j-1}ᵀ, …. The core T_1ᵀ … T_jᵀ T_{j+1} … T_L has the nonzero singular values of the product.
+    * One factor at the bottleneck needs no triangle: X_{j+1}, or X_L if j = L, is also U [B 0] V with Haar-distributed
+      U and V, which the neighbours absorb, and a bidiagonal B, χ_n, …, χ_{n-r+1} on the diagonal and χ_{r-1}, …, χ_1
+      below it, that replaces T. So does Bᵀ.
+    * ‖T‖_F² or ‖B‖_F² is ‖X‖_F²; if only r of the m rows of X are kept, the others add one independent χ²_{(m-r)n}.
 
-    A draw costs O(L r³) at L > 2 and O(r²) at L = 2, whatever the dimensions.
-
-    ``dims`` is data, not shape, so that one compilation serves all chains with the same L, r and j.
+    A draw costs O(L r³) at L > 2 and O(r²) at L = 2. One compilation serves all chains with the same L, r and j.
 
     Source: M. S. Bartlett, Proc. R. Soc. Edinburgh 53, 260 (1934); N. R. Goodman, Ann. Math. Stat. 34, 178 (1963);
     for B, I. Dumitriu and A. Edelman, J. Math. Phys. 43, 5830 (2002).
@@ -58,13 +95,9 @@ class ThinGaussianChain(ChainCore):
         inner, outer = jnp.where(left, n[1:], n[:-1]), jnp.where(left, n[:-1], n[1:])
 
         key_lengths, key_normals = jax.random.split(key)
-        degrees_of_freedom = [
-            *(outer[:, None] - jnp.arange(r)),
-            (inner - r) * outer,
-            jnp.arange(r - 1, 0, -1, dtype=float),
-        ]
-        lengths = chi(key_lengths, jnp.concatenate(degrees_of_freedom))
-        *diagonals, cut_off, below = jnp.split(lengths, np.cumsum([part.size for part in degrees_of_freedom[:-1]]))
+        degrees = [*(outer[:, None] - jnp.arange(r)), (inner - r) * outer, jnp.arange(r - 1, 0, -1, dtype=float)]
+        lengths = chi(key_lengths, jnp.concatenate(degrees))
+        *diagonals, cut_off, below = jnp.split(lengths, np.cumsum([part.size for part in degrees[:-1]]))
         normals = jax.random.normal(key_normals, (n_factors - 1, r * (r - 1) // 2))
 
         b = min(self.bottleneck, n_factors - 1)  # the place of B among the factors
@@ -87,13 +120,11 @@ def upper_triangle(diagonal: Float[Array, " r"], normals: Float[Array, " m"]) ->
     return jax.lax.optimization_barrier(entries[position])
 
 
-def gram_triangle(
-    key_lengths: Key[Array, ""], key_normals: Key[Array, ""], rows: Int[Array, " h"]
-) -> Float[Array, "h h"]:
+def gram_triangle(lengths_key: Key[Array, ""], normals_key: Key[Array, ""], rows: Int[Array, " h"]) -> Array:
     """Draw an upper triangular T with TᵀT ~ GᵀG, G standard normal n × h; ``rows`` is n, n - 1, …, n - h + 1."""
     h = rows.size
-    lengths = chi(key_lengths, jnp.maximum(rows, 0).astype(float))
-    triangle = upper_triangle(lengths, jax.random.normal(key_normals, (h * (h - 1) // 2,)))
+    lengths = chi(lengths_key, jnp.maximum(rows, 0).astype(float))
+    triangle = upper_triangle(lengths, jax.random.normal(normals_key, (h * (h - 1) // 2,)))
     return jnp.where((rows > 0)[:, None], triangle, 0.0)
 
 
@@ -113,6 +144,5 @@ def _core(left: list[Float[Array, "r r"]], b: BidiagonalDraw, right: list[Float[
 
 
 def times_bidiagonal(matrix: Float[Array, "r r"], b: BidiagonalDraw) -> Float[Array, "r r"]:
-    """Multiply the matrix by B, in O(r²)."""
     shifted = jnp.pad(matrix[:, 1:] * b.below, ((0, 0), (0, 1)))
     return rounded(matrix * b.diagonal) + rounded(shifted)

@@ -1,7 +1,15 @@
 """Factored matrices and their spectra through the small core, in double precision."""
 
 from rmtbase.arguments import check_public
-from rmtbase.linalg._arithmetic import arithmetic
+from rmtbase.linalg._arithmetic import (
+    DTYPE,
+    MATMUL_PRECISION,
+    PRECISIONS,
+    PRNG_IMPLEMENTATION,
+    arithmetic,
+    reproducible_jax,
+    require_precision,
+)
 from rmtbase.linalg._factored import (
     core_of_triangles,
     core_singular_values,
@@ -11,14 +19,6 @@ from rmtbase.linalg._factored import (
     triangle,
     triangles,
     without_noise,
-)
-from rmtbase.linalg._precision import (
-    DTYPE,
-    MATMUL_PRECISION,
-    PRECISIONS,
-    PRNG_IMPLEMENTATION,
-    reproducible_jax,
-    require_precision,
 )
 from rmtbase.linalg._solver import (
     DEVICE_SOLVERS,

@@ -1,14 +1,19 @@
-"""Processor, BLAS and C library of this process: with the code, they decide the last digits of a sum."""
+"""Arithmetic of this process, which with the code decides the last digits of a sum, and the settings of all draws."""
 
 from __future__ import annotations
 
 import hashlib
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 from threadpoolctl import threadpool_info
+
+from rmtbase.errors import ParameterError
+from rmtbase.forks import require_jax_threads
 
 _CPUINFO = Path("/proc/cpuinfo")
 _NAMES = ("model name", "cpu", "CPU implementer", "CPU part", "CPU variant", "cpu family", "model")
@@ -66,3 +71,34 @@ def _blas() -> dict[str, str]:
         built = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
         return {"blas": f"{built.get('name')} {built.get('version')}"}
     return {key: ", ".join(sorted(libraries)) for key, libraries in sorted(libraries.items())}
+
+
+DTYPE = "float64"
+PRECISIONS = ("float64", "float32")
+MATMUL_PRECISION = "highest"  # TF32 would cost three digits on a GPU that has it
+PRNG_IMPLEMENTATION = "threefry2x32"  # JAX's only generator whose bits do not depend on batching
+
+
+def require_precision(precision: object) -> str:
+    if precision not in PRECISIONS:
+        raise ParameterError("precision", precision, f"one of {', '.join(PRECISIONS)}")
+    return str(precision)
+
+
+@contextmanager
+def reproducible_jax(precision: str = DTYPE) -> Iterator[None]:
+    """Run JAX code in this precision, at the highest matmul precision, with random bits that no partition changes."""
+    require_jax_threads()
+    from rmtbase.jax_import import jax
+
+    with (
+        jax.enable_x64(precision == DTYPE),
+        jax.numpy_dtype_promotion("standard"),
+        jax.numpy_rank_promotion("allow"),
+        jax.default_matmul_precision(MATMUL_PRECISION),
+        jax.threefry_partitionable(True),
+        jax.transfer_guard("allow"),
+        jax.no_tracing(False),
+        jax.check_tracer_leaks(False),
+    ):
+        yield

@@ -14,6 +14,8 @@ from rmtbase.errors import ParameterError
 from rmtbase.linalg._solver import singular_values
 from rmtbase.parameters import require_finite_numbers, require_real_array, require_real_numbers
 
+Floats = NDArray[np.float64]
+
 _GRAM_LIMIT = 500.0  # ‖H⁻¹‖_F up to which a triangle is taken from the Gram matrix; 12 for Gaussian (128, 4096)
 _PADDING = 8  # numbers between rows, a cache line: otherwise rows of 2ⁿ numbers all fall on the same cache lines
 _ROW_NORMS = 1e-140, 1e140  # between these, no square of a norm and no product that matters leaves float64
@@ -27,9 +29,8 @@ def core_of_triangles(r_q: NDArray[np.float64], r_k: NDArray[np.float64]) -> NDA
         raise ParameterError("w_q, w_k", f"triangles {r_q.shape} and {r_k.shape}", "one d_head in both") from None
     if not np.isfinite(core).all():
         largest = [float(np.abs(triangle).max()) for triangle in (r_q, r_k)]
-        raise ParameterError(
-            "w_q, w_k", "norms near {:.3g} and {:.3g}".format(*largest), "a product in float64: rescale the weights"
-        )
+        norms = "norms near {:.3g} and {:.3g}".format(*largest)
+        raise ParameterError("w_q, w_k", norms, "a product in float64: rescale the weights")
     return core
 
 
@@ -37,15 +38,14 @@ def product_singular_values(w_q: ArrayLike, w_k: ArrayLike) -> NDArray[np.float6
     """Return the ``d_head`` structurally nonzero singular values of W_Qᵀ W_K, descending.
 
     With the thin factorisations W_Qᵀ = O_Q R_Q and W_Kᵀ = O_K R_K (orthonormal columns), they are exactly the singular
-    values of the core R_Q R_Kᵀ, and :func:`triangles` keeps the digits of the smallest.
+    values of the core R_Q R_Kᵀ. The structural zeros of the full matrix are never computed.
 
     Args:
         w_q: query factors of shape ``(..., d_head, d_model)``, so that q = W_Q x.
         w_k: key factors of the same shape; leading axes broadcast.
 
     Returns:
-        Array of shape ``(..., min(d_head, d_model))``. The d_model - d_head structural zeros of the full matrix are
-        never computed, so no rounding noise stands in for them.
+        Array of shape ``(..., min(d_head, d_model))``.
 
     Raises:
         ParameterError: the factors are not finite real matrices or differ in d_head, or their product overflows
@@ -54,9 +54,7 @@ def product_singular_values(w_q: ArrayLike, w_k: ArrayLike) -> NDArray[np.float6
     return core_singular_values(core_of_triangles(triangle(w_q, "w_q"), triangle(w_k, "w_k")))
 
 
-def product_svd(
-    w_q: NDArray[np.float64], w_k: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+def product_svd(w_q: Floats, w_k: Floats) -> tuple[Floats, Floats, Floats]:
     """Thin SVD of W_Qᵀ W_K = U diag(s) V for factors (d_head, d_query) and (d_head, d_key), by their core."""
     (o_q, r_q), (o_k, r_k) = (np.linalg.qr(factor.T) for factor in (w_q, w_k))
     left, values, right = np.linalg.svd(core_of_triangles(r_q, r_k), full_matrices=False)
@@ -64,15 +62,11 @@ def product_svd(
 
 
 def core_singular_values(core: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Singular values (..., h) of cores (..., h, h), descending; values below their rounding error are set to zero."""
     return without_noise(singular_values(core))
 
 
 def without_noise(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Set singular values (..., h) of h × h matrices, descending, to zero up to h ε s_1, noise of the factorisation.
-
-    ε = 2⁻⁵² of float64. NaN (a value that is not known) stays NaN.
-    """
+    """Set singular values (..., h) of h × h matrices, descending, to zero up to h ε s_1, ε = 2⁻⁵²; NaN stays NaN."""
     values = require_real_numbers("values", values)
     if values.ndim == 0 or np.isinf(values).any():
         raise ParameterError("values", f"{np.isinf(values).sum()} infinite", "finite singular values (..., h)")
@@ -81,12 +75,10 @@ def without_noise(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def triangle(factor: ArrayLike, name: str = "factors") -> NDArray[np.float64]:
-    """R of :func:`triangles`, without the mask."""
     return triangles(factor, name).r
 
 
 def equal_rows(factor: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Scale each row to norm 1; rows of zeros stay."""
     largest = np.abs(factor).max(axis=-1, keepdims=True)
     unit = np.divide(factor, largest, out=np.zeros_like(factor), where=largest > 0.0)
     norm = np.sqrt(np.sum(unit * unit, axis=-1, keepdims=True))
@@ -94,8 +86,6 @@ def equal_rows(factor: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 class Triangles(NamedTuple):
-    """R of thin factorisations, and a mask of those from orthogonal transformations, not the Gram matrix."""
-
     r: Float64[np.ndarray, "... rank d_head"]  # the triangles
     orthogonal: Bool[np.ndarray, "..."]  # True where R comes from orthogonal transformations
 
@@ -103,14 +93,10 @@ class Triangles(NamedTuple):
 def triangles(factors: ArrayLike, name: str = "factors") -> Triangles:
     """R of the thin factorisations Wᵀ = O R of a stack of W, (..., d_head, d_model): RᵀR = W Wᵀ, in float64.
 
-    R is the Cholesky factor of the Gram matrix G = W Wᵀ wherever orthogonal transformations, which take several times
-    longer, would give no more digits. Let H = D⁻¹ G D⁻¹ be the Gram matrix of rows of unit norm, and D E D the rounding
-    error of G and of its factor. Then R is off by a factor I + F, ‖F‖ ≤ ½ ‖H⁻¹‖ ‖E‖, and each singular value of a
-    product R_Q R_Kᵀ, however small, by a relative ‖F_Q‖ + ‖F_K‖ at most. So H⁻¹, which the Cholesky factor gives,
-    decides: with ‖F‖ ≤ 2.2 ε ‖H⁻¹‖_F as measured (graded, clustered and nearly parallel rows, up to 256 × 4096), all
-    singular values keep a relative accuracy of 5e-13 up to the limit ‖H⁻¹‖_F = 500. Beyond it, and where a row has no
-    norm, Householder transformations take over. Each W is factorised by itself: R does not depend on the rest of the
-    stack.
+    R is the Cholesky factor of G = W Wᵀ wherever orthogonal transformations, several times slower, would give no more
+    digits. With H = D⁻¹ G D⁻¹ the Gram matrix of rows of unit norm and D E D the rounding error, R is off by a factor I
+    + F, ‖F‖ ≤ ½ ‖H⁻¹‖ ‖E‖, and each singular value of R_Q R_Kᵀ by a relative ‖F_Q‖ + ‖F_K‖ at most. So H⁻¹ decides: as
+    measured (graded, clustered and nearly parallel rows, up to 256 × 4096), all keep 5e-13 up to ‖H⁻¹‖_F = 500.
 
     Source: J. Demmel and K. Veselić, SIAM J. Matrix Anal. Appl. 13, 1204 (1992), for Cholesky factors up to scaling;
         S. C. Eisenstat and I. C. F. Ipsen, SIAM J. Numer. Anal. 32, 1972 (1995), for multiplicative errors.

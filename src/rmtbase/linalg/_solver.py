@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float64
 from numpy.typing import NDArray
 from scipy.linalg import eigvalsh_tridiagonal, get_lapack_funcs
 
@@ -52,14 +51,8 @@ def singular_values(stack: NDArray[np.floating], rank: int | None = None) -> NDA
 
 
 def gram_singular_values(stack: NDArray[np.floating], rank: int | None = None) -> NDArray[np.float64]:
-    """Singular values from the eigenvalues λ of the smaller Gram matrix, M Mᵀ or Mᵀ M.
-
-    Up to twice as fast as :func:`singular_values`. Computed in float64, whatever the precision of the matrices. The
-    Gram matrix squares the condition number: the relative error of λ_r, r the rank, is of order ε λ_1/λ_r (measured:
-    0.3 of that). A matrix with λ_1/λ_r over 10⁴ is therefore solved again by :func:`singular_values`. Where that
-    function keeps twelve digits, so does this one. ``rank`` is the structural rank of the matrices ``(n, p, q)``, and
-    the number of values to return; min(p, q) if None.
-    """
+    """Singular values (n, rank) by the smaller Gram matrix, up to twice as fast as :func:`singular_values`."""
+    # The relative error of λ_r is of order ε λ_1/λ_r (measured: 0.3 of that); beyond 10⁴ the SVD solves a matrix again.
     wide = parameters.require_real_numbers("stack", stack)
     if wide.ndim != 3:
         raise ParameterError("stack", f"shape {wide.shape}", "matrices (n, p, q)")
@@ -80,9 +73,7 @@ def _smaller_gram(stack: Any) -> Any:
     return stack @ transposed if stack.shape[-2] <= stack.shape[-1] else transposed @ stack
 
 
-def loses_digits(
-    values: NDArray[np.float64], precision: str, trusted: Mapping[str, float] = GRAM_CONDITION
-) -> NDArray[np.bool_]:
+def loses_digits(values: NDArray, precision: str, trusted: Mapping[str, float] = GRAM_CONDITION) -> NDArray[np.bool_]:
     """Mask of the spectra (n, r), descending, for which a Gram matrix, or a solver so ``trusted``, loses digits."""
     values = parameters.require_real_numbers("values", values)
     if values.ndim != 2 or values.shape[1] == 0:
@@ -110,13 +101,8 @@ def require_solver(name: object) -> str:
 
 
 def device_singular_values(stack: Any, solver: str) -> Any:
-    """Singular values, descending, of a JAX array of matrices, on its device and in its precision.
-
-    On a CPU, ``"device_svd"`` is ``jax.numpy.linalg.svd`` without vectors. On an accelerator that function takes
-    matrices larger than 32 × 32 one after the other, while eigenvalues are computed for all at once; there
-    ``"device_svd"`` is :func:`symmetric_singular_values`. ``"device_gram"`` takes the eigenvalues of the smaller Gram
-    matrix; the caller must recompute the spectra that :func:`loses_digits` marks.
-    """
+    """Singular values of a JAX array on its device; the caller solves again what :func:`loses_digits` marks."""
+    # Accelerators take SVDs of matrices over 32 × 32 one after the other, but eigenvalues all at once.
     import jax
     import jax.numpy as jnp
 
@@ -131,11 +117,7 @@ def device_singular_values(stack: Any, solver: str) -> Any:
 
 
 def symmetric_singular_values(stack: Any) -> Any:
-    """Singular values s, descending, of a JAX array of matrices, from the eigenvalues ±s of [[0, M], [Mᵀ, 0]].
-
-    Absolute error of order ε s_1, like that of the SVD (Golub and Van Loan, Matrix Computations, 4th ed., §8.6). A
-    matrix that is not square is replaced by its triangular factor, which has the same singular values.
-    """
+    """Singular values s from the eigenvalues ±s of [[0, M], [Mᵀ, 0]], M or its triangle; error of order ε s_1."""
     import jax.numpy as jnp
 
     stack = _finite_on_device(stack)
@@ -150,7 +132,6 @@ def symmetric_singular_values(stack: Any) -> Any:
 
 
 def _finite_on_device(stack: Any) -> Any:
-    """Return the matrices as a JAX array, or raise ParameterError; pass tracers through, whose values are unknown."""
     import jax.numpy as jnp
     from jax.core import Tracer
 
@@ -167,7 +148,6 @@ def _finite_on_device(stack: Any) -> Any:
 
 
 def matrix_singular_values(matrix: NDArray[np.float64], cores: int | None = None) -> NDArray[np.float64]:
-    """Singular values of one matrix, descending; a large one is solved on all cores."""
     matrix = parameters.require_real_array("matrix", matrix)
     if matrix.ndim != 2:
         raise ParameterError("matrix", f"shape {matrix.shape}", "one matrix (rows, columns)")
@@ -178,15 +158,9 @@ def matrix_singular_values(matrix: NDArray[np.float64], cores: int | None = None
 
 
 def appended_rows(triangle: NDArray[np.float64] | None, rows: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Return the factor R of [triangle; rows], or the rows themselves if there is no triangle yet.
-
-    The result has the singular values of [triangle; rows]. Applied block by block, it reduces a tall matrix (m, n) that
-    does not fit in memory to one of at most (n, n) by orthogonal steps, so that small singular values keep the digits
-    that a Gram matrix would lose. Blocks of n rows take some 4 n² numbers of memory. It runs on one core, because
-    LAPACK's own threads wait for each other at every column.
-
-    Source: J. Demmel, L. Grigori, M. Hoemmen and J. Langou, SIAM J. Sci. Comput. 34, A206 (2012), sequential QR.
-    """
+    """Factor R of [triangle; rows], or the rows themselves: sequential QR, SIAM J. Sci. Comput. 34, A206 (2012)."""
+    # It has the singular values of [triangle; rows], and small ones keep the digits that a Gram matrix would lose. On
+    # one core, because LAPACK's own threads wait for each other at every column.
     below = parameters.require_real_array("rows", rows)  # the only float64 copy is the one for LAPACK
     if below.ndim != 2 or (triangle is not None and below.shape[1] != triangle.shape[1]):
         width = "" if triangle is None else f" of {triangle.shape[1]} columns"
@@ -203,10 +177,8 @@ def appended_rows(triangle: NDArray[np.float64] | None, rows: NDArray[np.floatin
     return np.triu(factored[:width])
 
 
-def extreme_eigenvalues(
-    main: Float64[np.ndarray, "matrix size"], off: Float64[np.ndarray, "matrix size_less_one"]
-) -> tuple[Float64[np.ndarray, " matrix"], Float64[np.ndarray, " matrix"]]:
-    """Largest and smallest eigenvalues of symmetric tridiagonal matrices, by bisection; error of order ε λ_1."""
+def extreme_eigenvalues(main: NDArray[np.float64], off: NDArray[np.float64]) -> tuple[NDArray, NDArray]:
+    """Largest and smallest eigenvalues of tridiagonal matrices (n, size), (n, size - 1), by bisection, to ε λ_1."""
     main, off = parameters.require_matrices("main", main), parameters.require_matrices("off", off)
     if main.ndim != 2 or off.shape != (len(main), main.shape[1] - 1):
         raise ParameterError("off", f"shape {off.shape} beside {main.shape}", "(n, size - 1) beside (n, size)")

@@ -25,12 +25,7 @@ class _Asked(NamedTuple):  # requests with equal values are told apart by identi
 
 
 class _BlasLimit:
-    """Limit that all threads of the process put on BLAS, whose number of threads belongs to the process.
-
-    The first request saves the current numbers of threads, and the end of the last one restores them. If a thread nests
-    limits, the innermost counts; between threads the smallest counts, because a caller that asked for one BLAS thread
-    would get other bits from two.
-    """
+    """Limit of all threads on BLAS: the innermost of one thread counts, and between threads the smallest."""
 
     def __init__(self) -> None:
         # Reentrant, because a generator that is garbage-collected inside the lock lifts its limit there.
@@ -93,13 +88,8 @@ if hasattr(os, "register_at_fork"):
 
 
 def blas_threads(threads: int) -> AbstractContextManager[None]:
-    """Limit BLAS to that many threads per call inside the context, or to fewer if another thread asks for fewer.
-
-    Any number of threads may enter at once. When the last has left, BLAS has its original number of threads again.
-    """
     return _LIMIT.hold(threads)
 
 
 def single_threaded_blas() -> AbstractContextManager[None]:
-    """Limit BLAS to one thread per call inside the context, for code that spreads its calls over the cores itself."""
     return blas_threads(1)

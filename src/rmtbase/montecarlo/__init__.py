@@ -15,14 +15,9 @@ from rmtbase.montecarlo._head_resamples import (
 )
 from rmtbase.montecarlo._keys import MAX_DRAWS, case_key, draw_keys
 from rmtbase.montecarlo._machine import in_order
-from rmtbase.montecarlo._plan import Case, Chunk, Plan, make_plan, read_plan
+from rmtbase.montecarlo._plan import Case, Plan, make_plan, read_plan
 from rmtbase.montecarlo._run import dask_workers, run_in_memory, run_plan
-from rmtbase.montecarlo._simulations import (
-    HeadSample,
-    LatentAttentionSample,
-    simulate_gaussian_matrix,
-    simulate_heads_with_factors,
-)
+from rmtbase.montecarlo._simulations import simulate_gaussian_matrix, simulate_heads_with_factors
 from rmtbase.montecarlo._solver_choice import MICROSECONDS, choose_solver, measured_solver, time_solver
 from rmtbase.montecarlo._spectra import SpectrumChunk, draw_spectra
 from rmtbase.montecarlo._store import Store, open_store

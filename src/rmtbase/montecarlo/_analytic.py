@@ -15,8 +15,6 @@ from rmtbase import ensembles, laws
 from rmtbase.errors import ParameterError
 from rmtbase.statistics import MOMENT_STATISTICS, ExtremeMoments, LatentShape, inverse_moment_order
 
-NONE = "none"
-
 _EXACT = "exact"
 _EXACT_TRACES = "exact moments: joint moments of traces at finite width"
 _SECOND = "delta method on exact covariances of powers, of second order in the mean; neglected: a relative 1/(d h)"
@@ -41,7 +39,7 @@ class AnalyticValue(NamedTuple):
         return cls(mean, std, method, 0.0, 0.0)
 
 
-UNKNOWN = AnalyticValue(np.nan, np.nan, NONE)
+UNKNOWN = AnalyticValue(np.nan, np.nan, "none")
 
 _Chain = ensembles.ThinGaussianChain | ensembles.DenseGaussianChain | ensembles.BidiagonalGaussianMatrix
 
@@ -54,7 +52,6 @@ def head_shape(ensemble: object) -> tuple[int, int] | None:
 
 
 def spectral_values(ensemble: object) -> dict[str, AnalyticValue]:
-    """Return the analytic mean and sd of the spectral statistics that have them, raw and at σ = 1; {} if none do."""
     values = {}
     if isinstance(ensemble, _Chain):
         for statistic, null in laws.known_nulls(dims=_dims(ensemble), normalization="none").items():
@@ -123,7 +120,6 @@ def _dims(chain: _Chain | ensembles.IndependentChain) -> tuple[int, ...]:
 
 
 def element_values(ensemble: object, edges: Edges) -> dict[str, AnalyticValue]:
-    """Return the analytic mean and sd of the element statistics that have them, with the histogram of these edges."""
     if not isinstance(ensemble, ensembles.DenseGaussianChain):
         return {}
     if len(ensemble.dims) == 2 and math.prod(ensemble.dims) > 1:
@@ -170,11 +166,9 @@ def _normal_values(n: int) -> dict[str, AnalyticValue]:
 
 
 def _product_moments(d: int, h: int) -> dict[str, AnalyticValue]:
-    """Moments of the elements w/√h, with V and C the variance and covariance of the averages of w² and w⁴ over them.
-
-    E s ≈ 1 - V/8 and E(kurtosis) ≈ κ + 3 κ V - 2 C + (6 - 2 κ)/N, with κ = 3 + 6/h and N = d²; the last term comes from
-    subtracting the mean w̄. The skewness is Σ(w³ - 3w)/N to first order.
-    """
+    """Moments of the elements w/√h, with V and C the variance and covariance of the averages of w² and w⁴."""
+    # E s ≈ 1 - V/8, E(kurtosis) ≈ κ + 3 κ V - 2 C + (6 - 2 κ)/N, κ = 3 + 6/h, N = d² (the last term: the subtracted
+    # mean). The skewness is Σ(w³ - 3w)/N to first order.
     kappa, n = 3.0 + 6.0 / h, d * d
 
     def spread(function: Callable[[Elements], Elements]) -> float:

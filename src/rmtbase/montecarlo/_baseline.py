@@ -43,8 +43,7 @@ def baseline(
     Args:
         d_model: width of the residual stream; one, or a sequence paired with ``d_head``.
         d_head: head dimension; one, or a sequence paired with ``d_model``.
-        sigma: standard deviation of the elements of W_Q and W_K, a pair (σ_Q, σ_K), or a list of either. The table
-            holds every shape at every σ.
+        sigma: standard deviation of the elements of W_Q and W_K, a pair (σ_Q, σ_K), or a list of either.
         sigma_q: standard deviation of only W_Q, in place of ``sigma``; 1 if only ``sigma_k`` is given.
         sigma_k: standard deviation of only W_K, likewise.
         draws: Monte Carlo draws per shape, at least 2.
@@ -57,13 +56,11 @@ def baseline(
     Returns:
         A dataset with dims case, statistic, probability, index, bin, edge and draw; see
         ``rmtbase.tables.BASELINE_SCHEMA`` for each variable. λ are the d_head structurally nonzero eigenvalues of
-        W_QKᵀ W_QK, descending; if cases differ in d_head, shorter ones are padded with NaN. Memory holds the draws,
-        8 (d_head + 18) bytes each, and the table's sample, 144 bytes for each draw and σ, twice while the table is
-        made; :func:`rmtbase.montecarlo.run_plan` keeps the draws on disk.
+        W_QKᵀ W_QK, descending, padded with NaN. Memory holds the draws, 8 (d_head + 18) bytes each, and twice the
+        table's sample, 144 bytes for each draw and σ; :func:`rmtbase.montecarlo.run_plan` keeps the draws on disk.
 
     Raises:
-        ParameterError: a dimension, σ, draws, seed or normalization is outside its domain, or the draws do not fit in
-            memory.
+        ParameterError: an argument is outside its domain, or the draws do not fit in memory.
         AllocationError: one draw takes more memory than is available.
         ForkedProcessError: this process was forked from a process that had used JAX.
     """

@@ -1,11 +1,11 @@
-"""Cache of simulated nulls in the user's cache folder: one file for each (shape or ensemble, draws, seed).
+"""Cache of simulated nulls: one file for each ensemble, draws, seed and settings of JAX and XLA that change bits.
 
-A file's name also has eight hexadecimal digits for the settings of JAX and XLA that change bits. Nulls of latent
-attention also depend on a ratio and take hours: they have one file for each ratio and block of draws.
+Nulls of latent attention also depend on a ratio and take hours: they have one file for each ratio and block of draws.
 """
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from rmtbase.ensembles import LatentAttention
 from rmtbase.errors import MissingFileError, OutputError, RmtbaseWarning, TableError, UnreadableTableError
 from rmtbase.montecarlo import _simulations
-from rmtbase.montecarlo._machine import compiler_settings_digest
+from rmtbase.montecarlo._machine import compiler_settings_digest, require_draw_fits, require_results_fit
 from rmtbase.montecarlo._plan import DRAWS_VERSION, Plan, make_plan
 from rmtbase.montecarlo._run import run_in_memory
 from rmtbase.montecarlo._store import ChunkFile
-from rmtbase.parameters import require_seed
+from rmtbase.parameters import require_draws, require_seed
 from rmtbase.progress import SILENT, Progress
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.systems import cache_folder
@@ -38,8 +38,6 @@ class CacheWarning(RmtbaseWarning):
 
 @dataclass(frozen=True)
 class CachedTable:
-    """Table of a plan that the cache keeps in its own file: a baseline, or spectra with each draw's own scale."""
-
     plan: Plan  # a plan with one case, raw and at σ = 1
 
     @property
@@ -51,14 +49,12 @@ class CachedTable:
         return cache_folder() / f"{self._kind}-{versions}-{digits}.nc"
 
     def get(self, progress: Progress = SILENT) -> xr.Dataset:
-        """Return the table from the cache, or simulate and cache it; a damaged file is named and made again."""
         if (table := self.read()) is None:
             return self.make(progress)
         self.note_cached(progress)
         return table
 
     def read(self) -> xr.Dataset | None:
-        """Read the table; None if it is not cached, or damaged or not readable (with a warning)."""
         path = self.path
         try:
             if not path.is_file():
@@ -105,13 +101,13 @@ def cached_table(ensemble: str, parameters: Mapping[str, object], draws: int, se
 def cached_latent_attention(
     ensemble: LatentAttention, rope_ratios: Sequence[float], draws: int, seed: int = 0, progress: Progress = SILENT
 ) -> _simulations.LatentAttentionSample:
-    """Make the same draws of latent attention at each of several ratios, exact in law, cached by ratio and block.
-
-    Only missing files are drawn: a run that was killed resumes where it stopped, and a run with more draws or other
-    ratios reuses the files that it shares with earlier runs.
-    """
-    ensemble, draws = _simulations.require_latent_sample(ensemble, len(rope_ratios), draws, seed)
-    rope_ratios, seed = tuple(map(float, rope_ratios)), require_seed(seed)
+    """Make the same draws of latent attention at each ratio; only files that no earlier run has left are drawn."""
+    # The name at ratio 1 enters the keys.
+    ensemble, draws, seed = replace(ensemble, rope_ratio=1.0), require_draws(draws), require_seed(seed)
+    require_draw_fits(ensemble)
+    numbers_of_draw = len(SPECTRAL_STATISTICS) + ensemble.rank * _simulations.spectra_among(range(draws)) / draws
+    require_results_fit(draws, math.ceil(16 * len(rope_ratios) * numbers_of_draw), "ask for fewer")
+    rope_ratios = tuple(map(float, rope_ratios))
     sample = np.empty((len(rope_ratios), draws, len(SPECTRAL_STATISTICS)))
     eigenvalues = np.empty((len(rope_ratios), _simulations.spectra_among(range(draws)), ensemble.rank))
     missing: dict[range, list[int]] = {}
@@ -131,24 +127,21 @@ def cached_latent_attention(
     if missing:
         advance, keep = progress.bar("drawing the null", sum(map(len, missing))), True
         for block, numbers in missing.items():
-            drawn = _simulations.draw_latent_attention(
-                ensemble, [rope_ratios[k] for k in numbers], block, seed, advance
-            )
+            ratios = [rope_ratios[k] for k in numbers]
+            drawn = _simulations.draw_latent_attention(ensemble, ratios, block, seed, advance)
             sample[numbers, block.start : block.stop] = drawn.sample
             eigenvalues[numbers, block.start : block.stop] = drawn.eigenvalues
             try:
                 if keep:
                     folder.mkdir(parents=True, exist_ok=True)
-                    for ratio, statistics, spectra in zip(
-                        drawn.rope_ratios, drawn.sample, drawn.eigenvalues, strict=True
-                    ):
+                    for ratio, statistics, spectra in zip(ratios, drawn.sample, drawn.eigenvalues, strict=True):
                         file = _latent_file(ensemble, ratio, block, seed)
                         file.write({"statistic": statistics, "eigenvalue": spectra})
             except OSError as error:
                 _warn_not_kept(folder, error)
                 keep = False
         progress.detail(f"{description}: simulated now" + (f" and kept in the cache, {folder}" if keep else ""))
-    return _simulations.LatentAttentionSample(rope_ratios, sample, eigenvalues)
+    return _simulations.LatentAttentionSample(sample, eigenvalues)
 
 
 def _latent_folder(ensemble: LatentAttention, seed: int) -> Path:
@@ -174,7 +167,6 @@ def _latent_file(ensemble: LatentAttention, ratio: float, draws: range, seed: in
 
 
 def _read(file: ChunkFile) -> dict[str, NDArray[Any]] | None:
-    """Read the arrays of a file; None if it is missing or, with a warning, damaged."""
     try:
         if not file.path.is_file():
             return None

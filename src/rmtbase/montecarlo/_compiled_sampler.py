@@ -17,8 +17,7 @@ from rmtbase.ensembles import Draw, Ensemble
 from rmtbase.errors import AllocationError
 from rmtbase.linalg import DEVICE_SVD_CONDITION, HOST_SOLVERS, device_singular_values, loses_digits, reproducible_jax
 from rmtbase.montecarlo._keys import draw_keys
-from rmtbase.montecarlo._machine import Device, is_cpu
-from rmtbase.montecarlo._memory import device_memory, host_memory
+from rmtbase.montecarlo._machine import Device, device_memory, host_memory, is_cpu
 from rmtbase.shown import in_one_line
 
 # With this option on, XLA shares a matrix product among threads, which changes the order of summation.
@@ -36,12 +35,9 @@ Spectra = tuple[Float64[np.ndarray, "draw rank"], Float64[np.ndarray, "draw fact
 
 
 def tile_size(matrix_shape: tuple[int, int]) -> int:
-    """Return the number of draws of a tile on a CPU, a power of two that depends only on the matrix's shape.
-
-    Code compiled for another number of draws may round differently (the code for one draw does). Tiles of one size
-    that begin at its multiples put each draw at the same place in the same code, wherever a run begins, ends or is
-    divided.
-    """
+    """Draws of a tile on a CPU, a power of two that depends only on the matrix's shape."""
+    # Code for other numbers of draws may round differently: tiles that begin at multiples of one size put each draw at
+    # the same place of the same code, wherever a run begins, ends or is divided.
     rows, columns = matrix_shape
     return 1 << (min(max(_TILE_NUMBERS // (rows * columns), 1), _LARGEST_TILE).bit_length() - 1)
 
@@ -72,8 +68,6 @@ def _draw_tiles(
 
 @dataclass(frozen=True)
 class CompiledSampler:
-    """Sampler of the spectra of consecutive draws; each call draws one tile on each device."""
-
     ensemble: Ensemble  # the ensemble to draw
     key: Key[Array, ""]  # key of the case
     precision: str  # ``"float64"`` or ``"float32"``
@@ -96,22 +90,18 @@ class CompiledSampler:
         if self.solver in HOST_SOLVERS:
             matrices, norms = self.matrices(start)
             return HOST_SOLVERS[self.solver](matrices, rank), norms
-        values, norms = self._call(start, self.solver)
+        values, norms = self.matrices(start, self.solver)
         values = values[:, :rank].astype(np.float64)
         if self.solver == "device_gram" and (lost := loses_digits(values, self.precision)).any():
-            values[lost] = self._call(start, "device_svd")[0][lost, :rank]
+            values[lost] = self.matrices(start, "device_svd")[0][lost, :rank]
         if not is_cpu(self.devices[0]) and self.precision == "float32":
             lost = loses_digits(values, self.precision, DEVICE_SVD_CONDITION)
             if lost.any():
                 values[lost] = HOST_SOLVERS["svd"](self.matrices(start)[0][lost], rank)
         return values, norms
 
-    def matrices(self, start: int) -> tuple[Float[np.ndarray, "draw rows columns"], Float64[np.ndarray, "draw factor"]]:
-        return self._call(start, None)
-
-    def _call(
-        self, start: int, solver: str | None
-    ) -> tuple[Float[np.ndarray, "draw ..."], Float64[np.ndarray, "draw factor"]]:
+    def matrices(self, start: int, solver: str | None = None) -> tuple[np.ndarray, Float64[np.ndarray, "draw factor"]]:
+        """Matrices, or what a device's solver makes of them, and ‖X‖_F² of the draws from ``start`` on."""
         # Draws beyond the last index wrap around; they are not used.
         starts = (start + self.tile * np.arange(len(self.devices)) & 0xFFFFFFFF).astype(np.uint32)
         mesh = Mesh(np.array(self.devices), ("device",))
@@ -149,7 +139,6 @@ class BatchPlan:
 
 
 def plan_batches(sampler: CompiledSampler, draws: int, batch: int | None, cores: int) -> BatchPlan:
-    """Choose batches that keep the cores or devices busy and fit in memory."""
     devices, on_host = sampler.devices, sampler.solver in HOST_SOLVERS
     draw_bytes = _WORKING_COPIES * sampler.bytes
     if is_cpu(devices[0]):

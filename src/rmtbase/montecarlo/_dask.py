@@ -46,15 +46,9 @@ _NOISY = ("distributed", "tornado", "asyncio")  # loggers
 
 @contextmanager
 def start_workers(executor: LocalProcesses | Scheduler, progress: Progress, work: str) -> Iterator[DaskWorkers]:
-    """Start or connect to Dask workers for the duration of a ``with`` block.
-
-    Workers only return the results of tasks; the calling process writes them, so the workers need no common file
-    system. If a worker is killed, others repeat its tasks; a worker that joins later takes its share.
-
-    Local workers use TLS with keys that exist only in the memory of these processes, because anybody who reaches a
-    scheduler can run any code on it. For a scheduler whose address is ``tls://...``, the keys come from Dask's
-    configuration (``distributed.comm.tls``); a scheduler with plain TCP is only as safe as its network.
-    """
+    """Start or connect to Dask workers for the duration of a ``with`` block."""
+    # Anybody who reaches a scheduler can run any code on it: local workers use TLS with keys that only these processes
+    # hold.
     local = isinstance(executor, LocalProcesses)
     where = "the local workers" if local else f"scheduler {executor.address}"
     stack = ExitStack()
@@ -73,8 +67,6 @@ def start_workers(executor: LocalProcesses | Scheduler, progress: Progress, work
 
 @dataclass(frozen=True)
 class DaskWorkers:
-    """Workers of one client; made by :func:`start_workers`."""
-
     machine: dict[str, Any]  # versions and platform, the same on all of them
     client: Any  # client connected to their scheduler
     where: str  # the workers in words, for messages
@@ -90,7 +82,6 @@ class DaskWorkers:
     def map(
         self, function: Callable[..., Result], tasks: Iterable[Task], arguments: Callable[[Task], tuple]
     ) -> Iterator[tuple[Task, Result]]:
-        """Call a function for each task, a few at a time, and yield (task, result) as they finish."""
         coming, repeated = iter(tasks), deque[Task]()
         under_way: dict[Future, Task] = {}
         losses: Counter[Task] = Counter()
@@ -134,7 +125,6 @@ class DaskWorkers:
                 self.client.set_metadata(run, None)
 
     def _first_finished(self, futures: list[Future]) -> list[Future]:
-        """Wait until a future is finished; return all that are. Raise WorkerError after a minute without any worker."""
         seen = time.monotonic()
         while True:
             try:
@@ -154,7 +144,6 @@ class FirstCome:
     run: str
 
     def __call__(self, thing: str, task: str) -> bool:
-        """Return True if that task asked first, also if it is repeated after its worker was lost."""
         worker = get_worker()
         sync(worker.loop, worker.scheduler.set_metadata, keys=[self.run, thing, task], value=True)
         asked: Any = sync(worker.loop, worker.scheduler.get_metadata, keys=[self.run, thing])
@@ -177,27 +166,23 @@ class OneCore(WorkerPlugin):
 
 
 def _local(stack: ExitStack, workers: int) -> Any:
-    def local_cluster() -> LocalCluster:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Creating scratch directories", UserWarning)
-            return LocalCluster(
-                n_workers=workers,
-                threads_per_worker=1,
-                processes=True,
-                host="127.0.0.1",
-                protocol="tls://",
-                security=Security.temporary(),
-                scheduler_kwargs={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
-                memory_limit=0,
-                silence_logs=logging.CRITICAL,
-                env={"JAX_PLATFORMS": "cpu"},  # several processes on one GPU would fight for its memory
-            )
-
-    with undisturbed():
+    settings: dict[str, Any] = {
+        "n_workers": workers,
+        "threads_per_worker": 1,
+        "processes": True,
+        "memory_limit": 0,
+        "host": "127.0.0.1",
+        "protocol": "tls://",
+        "silence_logs": logging.CRITICAL,
+        "scheduler_kwargs": {"dashboard": False, "dashboard_address": "127.0.0.1:0"},
+        "env": {"JAX_PLATFORMS": "cpu"},  # several processes on one GPU would fight for its memory
+    }
+    with undisturbed(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Creating scratch directories", UserWarning)
         # Workers that have to be killed leave files in their folders.
         folder = stack.enter_context(TemporaryDirectory(prefix="rmtbase-dask-", ignore_cleanup_errors=True))
         stack.enter_context(dask.config.set({"temporary-directory": folder}))
-        cluster = stack.enter_context(_again(local_cluster))
+        cluster = stack.enter_context(_again(lambda: LocalCluster(security=Security.temporary(), **settings)))
         client = stack.enter_context(_again(lambda: Client(cluster, timeout=_TIMEOUT, set_as_default=False)))
     # The workers import their modules here, which takes long on a busy machine; an interrupt can now stop them.
     _again(lambda: client.register_plugin(OneCore()))
@@ -227,7 +212,6 @@ def _remote(stack: ExitStack, scheduler: Scheduler) -> Any:
 
 
 def _common_machine(client: Any) -> dict[str, Any]:
-    """Return the versions and platform of all workers, which must be equal: others would give other bits."""
     answers = client.run(machine_settings, on_error="return")
     # The answer of a worker that was just lost is an OSError; another worker takes its place.
     answers = {worker: answer for worker, answer in answers.items() if not isinstance(answer, OSError)}
@@ -248,14 +232,12 @@ def _require_same(worker: str, machine: Mapping[str, Any], first: Mapping[str, A
 
 
 def _same_machine(machine: Mapping[str, Any], function: Callable[..., Result], *arguments: Any) -> Result:
-    """Call a function on a worker after checking its machine, as it may have joined after the others were checked."""
     _require_same("a worker that joined later", machine_settings(), machine, "of the others")
     return function(*arguments)
 
 
 @contextmanager
 def _lost(where: str) -> Iterator[None]:
-    """Turn Dask's errors about a lost scheduler into errors of this library."""
     try:
         yield
     except RmtbaseError:
@@ -270,7 +252,6 @@ def _words(error: BaseException | None) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep Dask's own messages about lost workers off the terminal; rmtbase reports what matters."""
     loggers = [logging.getLogger(name) for name in logging.root.manager.loggerDict if name.startswith(_NOISY)]
     levels = [logger.level for logger in loggers]
     try:

@@ -13,24 +13,18 @@ from jax.typing import ArrayLike
 from jaxtyping import Float, Key
 from numpy.typing import NDArray
 
+from rmtbase import statistics
 from rmtbase.ensembles import Ensemble
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import available_cores, reproducible_jax
-from rmtbase.montecarlo import _memory
+from rmtbase.montecarlo import _machine
 from rmtbase.montecarlo._compiled_sampler import COMPILER_OPTIONS
 from rmtbase.montecarlo._keys import case_key, require_indices
 from rmtbase.montecarlo._machine import in_order
 from rmtbase.parameters import require_bins, require_interval, require_positive_integer
 from rmtbase.shown import in_one_line
-from rmtbase.statistics import (
-    MAGNITUDE_BINS,
-    CentralSums,
-    SignedBins,
-    entropy_of_counts,
-    kl_of_counts,
-    magnitude_bins,
-    weibull_fit_of_bins,
-)
+
+Floats = NDArray[np.float64]
 
 BINS = 120
 _REACH = 6.0  # half width of the histogram, in standard deviations of one element
@@ -38,27 +32,16 @@ _REACH = 6.0  # half width of the histogram, in standard deviations of one eleme
 
 @runtime_checkable
 class ElementEnsemble(Protocol):
-    """Ensemble whose draws come in blocks of rows."""
+    """Ensemble whose draws come in blocks of rows, which :meth:`rows` makes of the context of a draw."""
 
     @property
     def name(self) -> str: ...
     @property
-    def element_shape(self) -> tuple[int, int]:
-        """(rows, columns) of the whole matrix."""
-        ...
-
+    def element_shape(self) -> tuple[int, int]: ...
     @property
-    def element_std(self) -> float:
-        """Standard deviation of one element."""
-        ...
-
-    def row_context(self, key: Key[Array, ""]) -> Any:
-        """Return the input of :meth:`rows` for one draw, a pytree."""
-        ...
-
-    def rows(self, context: Any, start: ArrayLike, count: int) -> Float[Array, "{count} columns"]:
-        """Rows ``start``, …, ``start + count - 1`` of the draw."""
-        ...
+    def element_std(self) -> float: ...
+    def row_context(self, key: Key[Array, ""]) -> Any: ...
+    def rows(self, context: Any, start: ArrayLike, count: int) -> Float[Array, "{count} columns"]: ...
 
 
 @in_one_line
@@ -84,26 +67,19 @@ def draw_elements(
     *,
     start: int = 0,
     cores: int | None = None,
-    block: int = _memory.ELEMENTS_AT_ONCE,
+    block: int = _machine.ELEMENTS_AT_ONCE,
 ) -> Generator[ElementChunk, None, None]:
-    """Element statistics of draws start, …, start + draws - 1, with histograms of bins that are those of element_edges.
-
-    Each matrix is drawn and reduced in blocks of rows, ``block`` elements or one row if that is longer, in one compiled
-    function. The result depends only on (seed, ensemble, draw). Compared with the statistics of the whole matrix,
-    counts and extremes are equal (except for an element within rounding of a bin's edge), moments agree to 1e-12 of
-    their scale, and the Weibull fit agrees to a relative 1e-6, usually 1e-8 (``statistics.weibull_fit_of_bins``).
-
-    Memory does not grow with the draws. As many matrices as cores are drawn at a time, each with its factors and some
-    10 MB.
-    """
+    """Element statistics, and histograms of these edges, of draws start, …, start + draws - 1."""
+    # Beside the whole matrix's, moments agree to 1e-12 of their scale, the Weibull fit to a relative 1e-6, usually
+    # 1e-8.
     ensemble = require_element_ensemble(ensemble)
     first, draws = require_indices(start, draws)
     block = require_positive_integer("block", block)
     bins = element_edges(ensemble) if edges is None else edges
     key = case_key(seed, ensemble.name)
-    cores = available_cores() if cores is None else _memory.require_workers("cores", cores)
-    _memory.require_elements_fit(ensemble)
-    at_once = max(1, min(cores, _memory.host_memory() // _memory.elements_bytes(ensemble)))
+    cores = available_cores() if cores is None else _machine.require_workers("cores", cores)
+    _machine.require_elements_fit(ensemble)
+    at_once = max(1, min(cores, _machine.host_memory() // _machine.elements_bytes(ensemble)))
 
     def measured(draw: int) -> ElementChunk:
         with reproducible_jax():
@@ -119,10 +95,7 @@ def draw_elements(
     return chunks()
 
 
-def element_edges(
-    ensemble: ElementEnsemble, bins: int = BINS, range: tuple[float, float] | None = None
-) -> NDArray[np.float64]:
-    """Edges of the histogram's equal bins, (bin + 1,)."""
+def element_edges(ensemble: ElementEnsemble, bins: int = BINS, range: tuple[float, float] | None = None) -> Floats:
     if range is None:
         reach = _REACH * ensemble.element_std
         if not np.isfinite(reach):
@@ -144,7 +117,6 @@ def require_element_ensemble(ensemble: object) -> ElementEnsemble:
 def _reduce(
     ensemble: ElementEnsemble, key: Key[Array, ""], draw: ArrayLike, low: float, high: float, bins: int, block: int
 ) -> tuple[Array, _Sums]:
-    """Return a pivot near the mean, and the sums of one draw about it."""
     context = ensemble.row_context(jax.random.fold_in(key, draw))
     rows, columns = ensemble.element_shape
     # The largest divisor of ``rows`` in the upper half of the allowed range, or else the range's maximum.
@@ -161,7 +133,7 @@ def _reduce(
         inside = (w >= low) & (w <= high)
         place = jnp.where(inside, jnp.minimum(jnp.floor((w - low) * (bins / (high - low))), bins - 1), bins)
         bits = jax.lax.bitcast_convert_type(jnp.abs(w), jnp.int64)
-        bin_, distance = magnitude_bins(bits)
+        bin_, distance = statistics.magnitude_bins(bits)
         bin_ = bin_.astype(jnp.int32)
         number, first, second = sums.magnitudes
         return _Sums(
@@ -175,33 +147,26 @@ def _reduce(
     def tally(totals: Array, place: Array, amount: Array | int) -> Array:
         return totals.at[place].add(amount, mode="promise_in_bounds")
 
-    nothing = jnp.zeros(MAGNITUDE_BINS, dtype=jnp.int64)
-    empty = _Sums(
-        powers=jnp.zeros(4),
-        smallest=jnp.asarray(jnp.inf),
-        largest=jnp.asarray(-jnp.inf),
-        histogram=jnp.zeros(bins + 1, dtype=jnp.int64),
-        magnitudes=(nothing, nothing, nothing),
-    )
+    nothing = jnp.zeros(statistics.MAGNITUDE_BINS, dtype=jnp.int64)
+    extremes, histogram = (jnp.asarray(jnp.inf), jnp.asarray(-jnp.inf)), jnp.zeros(bins + 1, dtype=jnp.int64)
+    empty = _Sums(jnp.zeros(4), *extremes, histogram, (nothing, nothing, nothing))
     sums = jax.lax.fori_loop(0, rows // count, lambda i, sums: add(sums, i * count, count), empty)
     left = rows % count
     return pivot, add(sums, rows - left, left) if left else sums
 
 
-def _numbers(
-    ensemble: ElementEnsemble, pivot: Array, reduced: _Sums, edges: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def _numbers(ensemble: ElementEnsemble, pivot: Array, device: _Sums, edges: Floats) -> tuple[Floats, NDArray[np.int64]]:
     rows, columns = ensemble.element_shape
-    sums = jax.tree.map(np.asarray, reduced)
+    sums = jax.tree.map(np.asarray, device)
     if not np.isfinite(sums.powers).all():
         raise ParameterError("ensemble", ensemble.name, "elements that are finite, with finite fourth powers")
     extremes = float(sums.smallest), float(sums.largest)
-    central = CentralSums.about(float(pivot), rows * columns, sums.powers.tolist(), *extremes)
+    central = statistics.CentralSums.about(float(pivot), rows * columns, sums.powers.tolist(), *extremes)
     moments, counts, spread = central.moments(), sums.histogram[:-1], central.root_mean_square
-    weibull = weibull_fit_of_bins(SignedBins.of_magnitudes(*sums.magnitudes), spread)
+    weibull = statistics.weibull_fit_of_bins(statistics.SignedBins.of_magnitudes(*sums.magnitudes), spread)
     numbers = [
         *(moments.mean, moments.std, moments.skewness, moments.excess_kurtosis, moments.largest_magnitude),
-        *(entropy_of_counts(counts, edges), kl_of_counts(counts, edges, spread)),
+        *(statistics.entropy_of_counts(counts, edges), statistics.kl_of_counts(counts, edges, spread)),
         *(weibull.shape, weibull.scale, weibull.r_squared),
     ]
     return np.array(numbers), counts

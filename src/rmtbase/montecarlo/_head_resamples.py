@@ -1,11 +1,6 @@
-"""Statistics of a head and of heads resampled from it: random signs of its elements, signed permutations of its axes.
+"""Statistics of a head and of heads resampled from it, (1 + draws, statistic), by the same compiled code: exact ranks.
 
-Each function returns (1 + draws, statistic): the head itself first, then the draws, all by the same compiled code. A
-head whose elements (axes) meet the assumption is exchangeable with its draws, so that its rank among them is exact.
-
-Largest eigenvalues are replaced by a smooth maximum, ln (Σ p_k^32)/32 of the shares p_k = λ_k/Σλ. It takes five
-squarings of a Gram matrix instead of an eigenvalue problem, and serves a test as well as λ_1/Σλ, as head and draws are
-treated alike.
+λ_1/Σλ is replaced by a smooth maximum, ln (Σ p_k^32)/32 of the shares p_k = λ_k/Σλ: five squarings of a Gram matrix.
 """
 
 from collections.abc import Callable
@@ -22,38 +17,28 @@ from rmtbase.linalg import reproducible_jax
 from rmtbase.montecarlo._compiled_sampler import COMPILER_OPTIONS
 from rmtbase.montecarlo._keys import case_key, draw_keys
 
+Factor = Float[np.ndarray, "d_head d"]
+Rows = Float64[np.ndarray, "one_and_draws statistic"]
+Keys = tuple[Key[Array, ""], ...] | None
+
 _SQUARINGS = 5
 _BALANCINGS = 10
 _RIDGE = 1e-13  # of the mean eigenvalue: a flipped matrix may have rows of zeros
 _CHUNK = 250  # draws of one call
 
 
-def flip_statistics(
-    w_q: Float[np.ndarray, "d_head d_query"], w_k: Float[np.ndarray, "d_head d_key"], draws: int, seed: int
-) -> Float64[np.ndarray, "one_and_draws statistic"]:
-    """Statistics of a head and of heads with random signs.
-
-    For W_Q and then for W_K, each as it is, with rows scaled to one norm, and balanced: the logarithm of the largest
-    share of Σλ; the same of W_QK; mean cos² of the principal angles between the row spaces of W_Q and W_K; and the
-    logarithm of the largest share of Σcos². A balanced matrix has rows of one mean square and columns of one mean
-    square. Signs change no square, so that a head and its draws have the same scales, and the rank is exact. Without
-    the scales, unequal rows or columns hide a direction.
-
-    The signs of a matrix depend on its elements, its role, the seed and the draw's index. The angles are those between
-    W_Q unchanged and W_K with random signs; NaN if d_query ≠ d_key, when there is no common space.
-    """
+def flip_statistics(w_q: Factor, w_k: Factor, draws: int, seed: int) -> Rows:
+    """Statistics of a head and of heads with random signs, which depend on elements, role, seed and index."""
+    # Of W_Q and of W_K as it is, with rows of one norm, and balanced (rows, and columns, of one mean square: unequal
+    # ones would hide a direction): ln of the largest share of Σλ. The same of W_QK. Mean cos² between the row spaces of
+    # W_Q and the flipped W_K, and ln of the largest share of Σcos²; NaN if d_query ≠ d_key.
     keys = [case_key(seed, f"{role} {sign_flipped_matrix(w).name}") for role, w in (("query", w_q), ("key", w_k))]
     factors = [np.asarray(w, dtype=np.float64) for w in (w_q, w_k)]
     return _of_draws(_flips, (*factors, *map(_balancing_scales, factors)), keys, draws)
 
 
-def permutation_statistics(
-    w_q: Float[np.ndarray, "d_head d_query"], w_k: Float[np.ndarray, "d_head d_key"], draws: int, seed: int
-) -> Float64[np.ndarray, "one_and_draws statistic"]:
-    """Statistics of a head and of heads W_Qᵀ P W_K.
-
-    ln ‖W_QK‖_F², ln Σλ²/(Σλ)², the logarithm of the largest share of Σλ, and the rank correlation of the row norms.
-    """
+def permutation_statistics(w_q: Factor, w_k: Factor, draws: int, seed: int) -> Rows:
+    """ln ‖W_QK‖_F², ln Σλ²/(Σλ)², ln of the largest share of Σλ, and rank correlation of row norms, for W_Qᵀ P W_K."""
     head = axis_permuted_head(w_q, w_k)
     squares = [(r**2).sum(axis=0) for r in (head.r_q, head.r_k)]
     # Norms that differ only by rounding are ties: orthonormal rows have no order.
@@ -63,17 +48,13 @@ def permutation_statistics(
 
 
 def entry_statistics(matrices: Float[np.ndarray, "matrix m n"]) -> Float64[np.ndarray, "matrix statistic"]:
-    """Statistics of the elements of matrices.
-
-    ln ⟨w⁴⟩/⟨w²⟩²; ln max w²/⟨w²⟩; ln of the relative variance of the squared norms of rows, and of columns, without the
-    first singular component; and ln Σλ²/(Σλ)².
-    """
+    """ln ⟨w⁴⟩/⟨w²⟩², ln max w²/⟨w²⟩, ln relative variance of row and of column norms², ln Σλ²/(Σλ)² of matrices."""
+    # The norms are those without the first singular component.
     with reproducible_jax():
         return np.asarray(_entries_of(np.asarray(matrices, dtype=np.float64)))
 
 
 def simulated_entry_statistics(law: IndependentChain, draws: int, seed: int) -> Float64[np.ndarray, "draw statistic"]:
-    """:func:`entry_statistics` of random matrices with independent elements of a given law."""
     key, rows = case_key(seed, f"entries {law.name}"), []
     for start in range(0, draws, _CHUNK):
         with reproducible_jax():
@@ -82,9 +63,7 @@ def simulated_entry_statistics(law: IndependentChain, draws: int, seed: int) -> 
     return np.concatenate(rows)
 
 
-def _of_draws(
-    function: Callable[..., Array], matrices: tuple[np.ndarray, ...], keys: list[Key[Array, ""]], draws: int
-) -> Float64[np.ndarray, "one_and_draws statistic"]:
+def _of_draws(function: Callable[..., Array], matrices: tuple[np.ndarray, ...], keys: list[Array], draws: int) -> Rows:
     with reproducible_jax():
         rows = [np.asarray(function(*matrices, None))[None]]
         for start in range(0, draws, _CHUNK):
@@ -107,9 +86,7 @@ def _jitted(function: Callable[..., Array]) -> Callable[..., Array]:
 
 
 @_jitted
-def _flips(
-    w_q: Array, w_k: Array, scales_q: Array, scales_k: Array, keys: tuple[Key[Array, ""], ...] | None
-) -> Float[Array, " statistic"]:
+def _flips(w_q: Array, w_k: Array, scales_q: Array, scales_k: Array, keys: Keys) -> Float[Array, " statistic"]:
     unchanged = w_q
     if keys is not None:
         # The barrier keeps XLA from drawing the signs again wherever they are used.
@@ -130,9 +107,7 @@ def _flips(
 
 
 @_jitted
-def _permutations(
-    gram_q: Array, gram_k: Array, norms: Array, keys: tuple[Key[Array, ""], ...] | None
-) -> Float[Array, " statistic"]:
+def _permutations(gram_q: Array, gram_k: Array, norms: Array, keys: Keys) -> Float[Array, " statistic"]:
     query, key = norms - norms.mean(axis=1, keepdims=True)
     if keys is not None:
         order, signs = signed_permutation(keys[0], len(gram_q))
@@ -186,11 +161,9 @@ def _row_scaled(gram: Float[Array, "h h"]) -> Float[Array, "h h"]:
 
 
 def _balancing_scales(w: Float[np.ndarray, "m n"]) -> Float[np.ndarray, "m n"]:
-    """Return r_i c_j such that the squares of r_i c_j w_ij have about one mean in all rows and in all columns.
-
-    Rows and columns are scaled in turn (Sinkhorn and Knopp, Pacific J. Math. 21, 343 (1967)), a fixed number of times:
-    squares with many zeros may have no such scales, and any function of the squares serves the test.
-    """
+    """Return r_i c_j such that the squares of r_i c_j w_ij have about one mean in all rows and in all columns."""
+    # R. Sinkhorn and P. Knopp, Pacific J. Math. 21, 343 (1967), a fixed number of steps: any function of the squares
+    # serves.
     squares = w * w
     rows, columns = np.ones((w.shape[0], 1)), np.ones((1, w.shape[1]))
     for _ in range(_BALANCINGS):

@@ -17,11 +17,7 @@ MAX_DRAWS = 2**32 - 2**16
 
 
 def case_key(seed: int, case: str) -> Key[Array, ""]:
-    """Make the key of a case: the seed's key with the case's name folded in.
-
-    The name is used, not the place in a list, so that a case draws the same numbers in every table. The seed's key is
-    made from its 64 bits as by ``jax.random.key``, but without ``jax_random_seed_offset``.
-    """
+    """Make the key of a case: the seed's, of its 64 bits as by ``jax.random.key``, with the case's name folded in."""
     seed = require_seed(seed)
     bits = np.array([seed >> 32, seed & 0xFFFFFFFF], dtype=np.uint32)
     with reproducible_jax():
@@ -30,7 +26,6 @@ def case_key(seed: int, case: str) -> Key[Array, ""]:
 
 
 def require_indices(start: object, draws: object) -> tuple[int, int]:
-    """Return ``start`` and ``draws`` as ints, and refuse draws that lack keys."""
     number = require_positive_integer("draws", draws)
     first = require_integer("start", start, 0, 2**32 - 1)
     if first + number > MAX_DRAWS:
@@ -39,5 +34,4 @@ def require_indices(start: object, draws: object) -> tuple[int, int]:
 
 
 def draw_keys(key: Key[Array, ""], indices: UInt32[Array, " draw"]) -> Key[Array, " draw"]:
-    """Make the key of each draw: the case's key with the draw's index folded in."""
     return jax.vmap(lambda index: jax.random.fold_in(key, index))(indices)

@@ -1,25 +1,32 @@
-"""This machine: devices and threads to draw on, and the settings that decide, with the plan, the bits of a run."""
+"""This machine: devices, threads and memory to draw with, and the settings that decide, with the plan, the bits."""
 
 import hashlib
 import json
+import math
 import os
 import platform
 import re
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 import jax
+import numpy as np
 
-from rmtbase.errors import ParameterError
+from rmtbase.ensembles import BidiagonalGaussianMatrix
+from rmtbase.errors import AllocationError, ParameterError
 from rmtbase.forks import require_jax_threads
-from rmtbase.linalg import DTYPE, MATMUL_PRECISION, PRNG_IMPLEMENTATION, arithmetic
+from rmtbase.linalg import DTYPE, MATMUL_PRECISION, PRNG_IMPLEMENTATION, arithmetic, available_cores, reproducible_jax
+from rmtbase.montecarlo._keys import case_key
 from rmtbase.parameters import require_positive_integer
 from rmtbase.shown import shown
+from rmtbase.systems import available_memory
 from rmtbase.tables import software_versions
+from rmtbase.words import counted
 
 Device = Any  # jax.Device, which type checkers take for a variable
 Devices = int | Sequence[Device] | None
@@ -44,7 +51,6 @@ _HARMLESS = re.compile(r"--xla_(force_host_platform_device_count|dump_|hlo_profi
 
 
 def local_devices(devices: Devices = None) -> tuple[Device, ...]:
-    """Local devices of JAX's default backend: all, the first few, or the given ones."""
     require_jax_threads()
     if devices is None:
         return tuple(jax.local_devices())
@@ -66,11 +72,9 @@ def is_cpu(device: Device) -> bool:
 def in_order(
     function: Callable[[int], Result], numbers: Iterable[int], threads: int, ahead: int, name: str
 ) -> Generator[Future[Result], None, None]:
-    """Compute a function of each number on threads of that name; yield futures in order.
-
-    At most ``ahead`` more calls are begun than were asked for. Closing the generator, or leaving it by an exception,
-    starts no further calls and waits for those that are running.
-    """
+    """Compute a function of each number on threads; yield futures in order, at most ``ahead`` calls begun before."""
+    # Closing the generator, or leaving it by an exception, starts no further calls and waits for those that are
+    # running.
     pool, pending = ThreadPoolExecutor(threads, thread_name_prefix=name), deque[Future[Result]]()
     try:
         for number in numbers:
@@ -84,7 +88,6 @@ def in_order(
 
 
 def machine_settings() -> dict[str, Any]:
-    """Describe what draws and solves: versions, processor, BLAS, JAX's device and settings, as plain values."""
     require_jax_threads()
     return {
         **software_versions("rmtbase", "jax", "jaxlib", "numpy", "scipy"),
@@ -97,7 +100,6 @@ def machine_settings() -> dict[str, Any]:
 
 
 def compiler_settings_digest() -> str:
-    """Digest the settings of JAX and XLA that change bits to eight hexadecimal digits, for the key of a cache."""
     require_jax_threads()
     return hashlib.sha256(json.dumps(_compiler_settings(), sort_keys=True).encode()).hexdigest()[:8]
 
@@ -111,7 +113,6 @@ def _compiler_settings() -> dict[str, str]:
 
 
 def numerics_record(settings: Mapping[str, Any], dtype: str = DTYPE) -> dict[str, Any]:
-    """Record for a table how its numbers were computed: the machine's settings, and those that rmtbase sets."""
     return {
         "dtype": dtype,
         "matmul_precision": MATMUL_PRECISION,
@@ -134,8 +135,90 @@ def _source() -> str:
 
 
 def differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
-    """Name the settings in which two processes differ; empty if they agree."""
     keys = [key for key in {**first, **second} if first.get(key) != second.get(key)]
     values = [[shown(settings.get(key), 60) or "none" for settings in (first, second)] for key in keys]
     pairs = zip(keys, values, strict=True)
     return ", ".join(f"{key}: {recorded} there, {present} here" for key, (recorded, present) in pairs)
+
+
+ELEMENTS_AT_ONCE = 1 << 18  # 2 MiB, which stay in a core's cache from the product to the last count
+
+_COPIES = 6  # of a draw's matrix, at least, while it is drawn and solved; measured: 6.8 to 9.6 at 1500 × 1500
+_COPIES_OF_BIDIAGONAL = 2  # measured 2.6
+_COPIES_ON_DEVICE = 2  # random bits and the numbers made from them
+_COPIES_OF_BLOCK = 3  # of a block of rows
+_FEWEST_WORKERS, _WORKERS_PER_CORE = 8, 4
+
+_GROUPS = (
+    (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
+    (Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"), Path("/sys/fs/cgroup/memory/memory.usage_in_bytes")),
+)
+_UNKNOWN = 2**30  # assumed on systems that do not report it: any machine of today has that much to spare
+
+
+def device_memory(device: Device) -> int:
+    stats = device.memory_stats()
+    if not stats or "bytes_limit" not in stats:
+        return _UNKNOWN
+    return max(0, stats["bytes_limit"] - stats.get("bytes_in_use", 0))
+
+
+def host_memory() -> int:
+    available = available_memory()
+    least = _UNKNOWN if available is None else available
+    for limit, usage in _GROUPS:
+        with suppress(OSError, ValueError):  # no such file, or no limit (the word ``max``)
+            least = min(least, int(limit.read_text(encoding="utf-8")) - int(usage.read_text(encoding="utf-8")))
+    return max(0, least)
+
+
+def spectrum_bytes(ensemble: Any, precision: str = "float64") -> int:
+    copies = _COPIES_OF_BIDIAGONAL if isinstance(ensemble, BidiagonalGaussianMatrix) else _COPIES
+    return copies * math.prod(ensemble.matrix_shape) * np.dtype(precision).itemsize
+
+
+def elements_bytes(ensemble: Any) -> int:
+    with reproducible_jax():  # shapes only: nothing is drawn
+        context = jax.eval_shape(lambda: ensemble.row_context(case_key(0, ensemble.name)))
+    context_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(context))
+    rows, columns = ensemble.element_shape
+    return context_bytes + _COPIES_OF_BLOCK * 8 * min(rows * columns, max(columns, ELEMENTS_AT_ONCE))
+
+
+def require_draw_fits(ensemble: Any, precision: str = "float64", devices: Sequence[Any] = ()) -> None:
+    needed = spectrum_bytes(ensemble, precision)
+    require_bytes(ensemble.name, ensemble.matrix_shape, needed, host_memory())
+    if devices and not is_cpu(devices[0]):
+        needed = _COPIES_ON_DEVICE * math.prod(ensemble.matrix_shape) * np.dtype(precision).itemsize
+        require_bytes(ensemble.name, ensemble.matrix_shape, needed, min(map(device_memory, devices)))
+
+
+def require_elements_fit(ensemble: Any) -> None:
+    require_bytes(ensemble.name, ensemble.element_shape, elements_bytes(ensemble), host_memory())
+
+
+def require_bytes(name: str, shape: Sequence[int], needed: int, available: int) -> None:
+    if needed > available:
+        raise AllocationError(name, shape, "", needed, available=available)
+
+
+def require_results_fit(draws: int, bytes_each: int, advice: str) -> None:
+    available = host_memory()
+    if draws * bytes_each > available:
+        most = f"at most {available // bytes_each}: each takes {bytes_each:,} bytes of memory"
+        raise ParameterError("draws", draws, f"{most}, of which {binary_size(available)} are available; {advice}")
+
+
+def require_workers(name: str, value: object) -> int:
+    number, cores = require_positive_integer(name, value), available_cores()
+    most = max(_FEWEST_WORKERS, _WORKERS_PER_CORE * cores)
+    if number > most:
+        raise ParameterError(name, number, f"at most {most} with {counted(cores, 'core')}, as each keeps one busy")
+    return number
+
+
+def binary_size(number: int) -> str:
+    power = min(max(number.bit_length() - 1, 0) // 10, 8)
+    if power == 0:
+        return f"{number} bytes"
+    return f"{number / 2 ** (10 * power):.1f} {'KMGTPEZY'[power - 1]}iB"

@@ -16,21 +16,12 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from rmtbase import parameters
 from rmtbase.ensembles import Ensemble, make_ensemble
 from rmtbase.errors import ParameterError, PlanError
 from rmtbase.linalg import PRECISIONS
 from rmtbase.montecarlo._elements import BINS, require_element_ensemble
 from rmtbase.montecarlo._keys import MAX_DRAWS
-from rmtbase.parameters import (
-    DEFAULT_NORMALIZATION,
-    require_bins,
-    require_draws,
-    require_interval,
-    require_normalization,
-    require_positive_integer,
-    require_positive_number,
-    require_seed,
-)
 from rmtbase.regular_files import open_regular
 from rmtbase.shown import in_one_line
 
@@ -212,8 +203,8 @@ def make_plan(
     if not isinstance(keep_sample, bool | np.bool_):
         raise ParameterError("keep_sample", keep_sample, "true or false")
     if normalization is not None:
-        require_normalization(normalization)
-    seed, elements = require_seed(seed), measure == "elements"
+        parameters.require_normalization(normalization)
+    seed, elements = parameters.require_seed(seed), measure == "elements"
     chosen = _cases(ensemble, elements, sigma_pairs(sigma), chunk, list(cases), draws)
     counts = [case.draws for case in chosen]
     if keep_sample and len(set(counts)) > 1:
@@ -230,11 +221,11 @@ def make_plan(
         cases=chosen,
         seed=seed,
         measure=measure,
-        normalization=normalization or (DEFAULT_NORMALIZATION if divided else "none"),
+        normalization=normalization or (parameters.DEFAULT_NORMALIZATION if divided else "none"),
         precision=precision,
         keep_sample=bool(keep_sample),
-        bins=require_bins(bins),
-        range=None if range is None else require_interval("range", range),
+        bins=parameters.require_bins(bins),
+        range=None if range is None else parameters.require_interval("range", range),
         name=name,
         title=title,
         description=description,
@@ -250,27 +241,26 @@ def product_width(ensemble: Ensemble) -> int | None:
 def _cases(
     name: str, elements: bool, pairs: Pairs, chunk: int | None, blocks: list[Parameters], draws: int | Sequence[int]
 ) -> tuple[Case, ...]:
-    """Make the cases, each once, in the given order."""
     if not blocks:
         raise ParameterError("cases", blocks, "at least one case")
     counts = list(draws) if isinstance(draws, Sequence) else [draws] * len(blocks)
     if len(counts) != len(blocks):
         raise ParameterError("draws", draws, f"one number, or one for each of the {len(blocks)} cases")
     for count in counts:
-        if require_draws(count) > MAX_DRAWS:
+        if parameters.require_draws(count) > MAX_DRAWS:
             raise ParameterError("draws", count, f"at most {MAX_DRAWS}")
-    size = None if chunk is None else require_positive_integer("chunk", chunk)
+    size = None if chunk is None else parameters.require_positive_integer("chunk", chunk)
     is_product, cases = name == "low_rank_product", dict[str, Case]()
-    for parameters, count in zip(blocks, map(int, counts), strict=True):
+    for arguments, count in zip(blocks, map(int, counts), strict=True):
         sigmas = pairs
-        if is_product and "sigma" in parameters:
-            sigmas = sigma_pairs(parameters["sigma"])
-            parameters = {key: value for key, value in parameters.items() if key != "sigma"}
+        if is_product and "sigma" in arguments:
+            sigmas = sigma_pairs(arguments["sigma"])
+            arguments = {key: value for key, value in arguments.items() if key != "sigma"}
         if (elements or not is_product) and sigmas != ((1.0, 1.0),):
             raise ParameterError("sigma", list(sigmas), "1, except for spectra of low_rank_product")
         if is_product and elements:  # the thin draw has no elements
-            parameters = {**parameters, "method": "dense"}
-        ensemble = make_ensemble(name, parameters)
+            arguments = {**arguments, "method": "dense"}
+        ensemble = make_ensemble(name, arguments)
         if len(ensemble.matrix_shape) != 2:
             raise ParameterError("ensemble", name, "one whose draw is a single matrix")
         if elements:
@@ -278,7 +268,7 @@ def _cases(
         short, long = sorted(ensemble.matrix_shape)
         usual = min(_CHUNK_WORK // (long * short**2), _CHUNK_NUMBERS // (ensemble.rank + 20))
         usual = int(np.clip(_CHUNK_ELEMENTS // long**2 if elements else usual, 1, _LARGEST_CHUNK))
-        case = Case(ensemble, _plain(parameters), count, min(size or usual, count), sigmas)
+        case = Case(ensemble, _plain(arguments), count, min(size or usual, count), sigmas)
         first = cases.setdefault(ensemble.name, case)
         if first.draws != count:
             raise ParameterError("draws", count, f"one number for {ensemble.name}, which comes twice")
@@ -347,7 +337,7 @@ def sigma_pairs(sigma: object) -> Pairs:
         pair = tuple(entry) if isinstance(entry, tuple | list) else (entry, entry)
         if len(pair) != 2:
             raise ParameterError("sigma", entry, "a number, or a pair (sigma_q, sigma_k)")
-        pair = tuple(require_positive_number("sigma", value) for value in pair)
+        pair = tuple(parameters.require_positive_number("sigma", value) for value in pair)
         if not _LEAST_SCALE <= pair[0] * pair[1] <= 1 / _LEAST_SCALE:
             raise ParameterError("sigma", entry, f"sigma_q * sigma_k from {_LEAST_SCALE:g} to {1 / _LEAST_SCALE:g}")
         pairs.append(pair)
@@ -355,7 +345,6 @@ def sigma_pairs(sigma: object) -> Pairs:
 
 
 def listed(value: object) -> list:
-    """Return a value as a list with at least one entry; arrays are flattened."""
     if isinstance(value, np.ndarray):
         value = value.reshape(-1).tolist()
     values = list(value) if isinstance(value, Iterable) and not isinstance(value, str) else [value]
@@ -365,8 +354,6 @@ def listed(value: object) -> list:
 
 
 def _combinations(path: Path, block: dict[str, Any], unexpanded: set[str]) -> list[Parameters]:
-    """Expand the lists in a block to its cases, except those under some keys; dims are expanded by lists of lists."""
-
     def choices(key: str, value: Any) -> list[Any]:
         entries = value[0] if key == "dims" and isinstance(value, list) and value else value
         return value if isinstance(entries, list) and value and key not in unexpanded else [value]
@@ -378,7 +365,6 @@ def _combinations(path: Path, block: dict[str, Any], unexpanded: set[str]) -> li
 
 
 def _plain(value: Any) -> Any:
-    """Convert NumPy numbers, arrays and tuples to plain Python numbers and lists, so that equal plans hash alike."""
     if isinstance(value, Mapping):
         return {key: _plain(entry) for key, entry in value.items()}
     if isinstance(value, np.generic | np.ndarray):

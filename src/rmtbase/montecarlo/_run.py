@@ -1,7 +1,4 @@
-"""Runs of a plan: in memory, or through a store that stays intact if the run is killed at any moment.
-
-Memory and disk space that a run needs are checked before anything is drawn.
-"""
+"""Runs of a plan: in memory, or through a store that stays intact if the run is killed at any moment."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ import xarray as xr
 
 from rmtbase.errors import MissingFileError, OutputError, ParameterError, RmtbaseError, StoreError, resumable
 from rmtbase.executors import Executor, Inline, LocalProcesses, Scheduler
-from rmtbase.montecarlo import _memory
+from rmtbase.montecarlo import _machine
 from rmtbase.montecarlo._compute import choose_solvers, chunk_layout, compute_chunk
 from rmtbase.montecarlo._machine import machine_settings
 from rmtbase.montecarlo._plan import Chunk, Plan
@@ -40,22 +37,17 @@ _WORKER = 2**28  # bytes of a worker process before it has drawn anything
 
 
 def run_in_memory(plan: Plan, progress: Progress = SILENT, self_normalize: bool = False) -> xr.Dataset:
-    """Simulate a plan and return its table, with all draws in memory.
-
-    If ``self_normalize``, also the quantiles of spectra divided by each draw's own scale, always there for W_QK.
-    """
+    """Simulate a plan in memory; if ``self_normalize``, with quantiles of spectra divided by each draw's own scale."""
     source, solvers = draw_in_memory(plan, progress)
     return make_table(source, {**machine_settings(), "solvers": solvers}, self_normalize)
 
 
 def draw_in_memory(plan: Plan, progress: Progress) -> tuple[DrawSource, list[str]]:
-    """Make all draws of a plan; return them with the solver of each case."""
     _require_draws_fit(plan)
     drawn = sum(case.draws * size for case, size in zip(plan.cases, _draw_bytes(plan), strict=True))
     most = max(plan.draws)
-    _memory.require_results_fit(
-        most, math.ceil((drawn + _JOINED * _table_bytes(plan)) / most), "run_plan keeps them on disk"
-    )
+    each = math.ceil((drawn + _JOINED * _table_bytes(plan)) / most)
+    _machine.require_results_fit(most, each, "run_plan keeps them on disk")
     solvers, advance = choose_solvers(plan), progress.bar("drawing the null", plan.total_draws)
     chunks = {chunk: compute_chunk(plan, chunk, solvers[chunk.case], advance=advance) for chunk in plan.chunks}
     return DrawSource(plan, lambda chunk, variable, rows: chunks[chunk][variable][rows]), solvers
@@ -71,14 +63,13 @@ def run_plan(
 ) -> xr.Dataset:
     """Simulate a plan and write its table. A run that was killed can be repeated: it resumes and gives the same table.
 
-    Finished chunks are kept in the folder ``<output>.chunks`` until the table is written. After a kill, only chunks
-    that were being drawn are drawn again. A plan that differs only in its number of draws also resumes from these
-    chunks, and its table equals that of a run that began with that number. Memory and disk space are checked first,
-    and a run that cannot complete is refused before anything is drawn.
+    Finished chunks are kept in the folder ``<output>.chunks`` until the table is written. A plan that differs only in
+    its number of draws also resumes from these chunks, and its table equals that of a run that began with that number.
+    Memory and disk space are checked first, and a run that cannot complete is refused before anything is drawn.
 
     Memory grows with the draws only if the plan keeps the sample: by 16 bytes for each statistic and draw (and each σ
     of a W_QK table, with the estimates of both its σ) while the table is made. In addition, memory holds the draws
-    under way and one chunk, of which there are three copies while it is written.
+    under way and three copies of one chunk.
 
     Args:
         plan: the plan to simulate.
@@ -90,8 +81,7 @@ def run_plan(
     Raises:
         OutputError: the table or a chunk cannot be written. Finished chunks are kept.
         StoreError: the folder holds chunks of another plan or installation, or another run is using it.
-        ParameterError: the number of processes is not a positive integer or far more than the cores; or draws, chunks
-            or processes take more memory than is available.
+        ParameterError: the number of processes, or the memory that draws, chunks or processes take, is too large.
         AllocationError: one draw takes more memory than is available.
         ForkedProcessError: this process was forked from a process that had used JAX.
         MissingDependencyError: Dask is asked for and not installed.
@@ -105,7 +95,9 @@ def run_plan(
     if table is None:
         require_writable(output)
         with open_store(store_folder(output), plan) as store:
-            with resumable(lambda: _kept(store)):
+            with resumable(
+                lambda: f"{_amount(chunks)} are kept in {shown(store.folder)}" if (chunks := store.present()) else ""
+            ):
                 sweep(output.resolve().parent, output.name)
                 missing = store.missing(progress)
                 _require_possible(plan, missing, output, store.folder, executor)
@@ -137,7 +129,7 @@ def dask_workers(executor: Executor, progress: Progress, work: str) -> AbstractC
     if isinstance(executor, Inline):
         return nullcontext()
     if isinstance(executor, LocalProcesses):
-        _memory.require_workers("workers", executor.count)
+        _machine.require_workers("workers", executor.count)
     from rmtbase.montecarlo._dask import start_workers
 
     return start_workers(executor, progress, work)
@@ -148,7 +140,6 @@ def store_folder(output: Path) -> Path:
 
 
 def _finished_table(output: Path, plan: Plan) -> tuple[xr.Dataset | None, str]:
-    """Return the plan's table if the file holds it; else None and a note on the file that is there, if any."""
     try:
         table = open_table(output)
     except MissingFileError:
@@ -161,8 +152,7 @@ def _finished_table(output: Path, plan: Plan) -> tuple[xr.Dataset | None, str]:
 
 
 def _draw(store: Store, chunks: Sequence[Chunk], workers: DaskWorkers | None, progress: Progress) -> None:
-    """Draw chunks, write them in the order in which they are finished, and read them again."""
-    plan, draws = store.plan, _draws(chunks)
+    plan, draws = store.plan, sum(chunk.count for chunk in chunks)
     if workers is None:
         solvers = store.record_settings(machine_settings(), partial(choose_solvers, plan))
         advance = progress.bar("drawing", draws)
@@ -180,11 +170,6 @@ def _draw(store: Store, chunks: Sequence[Chunk], workers: DaskWorkers | None, pr
             raise StoreError(store.folder, f"damage done after it was written: {fault}", "a sound disk")
 
 
-def _kept(store: Store) -> str:
-    chunks = store.present()
-    return f"{_amount(chunks)} are kept in {shown(store.folder)}" if chunks else ""
-
-
 def _remove(store: Store, progress: Progress) -> None:
     try:
         store.remove()
@@ -193,28 +178,24 @@ def _remove(store: Store, progress: Progress) -> None:
 
 
 def _amount(chunks: Sequence[Chunk]) -> str:
-    return f"{_draws(chunks):,} draws in {len(chunks):,} {plural(len(chunks), 'chunk')}"
-
-
-def _draws(chunks: Sequence[Chunk]) -> int:
-    return sum(chunk.count for chunk in chunks)
+    draws = sum(chunk.count for chunk in chunks)
+    return f"{draws:,} draws in {len(chunks):,} {plural(len(chunks), 'chunk')}"
 
 
 def _require_possible(plan: Plan, chunks: Sequence[Chunk], output: Path, folder: Path, executor: Executor) -> None:
-    """Refuse a run through a store that cannot complete."""
-    memory = _memory.host_memory()
-    available = f"the {_memory.binary_size(memory)} of memory available"
+    memory = _machine.host_memory()
+    available = f"the {_machine.binary_size(memory)} of memory available"
     if not isinstance(executor, Scheduler):
         _require_draws_fit(plan)
     if isinstance(executor, LocalProcesses) and executor.count > 1:
         elements = plan.measure == "elements"
         ensembles = [case.ensemble for case in plan.cases]
         worker = _WORKER + max(
-            _memory.elements_bytes(ensemble) if elements else _memory.spectrum_bytes(ensemble, plan.precision)
+            _machine.elements_bytes(ensemble) if elements else _machine.spectrum_bytes(ensemble, plan.precision)
             for ensemble in ensembles
         )
         if executor.count * worker > memory:
-            expected = f"at most {memory // worker}: each takes {_memory.binary_size(worker)} of {available}"
+            expected = f"at most {memory // worker}: each takes {_machine.binary_size(worker)} of {available}"
             raise ParameterError("workers", executor.count, expected)
     sizes = _draw_bytes(plan)
     for case, size in zip(plan.cases, sizes, strict=True):
@@ -225,14 +206,14 @@ def _require_possible(plan: Plan, chunks: Sequence[Chunk], output: Path, folder:
     if table:
         most = max(plan.draws)
         advice = "with keep_sample = false memory does not grow with them"
-        _memory.require_results_fit(most, _JOINED * table // most, advice)
+        _machine.require_results_fit(most, _JOINED * table // most, advice)
     folders = folder.resolve(), output.resolve().parent  # one may be a link to another disk
     disks = [place.stat().st_dev for place in folders]
     needs = [sum(chunk.count * sizes[chunk.case] + _HEADER for chunk in chunks), int(_COMPRESSED * table)]
     for place, disk in zip(folders, disks, strict=True):
         needed = sum(need for need, on in zip(needs, disks, strict=True) if on == disk)
         if needed > (free := shutil.disk_usage(place).free):
-            size, room = _memory.binary_size(needed), _memory.binary_size(free)
+            size, room = _machine.binary_size(needed), _machine.binary_size(free)
             reason = f"the run takes {size} of disk at least, and {room} are free on that disk"
             raise OutputError(output, f"{reason}; make room, write to another disk, or ask for fewer draws")
 
@@ -240,13 +221,12 @@ def _require_possible(plan: Plan, chunks: Sequence[Chunk], output: Path, folder:
 def _require_draws_fit(plan: Plan) -> None:
     for case in plan.cases:
         if plan.measure == "elements":
-            _memory.require_elements_fit(case.ensemble)
+            _machine.require_elements_fit(case.ensemble)
         else:
-            _memory.require_draw_fits(case.ensemble, plan.precision)
+            _machine.require_draw_fits(case.ensemble, plan.precision)
 
 
 def _draw_bytes(plan: Plan) -> list[int]:
-    """Bytes of the results of one draw, for each case."""
     layouts = [chunk_layout(plan, Chunk(case, 0, 1)) for case in range(len(plan.cases))]
     return [sum(8 * math.prod(shape) for _, shape in layout.values()) for layout in layouts]
 

@@ -1,9 +1,7 @@
 """Samples of spectral statistics in memory: Gaussian matrices, heads that share keys, heads of latent attention."""
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -12,21 +10,16 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float64, Key, UInt32
 
-from rmtbase import linalg
-from rmtbase.ensembles import (
-    BidiagonalGaussianMatrix,
-    GroupedQueryProduct,
-    LatentAttention,
-    gaussian_matrix,
-    grouped_query_product,
-)
+from rmtbase import ensembles, linalg
 from rmtbase.montecarlo._compiled_sampler import COMPILER_OPTIONS, tile_size
 from rmtbase.montecarlo._keys import case_key, draw_keys
-from rmtbase.montecarlo._memory import host_memory, require_bytes, require_draw_fits, require_results_fit
-from rmtbase.parameters import require_draws, require_positive_integer, require_seed
+from rmtbase.montecarlo._machine import host_memory, require_bytes, require_draw_fits, require_results_fit
+from rmtbase.parameters import require_draws, require_positive_integer
 from rmtbase.progress import SILENT, Progress
 from rmtbase.shown import in_one_line
 from rmtbase.statistics import SPECTRAL_STATISTICS, spectral_statistics
+
+Advance = Callable[[int], None]
 
 _NUMBERS = 8  # of a draw per unit of rank: its two diagonals as drawn, squared, multiplied and bisected
 _SPECTRA = 10_000  # draws of latent attention whose eigenvalues are kept
@@ -44,19 +37,14 @@ class GaussianMatrixSample(NamedTuple):
 
 
 def simulate_gaussian_matrix(n_rows: int, n_columns: int, draws: int, seed: int = 0) -> GaussianMatrixSample:
-    """Spectral statistics of n_rows × n_columns standard normal matrices, exact in law; no matrix is formed.
-
-    The matrix's bidiagonal form B has independent χ entries. The traces and the log-determinant of B Bᵀ are sums over
-    them, and its extreme eigenvalues come from the tridiagonal B Bᵀ by bisection.
-    """
-    ensemble = gaussian_matrix(n_rows, n_columns)
-    assert isinstance(ensemble, BidiagonalGaussianMatrix)  # the thin method
+    """Spectral statistics of n_rows × n_columns standard normal matrices by their bidiagonal form B, exact in law."""
+    ensemble = ensembles.gaussian_matrix(n_rows, n_columns)
+    assert isinstance(ensemble, ensembles.BidiagonalGaussianMatrix)  # the thin method
     draws = require_positive_integer("draws", draws)
     require_bytes(ensemble.name, (n_rows, n_columns), _NUMBERS * 8 * ensemble.rank, host_memory())
     require_results_fit(draws, 16 * len(GaussianMatrixSample._fields), "ask for fewer")
-    drawn = draw_tiles(ensemble, BidiagonalGaussianMatrix.bidiagonal, draws, seed, tile_size((2, ensemble.rank)))
-    parts = []
-    for diagonal, below in drawn:
+    parts, tile = [], tile_size((2, ensemble.rank))
+    for diagonal, below in draw_tiles(ensemble, type(ensemble).bidiagonal, draws, seed, tile):
         # B Bᵀ of a lower bidiagonal B is tridiagonal.
         main = diagonal**2
         main[:, 1:] += below**2
@@ -67,20 +55,17 @@ def simulate_gaussian_matrix(n_rows: int, n_columns: int, draws: int, seed: int 
 
 
 @in_one_line
-class HeadSample(NamedTuple):
-    """Joint draws of heads of a group and of their factors, each divided by its own σ̂, in the registry's order."""
-
-    # statistics of W_Q,1ᵀ W_K, …, W_Q,gᵀ W_K, raw, (draw, group, statistic)
-    product: Float64[np.ndarray, "draw group statistic"]
-    query: Float64[np.ndarray, "draw group statistic"]  # statistics of W_Q,1, …, W_Q,g, (draw, group, statistic)
-    key: Float64[np.ndarray, "draw statistic"]  # statistics of W_K, (draw, statistic)
+class HeadSample(NamedTuple):  # statistics, each at its own σ̂
+    product: Float64[np.ndarray, "draw group statistic"]  # of W_Q,1ᵀ W_K, …, W_Q,gᵀ W_K
+    query: Float64[np.ndarray, "draw group statistic"]  # of W_Q,1, …, W_Q,g
+    key: Float64[np.ndarray, "draw statistic"]  # of W_K
 
 
 def simulate_heads_with_factors(
     d_model: int, d_head: int, group: int, draws: int, seed: int = 0, progress: Progress = SILENT
 ) -> HeadSample:
     """Joint spectral statistics, exact in law, of products W_QᵀW_K of ``group`` query heads with one key head."""
-    ensemble = grouped_query_product(d_model, d_head, group)
+    ensemble = ensembles.grouped_query_product(d_model, d_head, group)
     draws = require_draws(draws)
     require_draw_fits(ensemble)
     require_results_fit(draws, 16 * (2 * ensemble.group + 1) * len(SPECTRAL_STATISTICS), "ask for fewer")
@@ -96,11 +81,9 @@ def simulate_heads_with_factors(
         return np.concatenate(list(solving)).reshape(matrices.shape[:-1])
 
     with linalg.single_threaded_blas(), ThreadPoolExecutor(cores) as pool:
-        for drawn in draw_tiles(ensemble, GroupedQueryProduct.sample_with_factors, draws, seed, tile):
+        for drawn in draw_tiles(ensemble, ensembles.GroupedQueryProduct.sample_with_factors, draws, seed, tile):
             product, query, key = map(solved, drawn)
-            sigma_q, sigma_k = (
-                np.sqrt((values**2).sum(axis=-1, keepdims=True) / size) for values in (query, key[:, None])
-            )
+            sigma_q, sigma_k = (np.sqrt(np.sum(s**2, axis=-1, keepdims=True) / size) for s in (query, key[:, None]))
             scaled = product / (sigma_q * sigma_k), query / sigma_q, (key[:, None] / sigma_k)[:, 0]
             parts.append([spectral_statistics(values) for values in scaled])
             advance(len(key))
@@ -108,40 +91,23 @@ def simulate_heads_with_factors(
 
 
 @in_one_line
-@dataclass(frozen=True)
-class LatentAttentionSample:
-    """Draws of a head, each at all ratios and divided by its own estimates of σ, as heads are scored."""
-
-    rope_ratios: tuple[float, ...]  # the ratios, ascending
-    # (ratio, draw, statistic), in the registry's order
-    sample: Float64[np.ndarray, "ratio draw statistic"] = field(repr=False)
-    # (ratio, draw, rank), descending, of the first 10 000 draws
-    eigenvalues: Float64[np.ndarray, "ratio shown_draw rank"] = field(repr=False)
-
-
-def require_latent_sample(ensemble: LatentAttention, ratios: int, draws: int, seed: int) -> tuple[LatentAttention, int]:
-    """Check the arguments; return the ensemble at ratio 1, whose name enters the keys, and the number of draws."""
-    ensemble, draws = replace(ensemble, rope_ratio=1.0), require_draws(draws)
-    require_seed(seed)
-    require_draw_fits(ensemble)
-    eigenvalues = ensemble.rank * spectra_among(range(draws)) / draws
-    require_results_fit(draws, math.ceil(16 * ratios * (len(SPECTRAL_STATISTICS) + eigenvalues)), "ask for fewer")
-    return ensemble, draws
+class LatentAttentionSample(NamedTuple):  # at all ratios, each draw divided by its own estimates of σ
+    sample: Float64[np.ndarray, "ratio draw statistic"]  # in the registry's order
+    eigenvalues: Float64[np.ndarray, "ratio shown_draw rank"]  # descending, of the first 10 000 draws
 
 
 def spectra_among(draws: range) -> int:
-    """Count the draws whose eigenvalues are kept: those with an index below 10 000."""
     return len(range(draws.start, min(draws.stop, _SPECTRA)))
 
 
 def draw_latent_attention(
-    ensemble: LatentAttention, rope_ratios: Sequence[float], draws: range, seed: int, advance: Callable[[int], None]
+    ensemble: ensembles.LatentAttention, rope_ratios: Sequence[float], draws: range, seed: int, advance: Advance
 ) -> LatentAttentionSample:
     """Make the draws of these indices, equal to the bit to those of a longer run if the first begins a tile."""
     tile, shown = tile_size(ensemble.matrix_shape), spectra_among(draws)
     sizes = np.array(ensemble.factor_sizes, dtype=float)
     sample, eigenvalues = [], []
-    tiles = draw_tiles(ensemble, LatentAttention.parts, len(draws), seed, tile, draws.start)
+    tiles = draw_tiles(ensemble, ensembles.LatentAttention.parts, len(draws), seed, tile, draws.start)
     with linalg.single_threaded_blas(), ThreadPoolExecutor(linalg.available_cores()) as pool:
         for latent, rotated, norm_squared in tiles:
             unit = np.sqrt(np.prod(norm_squared / sizes, axis=1))[:, None, None]
@@ -151,13 +117,11 @@ def draw_latent_attention(
             eigenvalues.append(values[:, :shown] ** 2)
             shown -= min(shown, len(latent))
             advance(len(latent))
-    return LatentAttentionSample(
-        tuple(rope_ratios), np.concatenate(sample, axis=1), np.concatenate(eigenvalues, axis=1)
-    )
+    return LatentAttentionSample(np.concatenate(sample, axis=1), np.concatenate(eigenvalues, axis=1))
 
 
 def draw_tiles(
-    ensemble: BidiagonalGaussianMatrix | GroupedQueryProduct | LatentAttention,
+    ensemble: ensembles.BidiagonalGaussianMatrix | ensembles.GroupedQueryProduct | ensembles.LatentAttention,
     sample: Callable[[Any, Key[Array, ""]], tuple[Array, ...]],
     draws: int,
     seed: int,

@@ -2,11 +2,11 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import repeat
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -16,8 +16,7 @@ from rmtbase import linalg
 from rmtbase.ensembles import Ensemble
 from rmtbase.montecarlo._compiled_sampler import CompiledSampler, plan_batches, solve_on_device, tile_size
 from rmtbase.montecarlo._keys import case_key
-from rmtbase.montecarlo._machine import Device, Devices, is_cpu, local_devices
-from rmtbase.montecarlo._memory import require_draw_fits
+from rmtbase.montecarlo._machine import Device, Devices, is_cpu, local_devices, require_draw_fits
 
 Stack = Float[np.ndarray, "draw rows columns"]
 
@@ -58,8 +57,6 @@ _MORE = 16  # factor by which the number of timed matrices grows
 
 
 class SolverChoice(NamedTuple):
-    """Solver and the reason for its choice."""
-
     name: str  # one of ``linalg.SOLVERS``
     reason: str  # in words, with the times and the condition number
 
@@ -67,14 +64,9 @@ class SolverChoice(NamedTuple):
 def choose_solver(
     ensemble: Ensemble, precision: str = "float64", *, devices: Devices = None, cores: int | None = None
 ) -> SolverChoice:
-    """Choose the fastest solver that is accurate enough for an ensemble, and give the reason.
-
-    λ_1/λ_rank of four draws, always the same ones, shows whether Gram matrices keep the digits. (A single draw for
-    which they do not is recognised and solved in another way, whatever the choice.) The times are measurements stored
-    in the package. For a kind of device without stored measurements, each solver is compiled and timed for stacks of
-    several sizes, which takes some seconds (15 on an H100, including the start of JAX). On a CPU the choice depends
-    only on the ensemble and the precision.
-    """
+    """Choose the fastest solver that is accurate enough for an ensemble, and give the reason."""
+    # λ_1/λ_rank of four draws shows whether Gram matrices keep the digits; draws that lose them are solved again
+    # anyway.
     linalg.require_precision(precision)
     chosen, cores = local_devices(devices), cores or linalg.available_cores()
     require_draw_fits(ensemble, precision, chosen)
@@ -94,10 +86,7 @@ def choose_solver(
 
 
 def measured_solver(device_kind: str, size: int, precision: str, condition: float) -> SolverChoice:
-    """Choose by the stored measurements for matrices whose smaller side is ``size``, and whose λ_1/λ_r ``condition``.
-
-    The measured size with the nearest ratio stands for the size; the result depends only on the arguments.
-    """
+    """Choose by the stored times of the size nearest in ratio to ``size``; ``condition`` is λ_1/λ_r."""
     nearest = {
         solver: min(times.items(), key=lambda item: abs(math.log(item[0] / size)))[1]
         for solver, times in MICROSECONDS[device_kind][precision].items()
@@ -106,7 +95,6 @@ def measured_solver(device_kind: str, size: int, precision: str, condition: floa
 
 
 def _fastest_solver(microseconds: Mapping[str, float], condition: float, precision: str, origin: str) -> SolverChoice:
-    """Choose the fastest of the timed solvers that the condition number allows; LAPACK's SVD if it allows none."""
     gram = condition * _MARGIN <= linalg.GRAM_CONDITION[precision]
     device_svd = condition * _MARGIN <= linalg.DEVICE_SVD_CONDITION[precision] or precision == "float64"
     allowed = {
@@ -123,31 +111,22 @@ def _fastest_solver(microseconds: Mapping[str, float], condition: float, precisi
 
 
 def time_solver(solver: str, stack: Stack, device: Device, cores: int, first: int = 1) -> float:
-    """Measure microseconds per matrix, with the device busy or, for a host solver, with that many cores busy.
+    """Measure microseconds per matrix, with the device or that many cores busy, on ever more matrices of the stack."""
+    on_host = solver in linalg.HOST_SOLVERS
+    count, at_once = first, cores if on_host else 1
 
-    The number of matrices grows until the timing is long enough or the stack is used up. So a solver that takes a stack
-    at once is given a large one, and one that takes the matrices one by one does not run for long.
-    """
-    count, at_once = first, cores if solver in linalg.HOST_SOLVERS else 1
+    def solve(part: Any) -> object:
+        if on_host:
+            return list(pool.map(linalg.HOST_SOLVERS[solver], repeat(part, cores), repeat(None)))
+        return jax.block_until_ready(solve_on_device(part, solver, on_cpu=is_cpu(device)))
+
     with linalg.single_threaded_blas(), linalg.reproducible_jax(str(stack.dtype)), ThreadPoolExecutor(at_once) as pool:
         while True:
-            part = stack[:count]
-            solve = (
-                _on_the_host(solver, part, pool, cores) if solver in linalg.HOST_SOLVERS else _on(device, solver, part)
-            )
-            solve()  # compiles
+            part = stack[:count] if on_host else jax.device_put(stack[:count], device)
+            solve(part)  # compiles
             begin = time.perf_counter()
-            solve()
+            solve(part)
             seconds = time.perf_counter() - begin
             if seconds > _LONG_ENOUGH or count >= len(stack):
                 return 1e6 * seconds / (len(part) * at_once)
             count *= _MORE
-
-
-def _on_the_host(solver: str, stack: Stack, pool: ThreadPoolExecutor, cores: int) -> Callable[[], object]:
-    return lambda: list(pool.map(linalg.HOST_SOLVERS[solver], repeat(stack, cores), repeat(None)))
-
-
-def _on(device: Device, solver: str, stack: Stack) -> Callable[[], object]:
-    array = jax.device_put(stack, device)
-    return lambda: jax.block_until_ready(solve_on_device(array, solver, on_cpu=is_cpu(device)))

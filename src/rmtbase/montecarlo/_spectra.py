@@ -15,8 +15,7 @@ from rmtbase.ensembles import Ensemble
 from rmtbase.linalg import available_cores, require_precision, require_solver, single_threaded_blas
 from rmtbase.montecarlo._compiled_sampler import BatchPlan, CompiledSampler, plan_batches
 from rmtbase.montecarlo._keys import case_key, require_indices
-from rmtbase.montecarlo._machine import Devices, in_order, is_cpu, local_devices
-from rmtbase.montecarlo._memory import require_draw_fits, require_workers
+from rmtbase.montecarlo._machine import Devices, in_order, is_cpu, local_devices, require_draw_fits, require_workers
 from rmtbase.montecarlo._solver_choice import choose_solver
 from rmtbase.parameters import require_positive_integer
 from rmtbase.progress import SILENT, Progress
@@ -51,29 +50,26 @@ def draw_spectra(
 ) -> Generator[SpectrumChunk, None, None]:
     """Yield the spectra of the draws start, …, start + draws - 1, batch by batch.
 
-    A draw is a function of the ensemble, seed, case, its own index, precision and solver. On a CPU this holds to the
-    bit, whatever the batch, the first index, and the number of cores and (virtual) devices. On an accelerator the
-    random bits are those of a CPU, and the singular values agree to a few n ε s_1, n the rank and ε of the precision
+    A draw is a function of the ensemble, seed, case, its own index, precision and solver: on a CPU to the bit, whatever
+    the batch, the first index, and the number of cores and (virtual) devices. On an accelerator the random bits are
+    those of a CPU, and the singular values agree to a few n ε s_1, n the rank and ε of the precision
     (``benchmarks/results/engine_accelerator.json``).
 
     BLAS stays at one thread while the iterator is open. When it is closed or left by an exception (also Ctrl-C), it
-    starts no further work and waits for its threads. Memory does not grow with the draws; results take 8 bytes for each
-    singular value and factor.
+    starts no further work and waits for its threads. Memory does not grow with the draws.
 
-    ``precision="float32"`` makes other draws, of half the size, from other random bits. JAX's normals are then one of
-    2²³ numbers up to ±5.42, with mean -3e-7, variance 1 - 8e-8 and fourth moment 3 (1 - 2e-6): no mean of a statistic
-    differs from float64's by more than the Monte Carlo error of 20 000 draws (2 000 at (4096, 128)). Host solvers still
-    solve in float64. Compared with them, device solvers have an error of at most 5e-6 in every statistic at
-    (d_model, d_head) = (768, 64) and 1.4e-6 at (4096, 128); at (64, 64) it is 1e-3 in the smallest eigenvalue and the
-    condition number and 3e-6 in the others (``benchmarks/results/solvers.json``). In float32 an accelerator leaves
-    draws with λ_1/λ_r over 10⁴ to the host.
+    ``precision="float32"`` makes other draws, of half the size. JAX's normals are then one of 2²³ numbers up to ±5.42,
+    with mean -3e-7, variance 1 - 8e-8 and fourth moment 3 (1 - 2e-6): no mean of a statistic differs from float64's by
+    more than the Monte Carlo error of 20 000 draws (2 000 at (4096, 128)). Host solvers still solve in float64; device
+    solvers have an error of at most 5e-6 in every statistic at (d_model, d_head) = (768, 64), 1.4e-6 at (4096, 128),
+    and at (64, 64) 1e-3 in the smallest eigenvalue and the condition number and 3e-6 in the others
+    (``benchmarks/results/solvers.json``). In float32 an accelerator leaves draws with λ_1/λ_r over 10⁴ to the host.
 
     Args:
         ensemble: the ensemble to draw.
         draws: number of draws.
         seed: seed of the whole run.
-        case: name of the case, by default that of the ensemble; with the seed and a draw's index it determines the
-            draw.
+        case: name of the case, which with the seed and the index determines a draw; by default that of the ensemble.
         start: index of the first draw.
         batch: draws in memory at once (for each core, on CPUs), rounded up to whole tiles of each device; chosen by the
             available memory if None. It is halved when an allocation fails, repeatedly, down to one tile.
@@ -84,9 +80,8 @@ def draw_spectra(
         progress: receives the number of finished draws after each batch.
 
     Raises:
-        ParameterError: draws, batch, cores or devices is not a positive integer; there are fewer devices, or more than
-            a few threads per core; a draw's index exceeds 32 bits; the seed is out of range; or the precision or solver
-            is unknown.
+        ParameterError: a number is not a positive integer or too large for this machine, an index exceeds 32 bits, or
+            the seed, precision or solver is outside its domain.
         AllocationError: even one draw at a time does not fit in memory.
         ForkedProcessError: this process was forked from a process that had used JAX.
     """
@@ -115,7 +110,6 @@ def draw_spectra(
 
 
 def _chunks(plan: BatchPlan, start: int, stop: int) -> Generator[SpectrumChunk, None, None]:
-    """Yield the spectra of draws start, …, stop - 1 in order, with smaller batches when memory runs out."""
     with single_threaded_blas():
         while start < stop:
             begin = start - start % plan.sampler.tile if is_cpu(plan.sampler.devices[0]) else start

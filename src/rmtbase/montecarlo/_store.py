@@ -1,14 +1,8 @@
 """Stores: folders of finished chunks, each one file that is written atomically and verified to the last byte.
 
-A chunk's file has a line that identifies it, its arrays as they lie in memory, and a checksum of both. The reader
-states the line that it expects, with the types and shapes of the arrays: nothing in a file is trusted, and reading a
-few rows costs only those rows.
-
-The manifest ``store.json`` records all that decides the bits: the draws of the plan, and the versions, processor,
-settings and solvers that make them. Only one run at a time holds the file ``lock``.
-
-A chunk depends only on (seed, case, draw indices). So a plan that differs only in the number of draws or the sizes of
-chunks goes on in the same store, from the chunks that both plans have.
+A chunk's file has a line that identifies it, its arrays, and a checksum; the reader states the line it expects. The
+manifest records all that decides the bits. A plan that differs in the number of draws or the sizes of chunks goes on in
+the same store, from the chunks that both have. Only one run at a time holds the file ``lock``.
 """
 
 from __future__ import annotations
@@ -52,8 +46,6 @@ Arrays = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class ChunkFile:
-    """File of the draws that ``identity`` names, with arrays of this layout."""
-
     path: Path
     identity: Mapping[str, str | int]
     layout: Layout
@@ -64,7 +56,6 @@ class ChunkFile:
         return json.dumps(record).encode() + b"\n"
 
     def write(self, arrays: Arrays, swept: bool = False) -> None:
-        """Write the file atomically; ``swept`` as for :func:`write_bytes`."""
         pieces = [self._header, *(np.ascontiguousarray(arrays[name]).tobytes() for name in self.layout)]
         digest = hashlib.sha256()
         for piece in pieces:
@@ -72,7 +63,6 @@ class ChunkFile:
         write_bytes(b"".join([*pieces, digest.digest()]), self.path, swept)
 
     def require_sound(self) -> None:
-        """Check the file to the last byte."""
         with self._opened() as file:
             digest, expected = hashlib.sha256(self._header), self._size(*self.layout)
             size = self.path.stat().st_size - len(self._header) - digest.digest_size
@@ -100,7 +90,6 @@ class ChunkFile:
 
     @contextmanager
     def _opened(self) -> Iterator[BinaryIO]:
-        """Open the file after its header."""
         try:
             with open_regular(self.path) as file:
                 header = file.read(len(self._header))
@@ -116,8 +105,6 @@ class ChunkFile:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Record of all that decides the bits of a store's chunks."""
-
     draws: Mapping[str, Any]  # what determines a draw, of the plan's record
     settings: Mapping[str, Any]  # versions, processor and JAX settings
     solvers: list[str]  # solver of each case
@@ -158,8 +145,6 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Store:
-    """Chunks of one plan in one folder. Opened by :func:`open_store`."""
-
     folder: Path
     plan: Plan
 
@@ -173,7 +158,6 @@ class Store:
         return self._file(chunk).read(variable, rows)
 
     def unsound(self, chunk: Chunk) -> str | None:
-        """Say what is wrong with an existing chunk; None if it is sound."""
         try:
             self._file(chunk).require_sound()
         except (TableError, MissingFileError) as error:
@@ -181,12 +165,10 @@ class Store:
         return None
 
     def present(self) -> list[Chunk]:
-        """List the chunks of the plan that have a file, sound or not, in order."""
         names = self._names()
         return [chunk for chunk in self.plan.chunks if self.path(chunk).name in names]
 
     def missing(self, progress: Progress = SILENT) -> list[Chunk]:
-        """List the missing chunks. Unsound ones, which are noted, are missing, too."""
         sound = set()
         for chunk in self.present():
             if (fault := self.unsound(chunk)) is None:
@@ -196,11 +178,9 @@ class Store:
         return [chunk for chunk in self.plan.chunks if chunk not in sound]
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings and solvers with which the chunks were drawn, as recorded by :meth:`record_settings`."""
         return {**self._manifest.settings, "solvers": list(self._manifest.solvers)}
 
     def record_settings(self, machine: Mapping[str, Any], choose_solvers: Callable[[], list[str]]) -> list[str]:
-        """Record the settings of the drawing machine, or check them against the chunks'; return the solvers."""
         if not _has_manifest(self.folder):
             Manifest(self.plan.draws_record, dict(machine), choose_solvers()).write(self.folder)
         if differing := differences(self._manifest.settings, machine):
@@ -209,10 +189,7 @@ class Store:
         return self._manifest.solvers
 
     def remove(self) -> None:
-        """Delete the chunks after their table is written; the folder goes with its lock.
-
-        Foreign files stay, and so do chunks beyond the plan's draws, of a longer run, with the manifest.
-        """
+        """Delete the chunks after their table is written, but not those of a longer run, nor foreign files."""
         try:
             for match in filter(None, map(_CHUNK.fullmatch, self._names())):
                 case, stop = int(match[1]), int(match[3])
@@ -238,18 +215,8 @@ class Store:
 
 @contextmanager
 def open_store(folder: Path | str, plan: Plan) -> Iterator[Store]:
-    """Open or create the store of a plan, locked against other runs for the duration of a ``with`` block."""
     folder = Path(folder)
-    if os.path.lexists(folder):
-        _require_store(folder, plan)
-    with locked_folder(folder, "chunks", lambda: not _has_manifest(folder)):
-        sweep(folder)
-        yield Store(folder, plan)
-
-
-def _require_store(folder: Path, plan: Plan) -> None:
-    """Refuse a folder that is not the store of this plan, with any number of draws."""
-    if not folder.is_dir():
+    if os.path.lexists(folder) and not folder.is_dir():
         raise StoreError(folder, "something that is no folder", "a folder, or nothing; choose another output name")
     if _has_manifest(folder):
         manifest = Manifest.read(folder)
@@ -260,9 +227,14 @@ def _require_store(folder: Path, plan: Plan) -> None:
         if len(manifest.solvers) != len(plan.cases) or any(solver not in solvers for solver in manifest.solvers):
             expected = f"one of {', '.join(solvers)} for each case; {_ANEW}"
             raise StoreError(folder, f"a {MANIFEST} with the solvers {manifest.solvers}", expected)
-    elif foreign := sorted(file.name for file in folder.iterdir() if file.name != LOCK and not is_temporary(file.name)):
-        expected = "the store of a plan, or nothing; choose another output name, or move what is there away"
-        raise StoreError(folder, f"no {MANIFEST}, but {listing([*map(shown, foreign)], 1)}", expected)
+    elif folder.is_dir():
+        foreign = sorted(file.name for file in folder.iterdir() if file.name != LOCK and not is_temporary(file.name))
+        if foreign:
+            expected = "the store of a plan, or nothing; choose another output name, or move what is there away"
+            raise StoreError(folder, f"no {MANIFEST}, but {listing([*map(shown, foreign)], 1)}", expected)
+    with locked_folder(folder, "chunks", lambda: not _has_manifest(folder)):
+        sweep(folder)
+        yield Store(folder, plan)
 
 
 def _has_manifest(folder: Path) -> bool:

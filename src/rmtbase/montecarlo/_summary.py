@@ -1,11 +1,9 @@
-"""Summaries of the draws of a case, at σ = 1 and raw, in memory that does not grow with the draws.
-
-Draws are read from memory or from a store, a few rows at a time, in blocks that do not depend on how they were drawn.
-"""
+"""Summaries of the draws of a case, at σ = 1 and raw, in memory that does not grow with the draws."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float64, Shaped
@@ -24,8 +22,6 @@ Edges = Float64[np.ndarray, " edge"]
 
 @dataclass(frozen=True)
 class DrawSource:
-    """Draws of a plan, in memory or in a store."""
-
     plan: Plan  # the plan that was drawn
     read: Callable[[Chunk, str, slice], Block]  # function that reads rows of one array of a chunk, (row, draw)
 
@@ -57,41 +53,25 @@ _ROWS = 64  # rows that are summarised in the same readings
 
 @dataclass(frozen=True, kw_only=True)
 class CaseSummary:
-    """Summary of the draws of one case."""
-
-    draws: int  # number of draws
-    statistic: SampleSummary  # summary of each statistic, arrays (statistic,)
-    bin_edge: Float64[np.ndarray, " edge"]  # edges of the histogram, (bin + 1,)
-    # density, density_standard_error: density of the numbers that the histogram counts, (bin,)
-    density: Float64[np.ndarray, " bin"]
+    draws: int
+    statistic: SampleSummary  # arrays (statistic,)
+    bin_edge: Edges
+    density: Float64[np.ndarray, " bin"]  # of the numbers that the histogram counts
     density_standard_error: Float64[np.ndarray, " bin"]
-    sample: Float64[np.ndarray, "statistic draw"] | None  # (statistic, draw), or None if it is not kept
+    sample: Float64[np.ndarray, "statistic draw"] | None  # None if it is not kept
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpectrumSummary(CaseSummary):
-    """Summary of spectra, with a histogram of the nonzero eigenvalues; raw matrices, every factor at σ = 1."""
-
-    eigenvalue: SampleSummary  # summary of each ordered eigenvalue, arrays (rank,), descending
-    # summary of each ordered eigenvalue, each draw divided by its own scale estimate, or None if it is not wanted
-    own_scaled: SampleSummary | None
-    # √(norm_squared / size) of each factor and draw, (factor, draw), or None
-    sigma_estimate: Float64[np.ndarray, "factor draw"] | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class ElementSummary(CaseSummary):
-    """Summary of elements, with their histogram; a share ``share_outside`` of them lies beyond its edges."""
-
-    share_outside: float
-    share_outside_standard_error: float
+    eigenvalue: SampleSummary  # of each ordered eigenvalue, arrays (rank,), descending
+    own_scaled: SampleSummary | None  # the same, each draw divided by its own scale estimate; None if not asked for
+    sigma_estimate: Float64[np.ndarray, "factor draw"] | None  # √(norm_squared / size); None if it is not kept
 
 
 def summarize_spectra(
     source: DrawSource, case: int, bin_edge: Callable[[Block], Edges], self_normalize: bool = False
 ) -> SpectrumSummary:
-    """Summarise a case by reading it repeatedly; only ``sample`` and ``sigma_estimate`` hold draws in memory."""
-    plan, ensemble = source.plan, source.plan.cases[case].ensemble
+    ensemble = source.plan.cases[case].ensemble
     rank, sizes = ensemble.rank, np.array(ensemble.factor_sizes, dtype=float)[:, None]
     edges = bin_edge(next(source.blocks(case, "eigenvalue")))
 
@@ -100,62 +80,58 @@ def summarize_spectra(
         for eigenvalues, squares in zip(source.blocks(case, "eigenvalue", group), norms, strict=True):
             yield eigenvalues / np.prod(squares / sizes, axis=0)
 
-    density, error = _density(
-        lambda: (_histograms(block.T, edges).T for block in source.blocks(case, "eigenvalue")), rank, edges
-    )
-    keep = plan.keep_sample
+    def counts() -> Iterator[Block]:
+        return (_histograms(block.T, edges).T for block in source.blocks(case, "eigenvalue"))
+
     return SpectrumSummary(
-        draws=plan.cases[case].draws,
+        **_of_any(source, case, edges, counts, rank),
         statistic=_by_groups(partial(source.blocks, case, "statistic"), len(SPECTRAL_STATISTICS)),
-        bin_edge=edges,
-        density=density,
-        density_standard_error=error,
-        sample=source.whole(case, "statistic") if keep else None,
         eigenvalue=_by_groups(partial(source.blocks, case, "eigenvalue"), rank),
         own_scaled=_by_groups(own_scaled, rank) if self_normalize else None,
-        sigma_estimate=np.sqrt(source.whole(case, "norm_squared") / sizes) if keep else None,
+        sigma_estimate=np.sqrt(source.whole(case, "norm_squared") / sizes) if source.plan.keep_sample else None,
     )
 
 
-def summarize_elements(source: DrawSource, case: int) -> ElementSummary:
+def summarize_elements(source: DrawSource, case: int) -> tuple[CaseSummary, dict[str, np.float64]]:
+    """Summarise the elements of a case, and their share beyond the edges of the histogram."""
     plan = source.plan
     ensemble = require_element_ensemble(plan.cases[case].ensemble)
     edges, elements = element_edges(ensemble, plan.bins, plan.range), float(np.prod(ensemble.element_shape))
-    density, error = _density(
-        lambda: (block.astype(float) for block in source.blocks(case, "histogram")), elements, edges
-    )
+
+    def counts() -> Iterator[Block]:
+        return (block.astype(float) for block in source.blocks(case, "histogram"))
+
+    statistic = summarize_stream(lambda: source.blocks(case, "statistic"), PROBABILITIES)
     outside = summarize_stream(
         lambda: (elements - block.sum(axis=0, keepdims=True) for block in source.blocks(case, "histogram")), []
     )
-    return ElementSummary(
-        draws=plan.cases[case].draws,
-        statistic=summarize_stream(lambda: source.blocks(case, "statistic"), PROBABILITIES),
-        bin_edge=edges,
-        density=density,
-        density_standard_error=error,
-        sample=source.whole(case, "statistic") if plan.keep_sample else None,
-        share_outside=float(outside.mean[0]) / elements,
-        share_outside_standard_error=float(outside.standard_error[0]) / elements,
-    )
+    share = {
+        "share_outside": outside.mean[0] / elements,
+        "share_outside_standard_error": outside.standard_error[0] / elements,
+    }
+    return CaseSummary(**_of_any(source, case, edges, counts, elements), statistic=statistic), share
 
 
-def _density(
-    counts: Callable[[], Iterable[Block]], number: float, edges: Edges
-) -> tuple[Float64[np.ndarray, " bin"], Float64[np.ndarray, " bin"]]:
-    """Density and its standard error, from the counts (bin, draw) of draws with ``number`` numbers each."""
-    count, per_count = summarize_stream(counts, []), number * np.diff(edges)
-    return count.mean / per_count, count.standard_error / per_count
+def _of_any(
+    source: DrawSource, case: int, edges: Edges, counts: Callable[[], Iterable[Block]], numbers: float
+) -> dict[str, Any]:
+    count, per_count = summarize_stream(counts, []), numbers * np.diff(edges)
+    return {
+        "draws": source.plan.cases[case].draws,
+        "bin_edge": edges,
+        "density": count.mean / per_count,
+        "density_standard_error": count.standard_error / per_count,
+        "sample": source.whole(case, "statistic") if source.plan.keep_sample else None,
+    }
 
 
 def _by_groups(blocks: Callable[[slice], Iterable[Block]], rows: int) -> SampleSummary:
-    """Summarise each row, some rows at a time."""
     groups = [slice(first, first + _ROWS) for first in range(0, rows, _ROWS)]
     summaries = [summarize_stream(partial(blocks, group), PROBABILITIES) for group in groups]
     return SampleSummary(*(np.concatenate(field) for field in zip(*summaries, strict=True)))
 
 
 def _histograms(eigenvalues: Float64[np.ndarray, "draw rank"], edges: Edges) -> Float64[np.ndarray, "draw bin"]:
-    """Count each draw by itself, (draw, bin), without eigenvalues outside the edges."""
     draws, bins = len(eigenvalues), edges.size - 1
     place = np.searchsorted(edges, eigenvalues, side="right") - 1
     inside = (place >= 0) & (place < bins)

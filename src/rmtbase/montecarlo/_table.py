@@ -45,11 +45,6 @@ _DATA_FRAME = (
 
 
 def make_table(source: DrawSource, numerics: Mapping[str, Any], self_normalize: bool = False) -> xr.Dataset:
-    """Make the table of a plan whose chunks are complete.
-
-    A table of ``kind`` baseline if the plan's ensemble is low_rank_product, of ``kind`` spectra for any other, and
-    of ``kind`` elements if the plan measures elements.
-    """
     plan = source.plan
     names = [case.ensemble.name for case in plan.cases]
     record = numerics_record({"draws_version": DRAWS_VERSION, "names": names, **numerics}, plan.precision)
@@ -72,20 +67,15 @@ def make_table(source: DrawSource, numerics: Mapping[str, Any], self_normalize: 
 
 
 def element_table(source: DrawSource, shared: Mapping[str, Any]) -> xr.Dataset:
-    """Make the table of a plan that measures elements, with these attributes."""
     plan = source.plan
     coordinates = _coordinates(tables.ELEMENT_FORMULAS, {"formula": tables.ELEMENT_FORMULAS.values()}, plan.bins)
     rows = []
     for number, case in enumerate(plan.cases):
-        summary = summarize_elements(source, number)
-        edges = summary.bin_edge
+        summary, share_outside = summarize_elements(source, number)
         orders = np.array([element_moment_order(case.ensemble, name) for name in tables.ELEMENT_FORMULAS])
-        analytic = _analytic(element_values(case.ensemble, edges), tables.ELEMENT_FORMULAS)
-        variables = _variables(summary, orders, analytic) | {
-            "density_law": element_density(case.ensemble, edges),
-            "share_outside": np.float64(summary.share_outside),
-            "share_outside_standard_error": np.float64(summary.share_outside_standard_error),
-        }
+        analytic = _analytic(element_values(case.ensemble, summary.bin_edge), tables.ELEMENT_FORMULAS)
+        density = {"density_law": element_density(case.ensemble, summary.bin_edge)}
+        variables = _variables(summary, orders, analytic) | density | share_outside
         rows.append(_row(variables, coordinates, tables.ELEMENTS_SCHEMA))
     ensembles = [require_element_ensemble(case.ensemble) for case in plan.cases]
     n_rows, n_columns = np.array([ensemble.element_shape for ensemble in ensembles]).T
@@ -106,7 +96,6 @@ def _head_columns(rows: Iterable[tuple[float, ...]]) -> Columns:
 
 
 def _spectra_columns(plan: Plan) -> Columns:
-    """Name and rank of each case, and each parameter that any case gives, as numbers or else as text."""
     parameters = [case.parameters for case in plan.cases]
     columns = {"name": _names(plan), "rank": np.array([case.ensemble.rank for case in plan.cases])}
     for key in dict.fromkeys(key for mapping in parameters for key in mapping):
@@ -180,7 +169,6 @@ def _spectra_rows(source: DrawSource, self_normalize: bool) -> list[xr.Dataset]:
 
 
 def _longest(plan: Plan) -> tuple[int, Variables]:
-    """Return the largest rank, to which shorter spectra are padded, and the coordinates of each row."""
     longest = max(case.ensemble.rank for case in plan.cases)
     fields = ("symbol", "formula", "convention", "scaling")
     words = {name: [str(getattr(statistic, name)) for statistic in _STATISTICS] for name in fields}
@@ -231,7 +219,6 @@ def _spectrum_variables(summary: SpectrumSummary, ensemble: Ensemble, analytic: 
 
 
 def _self_normalized(own_scaled: statistics.SampleSummary, longest: int, scale: float = 1.0) -> Variables:
-    """Quantiles of the eigenvalues that each draw's own scale divides, multiplied by ``scale``, and their errors."""
     name = "eigenvalue_quantile_self_normalized"
     return {
         name: _padded(own_scaled.quantile * scale, longest),
@@ -260,18 +247,15 @@ def _rescaled(summary: SpectrumSummary, scale: float, rank: int) -> SpectrumSumm
 
 
 def _moved_analytic(analytic: Variables, scale: float, rank: int) -> Variables:
-    """Rescale analytic means, standard deviations and tolerances as :func:`_rescaled` does the simulated ones."""
     moved = {name: _moved(analytic[name], scale) for name in ("analytic_std", *_TOLERANCES)}
     return analytic | moved | {"analytic_mean": _moved(analytic["analytic_mean"], scale, rank)}
 
 
 def _moved(values: ByStatistic, scale: float, rank: int = 0) -> ByStatistic:
-    """Rescale statistics of spectra of that rank, or their standard deviations."""
     return statistics.rescale_statistics(values.T, scale, rank).T
 
 
 def _row(variables: Variables, coordinates: Variables, schema: Mapping[str, tables.Variable]) -> xr.Dataset:
-    """Make the dataset of one case: dims are the schema's, without the first one, case."""
     row = xr.Dataset({name: (schema[name].dims[1:], value) for name, value in variables.items()}, coords=coordinates)
     return row.assign_coords(draw=np.arange(row.sizes["draw"])) if "draw" in row.sizes else row
 
@@ -284,7 +268,6 @@ def _joined(
     kind: Mapping[str, str],
     shared: Mapping[str, Any],
 ) -> xr.Dataset:
-    """Join rows to a table, with their coordinates, the attributes of its kind and the shared ones."""
     table = xr.concat(rows, dim="case", data_vars="all", coords="minimal", compat="override", join="exact")
     table = table.assign_coords({name: ("case", column) for name, column in columns.items()})
     table.attrs = {

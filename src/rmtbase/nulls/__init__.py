@@ -1,10 +1,9 @@
 """Null distributions that heads are scored against. Reads tables of nulls, and needs no JAX."""
 
 from rmtbase.arguments import check_public
-from rmtbase.nulls._analytic_null import AnalyticNull
+from rmtbase.nulls._analytic_null import FLAT, AnalyticNull, FixedSpectrum
 from rmtbase.nulls._atlas_null import RATIO, STEP, AtlasNull, atlas_case, atlas_path, count_bound, kept_ranks
-from rmtbase.nulls._fixed_spectrum import FLAT, FixedSpectrum
-from rmtbase.nulls._gaussian import Analytic, Gaussian, Table
+from rmtbase.nulls._gaussian import Analytic, Gaussian, Kurtosis, Table
 from rmtbase.nulls._head_null import (
     EDGE_LEVEL,
     ENTRIES_IN_WORDS,
@@ -17,7 +16,6 @@ from rmtbase.nulls._head_null import (
     without_kurtosis,
 )
 from rmtbase.nulls._joint_null import ANGLE_STATISTICS, HeadParts, JointNull, angle_statistics
-from rmtbase.nulls._kurtosis import Kurtosis
 from rmtbase.nulls._kurtosis_null import (
     KURTOSIS,
     LARGEST_KURTOSIS,

@@ -1,9 +1,7 @@
 """Null of one shape from an atlas, in which some order statistics of a simulation stand for its draws.
 
-The r-th smallest of n draws, x_(r), is kept for the ranks r of :func:`kept_ranks`. If the observed x is below x_(r), at
-most r - 1 draws are as small or smaller. The smallest such r - 1 over the kept ranks is never below the true count
-b, so that a Monte Carlo p-value from it is valid; and (r - 1) + 1 ≤ 1.03 (b + 1), so that it is hardly larger. The
-shipped atlas is made by ``sims/make_atlas.py``.
+An observed x below the kept x_(r) has at most r - 1 draws as small. The least such r - 1 is never below the true count
+b, so that the p-value is valid, and r ≤ 1.03 (b + 1), so that it is hardly larger.
 """
 
 import json
@@ -33,15 +31,10 @@ STEP = 2.0**-16
 
 @dataclass(frozen=True, init=False)
 class AtlasNull(HeadNull):
-    """Gaussian null of a shape that an atlas holds.
+    """Gaussian null of a shape in an atlas; p-values are those of the full sample or up to 3 % larger."""
 
-    The mean, standard deviation and quantiles, and so z, are those of the full sample. A p-value is never smaller than
-    the full sample's and at most 3 % larger, 1.4 % on average: the kept order statistics bound the number of draws
-    beyond the observed value. (A value within 2^-16 standard deviations of a draw may be counted one rank further in.)
-    So p-values are valid and right in size, but take only some 270 values. They are not uniform: Fisher's combination,
-    estimates of the share of true nulls and QQ plots need care. All heads of the shape share the draws and so their
-    error (relative 1/√(n p) at level p). Cases of the shipped atlas are kept by the process: do not change them.
-    """
+    # They take some 270 values and are not uniform: Fisher's combination, shares of true nulls and QQ plots need care.
+    # The process keeps the cases of the shipped atlas: do not change them.
 
     dims: tuple[int, int, int]  # (d_model, d_head, d_model)
     case: xr.Dataset = field(repr=False)  # case of the atlas, ``tables.ATLAS_SCHEMA`` without its first dimension
@@ -62,9 +55,8 @@ class AtlasNull(HeadNull):
 
     @cached_property
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
-        return finite_moments(
-            self.dims, self.case["mean_self_normalized"].values, self.case["std_self_normalized"].values
-        )
+        moments = (self.case[f"{name}_self_normalized"].values for name in ("mean", "std"))
+        return finite_moments(self.dims, *moments)
 
     @cached_property
     def quantile(self) -> Float[np.ndarray, "statistic probability"]:
@@ -74,16 +66,11 @@ class AtlasNull(HeadNull):
         return np.abs(self._on_scale(standard))
 
     def p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
-        """Two-sided Monte Carlo p-values, 2 (b + 1) / (n + 1), where b is the largest count that the kept ranks allow.
-
-        Source: B. Phipson and G. K. Smyth, Stat. Appl. Genet. Mol. Biol. 9, 39 (2010), for the rule.
-        """
+        """Two-sided Monte Carlo p-values 2 (b + 1) / (n + 1), b the largest count that the kept ranks allow."""
         z = self._on_scale(standard)
         lower, upper = self.case["order_statistic_lower"].values, self.case["order_statistic_upper"].values
-        columns = [
-            np.minimum(self._count(z[..., k], lower[k]), self._count(-z[..., k], -upper[k])) for k in range(len(lower))
-        ]
-        p = np.minimum(1.0, 2.0 * (np.stack(columns, axis=-1) + 1) / (self.draws + 1))
+        counts = [(self._count(z[..., k], lower[k]), self._count(-z[..., k], -upper[k])) for k in range(len(lower))]
+        p = np.minimum(1.0, 2.0 * (np.stack([np.minimum(*pair) for pair in counts], axis=-1) + 1) / (self.draws + 1))
         return np.where(np.isnan(z), np.nan, p)
 
     def omnibus_p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "..."]:
@@ -96,9 +83,8 @@ class AtlasNull(HeadNull):
         edges = histogram_edges(d_model, h)
         law = laws.low_rank_product(d_model, h, normalization="none")
         quantile = case["eigenvalue_quantile_self_normalized"].values[:h].astype(float)
-        mean, density, error = (
-            case[name].values.astype(float) for name in ("eigenvalue_mean", "density", "density_standard_error")
-        )
+        names = ("eigenvalue_mean", "density", "density_standard_error")
+        mean, density, error = (case[name].values.astype(float) for name in names)
         return null_spectrum(mean[:h], quantile, edges, density, np.diff(law.cdf(edges)) / np.diff(edges), error)
 
     def record(self) -> dict[str, object]:
@@ -114,9 +100,7 @@ class AtlasNull(HeadNull):
         center, spread = self.case["distance_center"].values, self.case["distance_spread"].values
         return (on_distance_scale(standard) - center) / spread
 
-    def _count(
-        self, observed: Float[np.ndarray, "..."], sample: Float32[np.ndarray, " rank"]
-    ) -> Int[np.ndarray, "..."]:
+    def _count(self, observed: Float[np.ndarray, "..."], sample: Float32[np.ndarray, " rank"]) -> np.ndarray:
         present = ~np.isnan(sample)
         return count_bound(observed, sample[present], self.case["rank"].values[present], self.draws)
 
@@ -127,7 +111,6 @@ def atlas_path() -> Path:
 
 @lru_cache(maxsize=32)
 def atlas_case(d_model: int, d_head: int, path: Path | str | None = None) -> xr.Dataset | None:
-    """Read one shape of the shipped atlas, or of the atlas in a file, once in a process; None if it is not there."""
     try:
         return open_atlas_case(atlas_path() if path is None else Path(path), d_model, d_head)
     except MissingFileError:  # a source tree in which it has not been made

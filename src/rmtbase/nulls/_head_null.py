@@ -1,11 +1,7 @@
 """Null distributions of one head's statistics, and models that provide one for every head.
 
-A trained head's σ is unknown, and is estimated from the head's own factors: σ̂² = ‖X‖_F²/(m n) for each m × n factor X.
-A statistic that uses the estimate has a narrower null than one that uses the true σ. So every null draw is rescaled by
-its own estimate, too: observed and null values are the same function of their matrices. Calibration depends on this.
-
-:func:`rmtbase.score` uses only the interface of :class:`NullModel`. A :class:`HeadNull` is one null for all heads of a
-shape: simulated, from the atlas, or analytic.
+A trained head's σ is estimated from its own factors, σ̂² = ‖X‖_F²/(m n). A statistic at σ̂ has a narrower null than at
+the true σ, so every null draw is rescaled by its own estimate, too; calibration depends on this.
 """
 
 from __future__ import annotations
@@ -45,9 +41,8 @@ AT_OWN_SCALE = "at the head's own sigma, every null draw at its own estimate"
 
 ROUNDING = 1e-9  # relative; statistics that a null holds fixed come out of LAPACK equal to far more digits
 
-_OF_ZEROS = np.array(
-    [{0: np.nan, "additive": -np.inf}.get(statistic.scaling, 0.0) for statistic in SPECTRAL_STATISTICS.values()]
-)
+_LIMITS = {0: np.nan, "additive": -np.inf}
+_OF_ZEROS = np.array([_LIMITS.get(statistic.scaling, 0.0) for statistic in SPECTRAL_STATISTICS.values()])
 _LARGEST_SINGULAR_VALUE = 1e75  # its fourth power and that of its inverse are within the range of float64
 
 
@@ -131,10 +126,7 @@ class NullModel(Protocol):
 
 
 class HeadNull(ABC):
-    """Null distribution of the statistics of all heads of a shape, each at its own σ: a :class:`NullModel`.
-
-    Values of statistics are those of the raw product at σ̂_Q = σ̂_K = 1, in the registry's order.
-    """
+    """Null of the statistics, raw at σ̂ = 1 in the registry's order, of all heads of a shape: a ``NullModel``."""
 
     dims: tuple[int, ...]  #: (n_0, …, n_L) of the chain of factors; (d_model, d_head, d_model) for W_QK
     source: str  #: where the null came from, in words
@@ -176,7 +168,6 @@ class HeadNull(ABC):
 
     @property
     def rank(self) -> int:
-        """Number of structurally nonzero eigenvalues: the smallest dimension."""
         return min(self.dims)
 
     @property
@@ -205,13 +196,11 @@ class HeadNull(ABC):
 
     def described(self, factors: str) -> str:
         if self.entries == "orthogonal":
-            return (
-                f"orthogonal: {factors} rows of Haar-distributed matrices, every null draw at its own estimate of scale"
-            )
+            rows = f"{factors} rows of Haar-distributed matrices"
+            return f"orthogonal: {rows}, every null draw at its own estimate of scale"
         return f"gaussian: i.i.d. {ENTRIES_IN_WORDS[self.entries]} {factors} {AT_OWN_SCALE}"
 
     def score_heads(self, heads: Heads, progress: Progress) -> ScoredHeads:
-        """Score heads; a head with a zero factor has no scale, and no scores."""
         return ScoredHeads(self.score(heads.singular_values, chain_scale(heads.sigmas)), self.null_group)
 
     def null_group(self) -> xr.Dataset:
@@ -219,23 +208,10 @@ class HeadNull(ABC):
         group = self.spectrum().assign(edge_quantile_lower=((), lower), edge_quantile_upper=((), upper))
         return group.assign_coords(probability=np.array(PROBABILITIES), index=np.arange(self.rank))
 
-    def score(
-        self, singular_values: Float[np.ndarray, "... d_head"], scale: ArrayLike, kurtosis: ArrayLike = 0.0
-    ) -> HeadScores:
-        """Score heads.
-
-        Args:
-            singular_values: singular values of the raw products, descending.
-            scale: each head's Π σ̂², which is σ̂_Q² σ̂_K² for W_QK. NaN where a head cannot be scored.
-            kurtosis: each head's excess kurtosis under the null, where it differs from that of the null's draws. Every
-                eigenvalue is moved back by :func:`rmtbase.laws.eigenvalue_displacement` before it is compared, and the
-                null's mean and quantiles are moved as far the other way.
-
-        Returns:
-            The scores. Where the null has no standard deviation, z is the normal score of the p-value. Scores are also
-            NaN where the largest singular value is so small or so large that trace_of_square leaves float64: an
-            infinity or a zero from overflow is no finding.
-        """
+    def score(self, singular_values: ArrayLike, scale: ArrayLike, kurtosis: ArrayLike = 0.0) -> HeadScores:
+        """Score heads by their singular values, Π σ̂² (NaN: not to be scored) and excess kurtosis beyond the null's."""
+        # The eigenvalues are moved back by the kurtosis, and the null's mean and quantiles the other way. Scores are
+        # NaN where trace_of_square leaves float64: an infinity or a zero from overflow is no finding.
         scale = require_real_numbers("scale", scale)
         singular_values = require_real_numbers("singular_values", singular_values)
         if singular_values.ndim == 0 or singular_values.shape[-1] != self.rank:
@@ -275,9 +251,7 @@ class HeadNull(ABC):
             )
 
 
-def without_kurtosis(
-    eigenvalues: Float[np.ndarray, "... rank"], kurtosis: ArrayLike, dims: Sequence[int]
-) -> Float[np.ndarray, "... rank"]:
+def without_kurtosis(eigenvalues: ArrayLike, kurtosis: ArrayLike, dims: Sequence[int]) -> Float[np.ndarray, "... rank"]:
     """Eigenvalues at σ̂ = 1 as they would be with elements of no excess kurtosis, to first order; NaN where unknown."""
     eigenvalues, kurtosis = require_real_numbers("eigenvalues", eigenvalues), require_real_numbers("kurtosis", kurtosis)
     if np.isinf(kurtosis).any():
@@ -290,12 +264,7 @@ def without_kurtosis(
 
 
 def _displacement(values: np.ndarray, moved: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Factor and summand that map statistics to those of elements with another kurtosis.
-
-    Positive statistics without an upper bound are multiplied, the others shifted. z-scores and p-values stay the same
-    if the observed value and the null are mapped together. The identity unless both values are finite, and their ratio
-    positive.
-    """
+    """Factors (on a log scale) and summands (else) that map statistics to ``moved``; the identity unless finite."""
     on_log_scale = np.array([statistic.on_log_scale for statistic in SPECTRAL_STATISTICS.values()])
     times, plus = moved / values, moved - values
     sound = np.isfinite(times) & np.isfinite(plus) & (times > 0)
@@ -303,14 +272,8 @@ def _displacement(values: np.ndarray, moved: np.ndarray) -> tuple[np.ndarray, np
 
 
 def null_spectrum(
-    mean: np.ndarray,
-    quantile: np.ndarray,
-    edges: np.ndarray,
-    density: np.ndarray,
-    free: np.ndarray,
-    error: np.ndarray | None = None,
+    mean: np.ndarray, quantile: np.ndarray, edges: np.ndarray, density: np.ndarray, free: np.ndarray, error: Any = None
 ) -> xr.Dataset:
-    """Make the result of :meth:`HeadNull.spectrum`; ``free`` is the limiting density in each bin."""
     return xr.Dataset(
         {
             "eigenvalue_mean": ("index", mean),
@@ -329,7 +292,6 @@ def head_shape(dims: tuple[int, ...]) -> tuple[int, int] | None:
 
 
 def rank_name(dims: tuple[int, ...]) -> str:
-    """Name of the smallest dimension: ``"d_head"`` for W_QK, else ``"rank"``."""
     return "rank" if head_shape(dims) is None else "d_head"
 
 
@@ -357,11 +319,7 @@ def statistics_of(singular_values: Float[np.ndarray, "... rank"]) -> Float[np.nd
 def distance_from_moments(
     on_log_scale: bool | Bool[np.ndarray, "..."], value: ArrayLike, mean: ArrayLike, std: ArrayLike
 ) -> Float[np.ndarray, "..."]:
-    """:meth:`HeadNull.distance` of statistics, from only the moments of their nulls; NaN for an unknown value.
-
-    To second order in c = std / mean, ln x has the mean ln(mean) - c²/2 and the standard deviation c. ``on_log_scale``
-    is that of each :class:`rmtbase.statistics.Statistic`.
-    """
+    """:meth:`HeadNull.distance` by moments: ln x has mean ln(mean) - c²/2, deviation c = std/mean, to second order."""
     arguments = {"value": value, "mean": mean, "std": std}
     value, mean, std = (require_real_numbers(name, part) for name, part in arguments.items())
     if (std < 0.0).any() or (on_log_scale & (value < 0.0)).any():

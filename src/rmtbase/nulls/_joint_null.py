@@ -20,8 +20,6 @@ The last is used only where 2 d_head ≤ d_model: otherwise the row spaces alway
 
 @in_one_line
 class HeadParts(NamedTuple):
-    """Statistics of heads, or draws, and of their parts, each at its own σ̂, in the registry's order."""
-
     product: Float[np.ndarray, "... statistic"]  # statistics of the raw W_QᵀW_K
     query: Float[np.ndarray, "... statistic"]  # of W_Q
     key: Float[np.ndarray, "... statistic"]  # of W_K
@@ -31,23 +29,13 @@ class HeadParts(NamedTuple):
 @in_one_line
 @dataclass(frozen=True)
 class JointNull:
-    """Joint null of normal heads, from draws: p-values of W_Q, of W_K, and of all parts at once.
-
-    Product and factors depend on each other; the angles between row spaces depend on neither. The test of a part
-    compares its largest distance with the draws' own largest distances; ``joint`` does so for all parts together. Each
-    test, p = (b + 1)/(n + 1), has its level exactly, however the parts depend on each other.
-
-    Source: P. H. Westfall and S. S. Young, Resampling-Based Multiple Testing (1993), the single-step max-T.
-    """
+    """p-values (b + 1)/(n + 1) of the largest distances of W_Q, W_K and all parts: single-step max-T, exact levels."""
 
     drawn: HeadParts = field(repr=False)  # the draws
 
     def p_values(self, heads: HeadParts) -> dict[str, Float[np.ndarray, "layer head"]]:
-        """Give the p-values of heads by ``query``, ``key`` and ``joint``; NaN where a head is not testable."""
-        distances = self._distances(heads)
-        return {
-            name: upper_p_value_among_sorted(distances[name], self._largest[name]) for name in ("query", "key", "joint")
-        }
+        distances, largest = self._distances(heads), self._largest
+        return {name: upper_p_value_among_sorted(distances[name], largest[name]) for name in ("query", "key", "joint")}
 
     @cached_property
     def _largest(self) -> dict[str, Float[np.ndarray, " draw"]]:
@@ -55,7 +43,6 @@ class JointNull:
 
     @cached_property
     def _scales(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-        """Mean and standard deviation of each statistic over the draws, on the scale of distances; inf if constant."""
         scales = {}
         for name, sample in self.drawn._asdict().items():
             values = _on_scale(name, sample).reshape(-1, sample.shape[-1])
@@ -74,9 +61,7 @@ class JointNull:
         return largest | {"joint": np.max(list(largest.values()), axis=0)}
 
 
-def angle_statistics(
-    cosines: Float[np.ndarray, "... d_head"], d_model: int
-) -> Float[np.ndarray, "... angle_statistic"]:
+def angle_statistics(cosines: Float[np.ndarray, "... d_head"], d_model: int) -> Float[np.ndarray, "... angle"]:
     """:data:`ANGLE_STATISTICS` of cosines, descending; the last is 0 at shapes where the largest cosine is always 1."""
     values = require_real_numbers("cosines", cosines)
     if values.ndim == 0 or values.shape[-1] == 0 or (values < 0.0).any() or np.isinf(values).any():

@@ -50,12 +50,7 @@ def kurtosis_range(dims: Sequence[int]) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class KurtosisNull:
-    """Gaussian null that is moved by the excess kurtosis κ of the heads' elements: a ``NullModel``.
-
-    To first order in κ, a spectrum depends on the law of its independent elements only through κ, see
-    :func:`rmtbase.laws.eigenvalue_displacement`. So every eigenvalue is moved back to where it would lie with normal
-    elements, and then compared with the null of normal elements.
-    """
+    """Gaussian null for elements of excess kurtosis κ, to first order: :func:`rmtbase.laws.eigenvalue_displacement`."""
 
     base: HeadNull  # the null of normal elements
     entries: str = "kurtosis"  # the law of the elements; "kurtosis" for any law, with each head's own κ̂
@@ -91,10 +86,7 @@ class KurtosisNull:
 
 
 def mean_kurtosis(dims: Sequence[int], kurtoses: Sequence[Float[np.ndarray, "..."]]) -> Float[np.ndarray, "..."]:
-    """Mean excess kurtosis of the factors with weights 1/(n_{l-1} n_l), for a chain of dims (n_0, …, n_L).
-
-    Factors that all have this kurtosis move the spectrum as much as factors with their own; NaN for a factor of zeros.
-    """
+    """Mean excess kurtosis of the factors, weights 1/(n_{l-1} n_l): as a common one it moves the spectrum as much."""
     weights = [1.0 / (m * n) for m, n in pairwise(require_dims(dims))]
     checked = [require_real_numbers(f"kurtoses[{place}]", kurtosis) for place, kurtosis in enumerate(kurtoses)]
     if len(checked) != len(weights) or any(np.isinf(kurtosis).any() for kurtosis in checked):
@@ -111,13 +103,11 @@ def own_kurtosis(weights: Shaped[np.ndarray, "... rank width"]) -> Float[np.ndar
         return np.mean(squares * squares, axis=(-1, -2)) / np.mean(squares, axis=(-1, -2)) ** 2 - 3.0
 
 
-def _truncated_kurtosis(at: float) -> float:
-    """Excess kurtosis of N(0, 1) cut at ±a: m₂ = 1 - 2aφ(a)/P, m₄ = 3 - 2(a³ + 3a)φ(a)/P, with P = P(-a < x < a)."""
-    density = 2.0 * math.exp(-0.5 * at**2) / math.sqrt(2.0 * math.pi) / math.erf(at / math.sqrt(2.0))
-    return (3.0 - (at**3 + 3.0 * at) * density) / (1.0 - at * density) ** 2 - 3.0
+# N(0, 1) cut at ±a has m₂ = 1 - 2aφ(a)/P and m₄ = 3 - 2(a³ + 3a)φ(a)/P, with P = P(-a < x < a); here a = 2.
+_DENSITY = 2.0 * math.exp(-2.0) / math.sqrt(2.0 * math.pi) / math.erf(2.0 / math.sqrt(2.0))
+_TRUNCATED = (3.0 - 14.0 * _DENSITY) / (1.0 - 2.0 * _DENSITY) ** 2 - 3.0
 
-
-KURTOSIS = MappingProxyType({"normal": 0.0, "uniform": -1.2, "truncated_normal": _truncated_kurtosis(2.0)})
+KURTOSIS = MappingProxyType({"normal": 0.0, "uniform": -1.2, "truncated_normal": _TRUNCATED})
 """Excess kurtosis of independent entries by how they were drawn (``rmtbase.parameters.INITIALIZATIONS``)."""
 
 _WITHIN = 5.0  # standard errors
@@ -132,12 +122,7 @@ _WORDS = MappingProxyType(
 
 
 def initialization(matrices: xr.Dataset) -> str:
-    """Find the initialization that all query and key matrices of a model are compatible with, or "" if there is none.
-
-    A matrix of N entries is compatible with a law of :data:`KURTOSIS` if the excess kurtosis of its entries lies within
-    5 standard errors √(24 / N) of that of the law. Training moves the kurtosis: a trained model is compatible with no
-    law, unless it was trained so little that its entries do not show it.
-    """
+    """Find the only law of :data:`KURTOSIS` within 5 standard errors √(24/N) of all query and key matrices, or ""."""
     components = [name for name in _READ if name in matrices["component"]]
     factors = matrices.sel(component=components)
     kurtosis = factors["observed"].sel(statistic="excess_kurtosis")
@@ -151,7 +136,6 @@ def initialization(matrices: xr.Dataset) -> str:
 
 
 def initialization_note(matrices: xr.Dataset, of_null: str = "normal") -> str | None:
-    """Tell in words what the initialization of a model means for p-values of the null of another; None if unknown."""
     name = initialization(matrices)
     if not name:
         return None

@@ -21,15 +21,9 @@ _POINTS = np.arange(-1, 3)  # the four nodes of a cubic, counted from the node b
 
 @dataclass(frozen=True)
 class LatentNull:
-    """Null of heads of latent attention, from joint draws of their five factors: a :class:`rmtbase.nulls.NullModel`.
+    """Null of heads of latent attention, drawn at ratios e^(j/16), interpolated by cubics in ln ratio to theirs."""
 
-    The spectrum of a head depends on its shape and on the ``rope_ratio`` of its own estimates, see
-    ``ensembles.LatentAttention``. Every draw is made at the ratios e^(j/16) around those of the heads. Its
-    statistics are interpolated to the ratio of each head by cubics in ln ratio, on the scale of
-    ``statistics.on_distance_scale``.
-
-    Heads of a layer share W_DQ, W_DKV and W_KR: each p-value is valid by itself, but they depend on each other.
-    """
+    # Heads of a layer share W_DQ, W_DKV and W_KR: each p-value is valid by itself, but they depend on each other.
 
     shape: LatentShape  #: shape of the heads
     draws: int  #: number of draws, the same for every head
@@ -81,9 +75,7 @@ class LatentNull:
             first = int(np.searchsorted(nodes, below[where] - 1))
             at = float(place[where] - below[where])
             # Lagrange's cubic
-            weights = np.array(
-                [np.prod([(at - zero) / (node - zero) for zero in _POINTS if zero != node]) for node in _POINTS]
-            )
+            weights = np.array([np.prod([(at - z) / (node - z) for z in _POINTS if z != node]) for node in _POINTS])
             sample = from_distance_scale(np.tensordot(weights, on_scale[first : first + weights.size], axes=1))
             null = GaussianNull(self.shape.dims, sample, self.source, xr.Dataset())
             return null.score(heads.singular_values[where], scale[where])

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import xarray as xr
 
 from rmtbase.errors import ParameterError
-from rmtbase.nulls._gaussian import Analytic, Gaussian, Table
-from rmtbase.nulls._kurtosis import Kurtosis
+from rmtbase.nulls._gaussian import Analytic, Gaussian, Kurtosis, Table
 from rmtbase.nulls._null import Null
 from rmtbase.nulls._resampler import Axes, Signs
 
-NULLS: Mapping[str, type[Null]] = MappingProxyType(
-    {null.name: null for null in (Gaussian, Analytic, Kurtosis, Signs, Axes)}
-)
+NULLS: dict[str, type[Null]] = {null.name: null for null in (Gaussian, Analytic, Kurtosis, Signs, Axes)}
 """Nulls that heads can be compared with, by name."""
 
 

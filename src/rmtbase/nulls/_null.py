@@ -39,12 +39,10 @@ class HeadShape(NamedTuple):
 
     @property
     def of_product(self) -> tuple[int, int] | None:
-        """(d_model, d_head) if the heads are a W_QK with these sizes, else None."""
         return None if isinstance(self.dims, LatentShape) else head_shape(self.dims)
 
     @property
     def is_of_products(self) -> bool:
-        """True if the factors are themselves products of matrices, whose elements are not independent."""
         return isinstance(self.dims, LatentShape) or len(self.dims) > 3
 
     def detail(self, progress: Progress, line: str) -> None:
@@ -114,9 +112,7 @@ class Null(ABC):
         name, rank = rank_name(dims), min(dims)
         if rank < 2:
             scale = "kept" if self.entry_law is None else "estimated"
-            raise ParameterError(
-                name, rank, f"at least 2: at {name} = 1 a head has only its scale, and that is {scale}"
-            )
+            raise ParameterError(name, rank, f"at least 2: at {name} = 1 a head has only its scale, which is {scale}")
 
     def for_heads(self, shape: HeadShape, progress: Progress) -> NullModel:
         """Make the null for heads of one shape; ``progress`` receives notes on its source and on too few draws."""

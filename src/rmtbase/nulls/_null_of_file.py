@@ -1,7 +1,4 @@
-"""Nulls made from files, kept by the process as long as the files stay the same; simulated nulls in the cache's files.
-
-Simulating needs JAX, which is imported only then.
-"""
+"""Nulls made from files, kept by the process while the files stay the same; simulated nulls in the cache."""
 
 from __future__ import annotations
 
@@ -11,8 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
-
-import xarray as xr
 
 from rmtbase.nulls._head_null import HeadNull, head_shape
 from rmtbase.nulls._sample_null import GaussianNull
@@ -24,6 +19,7 @@ if TYPE_CHECKING:
 
 _ROOM = 2**25  # bytes of all files together; their nulls take about four times as many
 
+Dims = tuple[int, ...]
 Null = TypeVar("Null", bound=HeadNull)
 
 _kept: OrderedDict[tuple[Path, tuple[int, ...]], tuple[tuple[int, bytes], HeadNull]] = OrderedDict()
@@ -31,11 +27,7 @@ _lock = Lock()
 
 
 def null_of_file(path: Path, dims: tuple[int, ...], make: Callable[[], Null | None]) -> Null | None:
-    """Return the null of a shape that ``make`` makes from a file, made only once while the file's contents stay.
-
-    So a file is checked, and the moments and ranks of its draws are computed, only once in a process. Its contents are
-    compared at every call. The most recently used nulls are kept, up to 32 MiB of files.
-    """
+    """Return the null that ``make`` makes from a file, made again only if its contents have changed."""
     key, before = (path, dims), _contents(path)
     with _lock:
         if before is not None and key in _kept and _kept[key][0] == before:
@@ -64,29 +56,19 @@ def _contents(path: Path) -> tuple[int, bytes] | None:
 def cached_null(
     dims: tuple[int, ...], draws: int, seed: int = 0, progress: Progress = SILENT, *, entries: str = "normal"
 ) -> GaussianNull:
-    """Simulate the null of a shape, W_QK as a low-rank product, or read it from the cache."""
     from rmtbase.montecarlo import cached_table
 
     shape = head_shape(dims) if entries == "normal" else None
     if shape is not None:
         file = cached_table("low_rank_product", {"d_model": shape[0], "d_head": shape[1]}, draws, seed)
-        return null_from_cache(
-            file, dims, lambda table: GaussianNull.from_baseline(table, *shape, "simulated"), progress
-        )
+        return null_from_cache(file, dims, lambda t: GaussianNull.from_baseline(t, *shape, "simulated"), progress)
     chain = {"dims": dims if len(dims) > 2 else sorted(dims, reverse=True)}  # W and Wᵀ share a table
-    if entries == "normal":
-        file = cached_table("gaussian_chain", chain, draws, seed)
-    else:
-        file = cached_table("independent_chain", {**chain, "entries": entries}, draws, seed)
-    return null_from_cache(
-        file, dims, lambda table: GaussianNull.from_spectra(table, dims, "simulated", entries), progress
-    )
+    law = ("gaussian_chain", chain) if entries == "normal" else ("independent_chain", {**chain, "entries": entries})
+    file = cached_table(*law, draws, seed)
+    return null_from_cache(file, dims, lambda t: GaussianNull.from_spectra(t, dims, "simulated", entries), progress)
 
 
-def null_from_cache(
-    file: CachedTable, dims: tuple[int, ...], make: Callable[[xr.Dataset], Null | None], progress: Progress
-) -> Null:
-    """Make the null of a cached table, once in a process; simulate the table if it is not there."""
+def null_from_cache(file: CachedTable, dims: Dims, make: Callable[..., Null | None], progress: Progress) -> Null:
     null = null_of_file(file.path, dims, lambda: None if (table := file.read()) is None else make(table))
     if null is not None:
         file.note_cached(progress)

@@ -1,11 +1,7 @@
-"""Random heads of one shape: the moved share that chance gives them, as they are and with equal axes.
+"""Random heads of one shape, drawn by NumPy: the moved share that chance gives them, as they are and with equal axes.
 
-The rows of a factor W = X_1 X_2 ⋯ with Gaussian X_l enter a product W_Qᵀ W_K only through their Gram matrix. A factor
-with more columns than rows is therefore replaced by the lower triangle L of W = L O, O with orthonormal rows: standard
-normal below the diagonal, χ_n, χ_(n−1), … on it (Bartlett). Each row of L has the norm of the row of W, so that head
-axes are made equal on triangles.
-
-The draws are made by NumPy, as a scored model of a shape that ships with its null must not wait for a compiler.
+A factor with more columns than rows is replaced by the triangle L of W = L O (Bartlett), whose rows have the norms of
+those of W and the same Gram matrix.
 """
 
 import math
@@ -27,6 +23,8 @@ _DRAWS = 400  # of a shape with d_head above _SMALL; of others twice as many
 _SMALL = 32
 _AT_ONCE = 2**22  # numbers of the draws that are solved together, at most
 
+Stack = Float[np.ndarray, "draw rank side"]
+
 
 @dataclass(frozen=True)
 class UpperPoint:
@@ -38,17 +36,14 @@ class UpperPoint:
 
 @dataclass(frozen=True)
 class RandomHeads:
-    upper: UpperPoint  # upper point of the moved share
-    # mean ordered eigenvalues with each row of each factor scaled to one norm; None without head axes
+    upper: UpperPoint
+    # the same, and the mean ordered eigenvalues, with rows of one norm in each factor; None without head axes
     equal_mean: Float[np.ndarray, " rank"] | None = None
-    equal_upper: UpperPoint | None = None  # upper point of the moved share of such heads; None without head axes
+    equal_upper: UpperPoint | None = None
 
 
 def upper_point(spectra: Float[np.ndarray, "draw rank"]) -> UpperPoint:
-    """Estimate the upper point of the moved shares of draws by an order statistic; draws of zeros have none.
-
-    The standard error is half the distance of the order statistics at ± one binomial standard deviation.
-    """
+    """Upper point of moved shares by order statistics, the error from those one binomial deviation to either side."""
     shares = np.sort(moved_share(spectra, spectra.mean(axis=0)))
     n = int(np.isfinite(shares).sum())
     if not n:
@@ -72,10 +67,7 @@ def random_heads(dims: tuple[int, ...], axis: int | None, seed: int = 0) -> Rand
     return RandomHeads(upper_point(spectra), of_equal.mean(axis=0), upper_point(of_equal))
 
 
-def _factors(
-    dims: tuple[int, ...], axis: int, seed: int
-) -> Iterator[tuple[Float[np.ndarray, "draw rank left"], Float[np.ndarray, "draw rank right"]]]:
-    """Yield both sides of the axis, (rank, side) each, for as many draws as fit into memory."""
+def _factors(dims: tuple[int, ...], axis: int, seed: int) -> Iterator[tuple[Stack, Stack]]:
     sides = dims[axis::-1], dims[axis:]
     many = max(1, _AT_ONCE // (4 * dims[axis] ** 2))
     draws = _DRAWS if dims[axis] > _SMALL else 2 * _DRAWS
@@ -102,7 +94,5 @@ def _rows(dims: Sequence[int], rng: np.random.Generator) -> Float[np.ndarray, "r
     return product
 
 
-def _eigenvalues(
-    left: Float[np.ndarray, "draw rank _"], right: Float[np.ndarray, "draw rank _"], rank: int
-) -> Float[np.ndarray, "draw rank"]:
+def _eigenvalues(left: Stack, right: Stack, rank: int) -> Float[np.ndarray, "draw rank"]:
     return np.linalg.svd(np.swapaxes(left, -1, -2) @ right, compute_uv=False)[:, :rank] ** 2

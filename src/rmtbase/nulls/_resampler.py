@@ -27,13 +27,12 @@ if TYPE_CHECKING:
 
 _DRAWS = 1_000
 
+Scored = tuple[HeadScores, xr.Dataset]
 Factors = Sequence[Float[np.ndarray, "d_head d"]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Resampling(Null):
-    """Null of each head from draws that resample its own matrices."""
-
     words: ClassVar[str]  #: template of how other heads are made from the head's ``{factors}``
     #: name in :mod:`rmtbase.ensembles` of the function that makes the ensemble, by the number of factors
     ensembles: ClassVar[Mapping[int, str]]
@@ -105,10 +104,7 @@ class Axes(Resampling):
 
 @dataclass(frozen=True)
 class Resampler:
-    """Scorer of heads one by one, each against draws from its own matrices: a :class:`rmtbase.nulls.NullModel`.
-
-    A head's draws depend only on its matrices, the seed and their index: not on its position, nor on other heads.
-    """
+    """Scorer of each head against draws that depend only on its matrices, the seed and their index: a ``NullModel``."""
 
     null: Resampling  # null that resamples the heads
     draws: int  # number of draws of each head
@@ -157,9 +153,7 @@ class Resampler:
             "prng": PRNG_IMPLEMENTATION,
         }
 
-    def _layer(
-        self, heads: Heads, layer: int, advance: Callable[[int], None]
-    ) -> Iterator[tuple[HeadScores, xr.Dataset]]:
+    def _layer(self, heads: Heads, layer: int, advance: Callable[[int], None]) -> Iterator[Scored]:
         from rmtbase.montecarlo import draw_spectra
 
         factors, n_heads = heads.factors(layer), heads.singular_values.shape[1]

@@ -22,8 +22,6 @@ from rmtbase.shown import in_one_line
 
 
 class SampleNull(HeadNull):
-    """Null of a head's statistics from draws: p-values are ranks among them."""
-
     sample: Float[np.ndarray, "draw statistic"]  # statistics of each draw, standardized as the head's are
 
     @property
@@ -46,13 +44,7 @@ class SampleNull(HeadNull):
         return np.stack(columns, axis=-1)
 
     def omnibus_p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "..."]:
-        """p-value of the largest distance, compared with the draws' own largest distances.
-
-        The joint draws carry the correlations between statistics. So the test, p = (b + 1) / (n + 1), has its level
-        exactly, however redundant the statistics are.
-
-        Source: P. H. Westfall and S. S. Young, Resampling-Based Multiple Testing (1993), the single-step max-T.
-        """
+        """Rank of the largest distance among the draws' own: P. H. Westfall and S. S. Young (1993), max-T."""
         return statistics.upper_p_value_among_sorted(self.distance(standard).max(axis=-1), self._largest_distances)
 
     @cached_property
@@ -79,11 +71,7 @@ def finite_moments(dims: tuple[int, ...], mean: np.ndarray, std: np.ndarray) -> 
 
 @dataclass(frozen=True)
 class GaussianNull(SampleNull):
-    """Simulated null: independent draws of the product, each at its own estimate of σ.
-
-    A statistic that the estimate fixes, such as Σλ = ‖W‖_F² of one factor, is the same in every draw except for
-    rounding, which is removed: then z is 0 and p is 1.
-    """
+    """Independent draws of the product, each at its own σ̂; statistics that σ̂ fixes are equal: z is 0 and p is 1."""
 
     dims: tuple[int, ...]  # (d_model, d_head, d_model) for W_QK, or the dims of the chain
     sample: Float[np.ndarray, "draw statistic"] = field(repr=False)  # statistics of each draw, in the registry's order
@@ -93,7 +81,6 @@ class GaussianNull(SampleNull):
 
     @classmethod
     def from_baseline(cls, table: xr.Dataset, d_model: int, d_head: int, source: str) -> GaussianNull | None:
-        """Make the null of a shape from a baseline table at any σ and normalization; None if the table lacks it."""
         row = case_of_shape(table, d_model, d_head)
         if row is None:
             return None
@@ -121,9 +108,7 @@ class GaussianNull(SampleNull):
         # The factor that brings an eigenvalue of the row to σ = 1 and the raw product.
         unit = float(_divisor(row) / (row["sigma_q"] * row["sigma_k"]) ** 2)
         quantile = row["eigenvalue_quantile_self_normalized"].values[:h] * unit
-        density, free, error = (
-            row[name].values / unit for name in ("density", "density_free", "density_standard_error")
-        )
+        density, free, error = (row[f"density{end}"].values / unit for end in ("", "_free", "_standard_error"))
         mean, edges = row["eigenvalue_mean"].values[:h] * unit, row["bin_edge"].values * unit
         return null_spectrum(mean, quantile, edges, density, free, error)
 
@@ -136,11 +121,7 @@ class GaussianNull(SampleNull):
 
 
 class OrthogonalNull(GaussianNull):
-    """Simulated null of rows of orthogonal matrices; statistics that are the same in every draw have no p-values.
-
-    The trace of W_QK is such a statistic where the rows of one factor are orthonormal, and the trace of one factor
-    always is.
-    """
+    """Null of rows of orthogonal matrices; statistics that are equal in every draw, as a trace, have no p-values."""
 
     @cached_property
     def _is_fixed(self) -> Bool[np.ndarray, " statistic"]:
@@ -162,13 +143,11 @@ class OrthogonalNull(GaussianNull):
 
 
 def case_of_shape(table: xr.Dataset, d_model: int, d_head: int) -> xr.Dataset | None:
-    """Return the first case of a table with the shape, or None."""
     cases = np.flatnonzero((table["d_model"].values == d_model) & (table["d_head"].values == d_head))
     return table.isel(case=int(cases[0])) if cases.size else None
 
 
 def self_normalized_sample(row: xr.Dataset) -> Float[np.ndarray, "draw statistic"]:
-    """Statistics of every draw for the raw product at σ̂_Q = σ̂_K = 1, in the registry's order."""
     own_scale = (row["sigma_q_estimate"] * row["sigma_k_estimate"]).values ** 2 / _divisor(row)
     return _sample(row, own_scale, int(row["d_head"]))
 
@@ -192,12 +171,10 @@ def _divisor(row: xr.Dataset) -> float:
 @in_one_line
 @dataclass(frozen=True)
 class ResampledNull(SampleNull):
-    """Null of one head, from draws that resample its own matrices; they keep ‖W_Q‖_F and ‖W_K‖_F, and so σ̂.
+    """Null of one head, from draws that resample its own matrices; they keep ‖W_Q‖_F and ‖W_K‖_F, and so σ̂."""
 
-    Draws within rounding of the observed value count as equal to it: where the null holds a statistic fixed, z is 0 and
-    p is 1, not a rank among rounding errors. Signed permutations of the head axes fix the log-determinant,
-    ln det W_Q W_Qᵀ + ln det W_K W_Kᵀ, and fix all statistics if a factor has orthogonal rows of equal length.
-    """
+    # Draws within rounding of the observed value count as equal to it: signed permutations fix the log-determinant, and
+    # all statistics if a factor has orthogonal rows of equal length.
 
     dims: tuple[int, ...]  # the shape, (d_model, d_head, d_model) for W_QK
     observed: Float[np.ndarray, " statistic"]  # the head's own statistics at σ̂ = 1, in the registry's order
@@ -206,7 +183,6 @@ class ResampledNull(SampleNull):
 
     @classmethod
     def from_spectra(cls, dims: tuple[int, ...], observed: np.ndarray, drawn: np.ndarray, scale: float) -> Self:
-        """Make the null from singular values of raw products."""
         drawn = without_noise(drawn)
         with np.errstate(invalid="ignore", divide="ignore"):  # a draw of zeros has no shape
             both = (statistics_of(values) for values in (observed, drawn))
@@ -216,7 +192,6 @@ class ResampledNull(SampleNull):
 
     @cached_property
     def edge_quantiles(self) -> tuple[float, float]:
-        """The k-th smallest of the smallest eigenvalues and the k-th largest of the largest, see :func:`edge_rank`."""
         rank = edge_rank(self.draws)
         ends = np.sort(self.eigenvalues[:, [-1, 0]], axis=0)
         lower, upper = ends[rank - 1, 0], ends[-rank, 1]
@@ -240,10 +215,7 @@ class ResampledNull(SampleNull):
 
     @cached_property
     def _distance_scale(self) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and standard deviation of the finite values; where all values are equal, the mean is their value.
-
-        They are those of the head and its draws together, so that the test of the largest distance is exact.
-        """
+        """Mean and deviation of the finite values of head and draws together: the test of the largest is exact."""
         pooled = statistics.on_distance_scale(np.vstack([self.observed, self.sample]))
         finite = np.isfinite(pooled)
         count = np.maximum(finite.sum(axis=0), 1)
@@ -255,15 +227,11 @@ class ResampledNull(SampleNull):
 
 
 def edge_rank(draws: int) -> int:
-    """Rank k for which a further draw lies beyond the k-th of n draws with probability k/(n + 1) = :data:`EDGE_LEVEL`.
-
-    Rounded down, and at least 1: the edges of few draws are their extreme values.
-    """
+    """Rank k ≥ 1 beyond which a further draw lies with probability k/(n + 1), :data:`EDGE_LEVEL` at most if k > 1."""
     return max(1, int(EDGE_LEVEL * (draws + 1)))
 
 
 def unscored_head(rank: int) -> tuple[HeadScores, xr.Dataset]:
-    """Scores of a head whose product is zero and so has no shape, and its part of the ``/null`` group: NaN."""
     n, m = len(statistics.SPECTRAL_STATISTICS), len(PROBABILITIES)
     nothing, none = np.full(n, np.nan), np.zeros((), dtype=np.int64)
     quantile = np.full((n, m), np.nan)

@@ -31,22 +31,20 @@ from rmtbase.statistics._inference import (
     upper_p_value_among_sorted,
 )
 from rmtbase.statistics._latent_shape import LatentShape
-from rmtbase.statistics._moment_order import (
-    ExtremeMoments,
-    drawn_moments,
-    eigenvalue_moment_orders,
-    inverse_moment_order,
-    missing_moment,
-    moment_order,
-    moment_orders,
-)
 from rmtbase.statistics._moved_share import moved_parts, moved_share
 from rmtbase.statistics._power_law import PowerLawFit, power_law_fit, power_law_p_value
 from rmtbase.statistics._registry import (
     SPECTRAL_STATISTICS,
+    ExtremeMoments,
     Statistic,
+    drawn_moments,
+    eigenvalue_moment_orders,
     from_distance_scale,
     get_statistic,
+    inverse_moment_order,
+    missing_moment,
+    moment_order,
+    moment_orders,
     on_distance_scale,
     rescale_statistics,
     spectral_statistics,

@@ -12,14 +12,8 @@ import numpy as np
 from jaxtyping import Float, Shaped
 from numpy.typing import ArrayLike
 
+from rmtbase import parameters
 from rmtbase.errors import ParameterError
-from rmtbase.parameters import (
-    require_finite_number,
-    require_finite_numbers,
-    require_positive_number,
-    require_probabilities,
-    require_real_array,
-)
 from rmtbase.shown import in_one_line
 from rmtbase.statistics._elements import CentralSums, ElementMoments, span_sums
 from rmtbase.statistics._entropy import cell_divergence, cell_entropy, kernel_entropy, range_histogram_entropy
@@ -89,10 +83,10 @@ class ElementSketch:
 
     def quantile(self, probability: ArrayLike) -> Float[np.ndarray, "..."]:
         """Quantiles, as ``numpy.quantile`` of the whole sample, to 2^-10 of the value or better."""
-        return quantiles(self.bins, require_probabilities("probability", probability))
+        return quantiles(self.bins, parameters.require_probabilities("probability", probability))
 
     def magnitude_quantile(self, probability: ArrayLike) -> Float[np.ndarray, "..."]:
-        return quantiles(self.bins.magnitudes, require_probabilities("probability", probability))
+        return quantiles(self.bins.magnitudes, parameters.require_probabilities("probability", probability))
 
     def histogram(self, edges: ArrayLike) -> Float[np.ndarray, " bin"]:
         """Count the numbers between edges, as ``numpy.histogram`` does; the counts may be fractional.
@@ -104,7 +98,7 @@ class ElementSketch:
         Raises:
             ParameterError: the edges are not two or more ascending numbers.
         """
-        ends = require_finite_numbers("edges", edges)
+        ends = parameters.require_finite_numbers("edges", edges)
         if ends.ndim != 1 or ends.size < 2 or not (np.diff(ends) > 0).all():
             raise ParameterError("edges", edges, "two or more ascending numbers")
         return histogram(self.bins, ends)
@@ -155,8 +149,8 @@ class ElementSketch:
 
     def kl_to_normal(self, location: float, scale: float) -> float:
         """D_KL(w ‖ N(location, scale²)) in nats, corrected for the bias of counting."""
-        centre = require_finite_number("location", location)
-        return cell_divergence(self._spread_sums, self.bins, centre, require_positive_number("scale", scale))
+        centre = parameters.require_finite_number("location", location)
+        return cell_divergence(self._spread_sums, self.bins, centre, parameters.require_positive_number("scale", scale))
 
     def matched_entropy(self) -> float:
         """½ ln(2πe s²), the entropy of the normal law with the same standard deviation."""
@@ -172,8 +166,8 @@ class ElementSketch:
 def element_sketch(blocks: Iterable[ArrayLike]) -> ElementSketch:
     """Sketch a matrix that comes in blocks of any shape, size and real dtype; iterating over a matrix gives its rows.
 
-    The numbers are gathered in their own dtype into spans of 2^21. So the result does not depend, to the bit, on the
-    division into blocks, and depends on the order of the numbers only to rounding. The moments equal those of
+    The numbers are gathered in their own dtype into spans of 2^21: the result does not depend, to the bit, on the
+    division into blocks, and on the order of the numbers only to rounding. The moments equal those of
     :func:`element_moments` of the whole to the bit, unless the dtype changes from block to block. Memory: 70 MB in
     addition to the current block.
 
@@ -194,7 +188,9 @@ def element_sketch(blocks: Iterable[ArrayLike]) -> ElementSketch:
             sketch = part if sketch is None else sketch.merged(part)
     if sketch is None:
         raise ParameterError("blocks", "no number", "at least one")
-    sketch.sums.require_sound_powers("blocks")
+    if not sketch.sums.has_sound_powers:
+        span = f"numbers from {sketch.sums.smallest:g} to {sketch.sums.largest:g}"
+        raise ParameterError("blocks", span, "numbers whose fourth powers float64 can hold: rescale them")
     return sketch
 
 
@@ -203,7 +199,7 @@ def _spans(blocks: Iterable[ArrayLike]) -> Iterator[Shaped[np.ndarray, " number"
     pending: list[Shaped[np.ndarray, " number"]] = []
     size = 0
     for block in blocks:
-        numbers = require_real_array("blocks", block).reshape(-1)
+        numbers = parameters.require_real_array("blocks", block).reshape(-1)
         if pending and numbers.dtype != pending[0].dtype:
             yield np.concatenate(pending)
             pending, size = [], 0

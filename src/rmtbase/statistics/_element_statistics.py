@@ -1,8 +1,7 @@
 """Registry of element statistics: name, symbol, formula and code, each a function of an element sketch.
 
-w are the n elements of a matrix, w̄ their mean, s their standard deviation with n − 1; |w|_(1) ≤ … ≤ |w|_(n) their
-magnitudes in ascending order. k̂ and λ̂ are the Weibull shape and scale, fitted by least squares to the probability plot
-of the middle 80 % of the magnitudes (:func:`weibull_fit`, trim 0.1).
+w are the n elements of a matrix, w̄ and s their mean and deviation (n − 1), |w|_(i) their ascending magnitudes, k̂ and
+λ̂ the Weibull shape and scale by :func:`weibull_fit` with trim 0.1.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -66,104 +66,56 @@ def _kl_matched(sketch: ElementSketch) -> float:
     return sketch.kl_to_normal(sketch.sums.mean, sketch.moments().std) + 1.0 / sketch.count
 
 
-_ALL = (
-    ElementStatistic(
-        "mean", "mean", r"\bar w / s", r"\bar w / s", lambda x: x.moments().mean / x.moments().std,
-    ),
-    ElementStatistic("skewness", "skewness", r"\gamma_1", r"m_3 / m_2^{3/2}", lambda x: x.moments().skewness),
-    ElementStatistic(
-        "excess_kurtosis", "excess kurtosis", r"\gamma_2", r"m_4 / m_2^2 - 3", lambda x: x.moments().excess_kurtosis,
-    ),
-    ElementStatistic(
-        "largest_magnitude", "largest magnitude", r"\max|w - \bar w| / s", r"\max_i |w_i - \bar w| / s",
-        lambda x: x.moments().largest_magnitude,
-    ),
-    ElementStatistic(
-        "l_scale", "L-scale", r"\lambda_2 / s", r"\lambda_2 / s", lambda x: x.l_moments.scale / x.moments().std,
-        _COARSE,
-    ),
-    ElementStatistic(
-        "l_skewness", "L-skewness", r"\tau_3", r"\lambda_3 / \lambda_2",
-        lambda x: x.l_moments.third / x.l_moments.scale, _COARSE,
-    ),
-    ElementStatistic(
-        "l_kurtosis", "L-kurtosis", r"\tau_4", r"\lambda_4 / \lambda_2",
-        lambda x: x.l_moments.fourth / x.l_moments.scale, _COARSE,
-    ),
-    ElementStatistic(
-        "entropy_residual", "entropy residual", r"\Delta S", r"S - \tfrac12 \ln(2 \pi e s^2)",
-        lambda x: x.entropy() - x.matched_entropy(), _FINE,
-    ),
-    ElementStatistic(
-        "kl_matched_normal", "divergence from the matched normal law", r"D_{\mathrm{KL}}",
-        r"D_{\mathrm{KL}}(w \,\|\, N(\bar w, s^2))", _kl_matched, _FINE,
-    ),
-    ElementStatistic(
-        "core_sigma", "standard deviation of the core", r"\sigma_{\mathrm{fit}} / s",
-        r"\sigma_{\mathrm{fit}} / s, w_{(i)} \approx c + \sigma_{\mathrm{fit}} \Phi^{-1}(p_i)",
-        lambda x: x.core.scale / x.moments().std, _COARSE,
-    ),
-    ElementStatistic(
-        "kl_core_normal", "divergence from the core's normal law", r"D_{\mathrm{KL}}^{\mathrm{core}}",
-        r"D_{\mathrm{KL}}(w \,\|\, N(c, \sigma_{\mathrm{fit}}^2))", lambda x: x.kl_to_normal(*x.core), _FINE,
-    ),
-    ElementStatistic(
-        "histogram_entropy_residual", "entropy residual by a histogram", r"\Delta S_{\mathrm{hist}}",
-        r"S_{\mathrm{hist}} - \tfrac12 \ln(2 \pi e s^2)", lambda x: x.histogram_entropy() - x.matched_entropy(), _FINE,
-    ),
-    ElementStatistic(
-        "kde_entropy_residual", "entropy residual by a kernel estimate", r"\Delta S_{\mathrm{KDE}}",
-        r"S_{\mathrm{KDE}} - \tfrac12 \ln(2 \pi e s^2)", lambda x: x.kernel_entropy() - x.matched_entropy(), _FINE,
-    ),
-    ElementStatistic(
-        "max_to_q99", "largest magnitude over the 99th percentile", r"\max|w| / q_{99}", r"\max|w| / q_{99}(|w|)",
-        lambda x: x.largest_magnitude / float(x.magnitude_quantile(0.99)), _COARSE,
-    ),
-    ElementStatistic(
-        "gini", "Gini index of magnitudes", "G", r"\lambda_2(|w|) / \lambda_1(|w|)",
-        lambda x: x.magnitude_l_moments.scale / x.magnitude_l_moments.location, _COARSE,
-    ),
-    ElementStatistic(
-        "q90_to_q10", "ratio of the outer deciles of magnitudes", r"q_{90} / q_{10}", r"q_{90}(|w|) / q_{10}(|w|)",
-        _decile_ratio, _FINE,
-    ),
-    ElementStatistic(
-        "log10_tail_probability", "log₁₀ of n times the body fit's tail probability of the largest magnitude",
-        r"\log_{10} n P_{\mathrm{tail}}", r"\log_{10} n - (\max|w| / \hat\lambda)^{\hat k} / \ln 10", _tail, _FINE,
-    ),
-    ElementStatistic(
-        "weibull_shape", "Weibull shape", r"\hat k", r"\mathrm{Cov}(X, Y) / \mathrm{Var}(X)", lambda x: x.body.shape,
-        _FINE,
-    ),
-    ElementStatistic(
-        "weibull_scale", "Weibull scale", r"\hat\lambda / \mathrm{rms}",
-        r"\exp(\bar X - \bar Y / \hat k) / \mathrm{rms}", lambda x: x.body.scale / x.body.rms, _FINE,
-    ),
-    ElementStatistic(
-        "weibull_r_squared", "R² of the Weibull plot", "R^2", r"\mathrm{Corr}(X, Y)^2", lambda x: x.body.r_squared,
-        _FINE,
-    ),
-    ElementStatistic(
-        "weibull_closure", "error of the Γ closure", r"\Delta_\Gamma",
-        r"\hat\lambda \sqrt{\Gamma(1 + 2/\hat k) - \Gamma^2(1 + 1/\hat k)} / \mathrm{sd}(|w|) - 1", _closure, _FINE,
-    ),
-    ElementStatistic(
-        "body_tail_gap", "body-tail gap", r"\hat k_{0.1} - \hat k_0", r"\hat k_{0.1} - \hat k_0",
-        lambda x: x.body.shape - x.whole.shape, _FINE,
-    ),
-    ElementStatistic(
-        "weibull_shape_ml", "Weibull shape by maximum likelihood", r"\hat k_{\mathrm{ML}}",
-        r"1/k = \sum |w|^k \ln |w| / \sum |w|^k - \langle \ln |w| \rangle",
-        lambda x: x.weibull_likelihood_fit.shape, _FINE,
-    ),
-    ElementStatistic(
-        "weibull_scale_ml", "Weibull scale by maximum likelihood", r"\hat\lambda_{\mathrm{ML}} / \mathrm{rms}",
-        r"\langle |w|^{\hat k} \rangle^{1/\hat k} / \mathrm{rms}",
-        lambda x: x.weibull_likelihood_fit.scale / x.sums.root_mean_square, _FINE,
-    ),
+_ROWS: tuple[tuple[Any, ...], ...] = (
+    ("mean", "mean", r"\bar w / s", r"\bar w / s", lambda x: x.moments().mean / x.moments().std),
+    ("skewness", "skewness", r"\gamma_1", r"m_3 / m_2^{3/2}", lambda x: x.moments().skewness),
+    ("excess_kurtosis", "excess kurtosis", r"\gamma_2", r"m_4 / m_2^2 - 3", lambda x: x.moments().excess_kurtosis),
+    ("largest_magnitude", "largest magnitude", r"\max|w - \bar w| / s", r"\max_i |w_i - \bar w| / s",
+     lambda x: x.moments().largest_magnitude),
+    ("l_scale", "L-scale", r"\lambda_2 / s", r"\lambda_2 / s", lambda x: x.l_moments.scale / x.moments().std, _COARSE),
+    ("l_skewness", "L-skewness", r"\tau_3", r"\lambda_3 / \lambda_2",
+     lambda x: x.l_moments.third / x.l_moments.scale, _COARSE),
+    ("l_kurtosis", "L-kurtosis", r"\tau_4", r"\lambda_4 / \lambda_2",
+     lambda x: x.l_moments.fourth / x.l_moments.scale, _COARSE),
+    ("entropy_residual", "entropy residual", r"\Delta S", r"S - \tfrac12 \ln(2 \pi e s^2)",
+     lambda x: x.entropy() - x.matched_entropy(), _FINE),
+    ("kl_matched_normal", "divergence from the matched normal law", r"D_{\mathrm{KL}}",
+     r"D_{\mathrm{KL}}(w \,\|\, N(\bar w, s^2))", _kl_matched, _FINE),
+    ("core_sigma", "standard deviation of the core", r"\sigma_{\mathrm{fit}} / s",
+     r"\sigma_{\mathrm{fit}} / s, w_{(i)} \approx c + \sigma_{\mathrm{fit}} \Phi^{-1}(p_i)",
+     lambda x: x.core.scale / x.moments().std, _COARSE),
+    ("kl_core_normal", "divergence from the core's normal law", r"D_{\mathrm{KL}}^{\mathrm{core}}",
+     r"D_{\mathrm{KL}}(w \,\|\, N(c, \sigma_{\mathrm{fit}}^2))", lambda x: x.kl_to_normal(*x.core), _FINE),
+    ("histogram_entropy_residual", "entropy residual by a histogram", r"\Delta S_{\mathrm{hist}}",
+     r"S_{\mathrm{hist}} - \tfrac12 \ln(2 \pi e s^2)", lambda x: x.histogram_entropy() - x.matched_entropy(), _FINE),
+    ("kde_entropy_residual", "entropy residual by a kernel estimate", r"\Delta S_{\mathrm{KDE}}",
+     r"S_{\mathrm{KDE}} - \tfrac12 \ln(2 \pi e s^2)", lambda x: x.kernel_entropy() - x.matched_entropy(), _FINE),
+    ("max_to_q99", "largest magnitude over the 99th percentile", r"\max|w| / q_{99}", r"\max|w| / q_{99}(|w|)",
+     lambda x: x.largest_magnitude / float(x.magnitude_quantile(0.99)), _COARSE),
+    ("gini", "Gini index of magnitudes", "G", r"\lambda_2(|w|) / \lambda_1(|w|)",
+     lambda x: x.magnitude_l_moments.scale / x.magnitude_l_moments.location, _COARSE),
+    ("q90_to_q10", "ratio of the outer deciles of magnitudes", r"q_{90} / q_{10}", r"q_{90}(|w|) / q_{10}(|w|)",
+     _decile_ratio, _FINE),
+    ("log10_tail_probability", "log₁₀ of n times the body fit's tail probability of the largest magnitude",
+     r"\log_{10} n P_{\mathrm{tail}}", r"\log_{10} n - (\max|w| / \hat\lambda)^{\hat k} / \ln 10", _tail, _FINE),
+    ("weibull_shape", "Weibull shape", r"\hat k", r"\mathrm{Cov}(X, Y) / \mathrm{Var}(X)",
+     lambda x: x.body.shape, _FINE),
+    ("weibull_scale", "Weibull scale", r"\hat\lambda / \mathrm{rms}",
+     r"\exp(\bar X - \bar Y / \hat k) / \mathrm{rms}", lambda x: x.body.scale / x.body.rms, _FINE),
+    ("weibull_r_squared", "R² of the Weibull plot", "R^2", r"\mathrm{Corr}(X, Y)^2", lambda x: x.body.r_squared, _FINE),
+    ("weibull_closure", "error of the Γ closure", r"\Delta_\Gamma",
+     r"\hat\lambda \sqrt{\Gamma(1 + 2/\hat k) - \Gamma^2(1 + 1/\hat k)} / \mathrm{sd}(|w|) - 1", _closure, _FINE),
+    ("body_tail_gap", "body-tail gap", r"\hat k_{0.1} - \hat k_0", r"\hat k_{0.1} - \hat k_0",
+     lambda x: x.body.shape - x.whole.shape, _FINE),
+    ("weibull_shape_ml", "Weibull shape by maximum likelihood", r"\hat k_{\mathrm{ML}}",
+     r"1/k = \sum |w|^k \ln |w| / \sum |w|^k - \langle \ln |w| \rangle",
+     lambda x: x.weibull_likelihood_fit.shape, _FINE),
+    ("weibull_scale_ml", "Weibull scale by maximum likelihood", r"\hat\lambda_{\mathrm{ML}} / \mathrm{rms}",
+     r"\langle |w|^{\hat k} \rangle^{1/\hat k} / \mathrm{rms}",
+     lambda x: x.weibull_likelihood_fit.scale / x.sums.root_mean_square, _FINE),
 )  # fmt: skip
 
-ELEMENT_STATISTICS: dict[str, ElementStatistic] = {statistic.name: statistic for statistic in _ALL}
+ELEMENT_STATISTICS: dict[str, ElementStatistic] = {row[0]: ElementStatistic(*row) for row in _ROWS}
 """Element statistics by name, in the order in which tables list them; none depends on the scale of the elements."""
 
 MOMENT_STATISTICS = tuple(ELEMENT_STATISTICS)[:4]
@@ -182,7 +134,6 @@ def element_statistics(
 
 
 def reason_against(sketch: ElementSketch, name: str) -> Reason:
-    """Say why :func:`element_statistics` gives NaN for that name; none if it gives a number."""
     return _value(sketch, registered(ELEMENT_STATISTICS, name))[1]
 
 

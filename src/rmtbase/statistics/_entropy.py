@@ -1,9 +1,7 @@
 """Entropy of numbers and their divergence from normal laws: by histograms, nearest neighbours, cells and kernels.
 
-The cells of a sketch have nearly equal widths. Their edges are moved to where no number can lie: to an edge of the
-sketch's bins, or, for numbers stored in few bits, halfway between two values that can be stored. So rounding moves no
-number to another cell, and the widths are known. Grassberger's estimator turns the counts into an entropy. Under a
-normal law the divergence is then too large by less than 2.7/n, three tenths of its standard error.
+Edges of the sketch's cells lie where no number can be, so rounding moves none and widths are known. Under a normal law
+the divergence is too large by less than 2.7/n, three tenths of its standard error.
 """
 
 from __future__ import annotations
@@ -15,14 +13,8 @@ from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 from scipy import special
 
+from rmtbase import parameters
 from rmtbase.errors import ParameterError
-from rmtbase.parameters import (
-    require_bins,
-    require_interval,
-    require_positive_integer,
-    require_positive_number,
-    require_real_numbers,
-)
 from rmtbase.statistics._elements import CentralSums
 from rmtbase.statistics._order_statistics import histogram, quantiles
 from rmtbase.statistics._signed_bins import SignedBins
@@ -38,6 +30,11 @@ _HISTOGRAM_BINS = 100
 _PER_BANDWIDTH = 16  # points of the kernel's grid
 _REACH = 9.0  # bandwidths of the kernel
 _LONGEST_GRID = 1 << 22
+
+Bins = Float[np.ndarray, " bin"]
+Counts = Int[np.ndarray, " bin"]
+Interval = tuple[float, float]
+Edges = Float[np.ndarray, " edge"]
 
 
 def histogram_entropy(sample: ArrayLike, bins: int, range: tuple[float, float]) -> float:
@@ -56,12 +53,11 @@ def histogram_entropy(sample: ArrayLike, bins: int, range: tuple[float, float]) 
         ParameterError: the sample is empty, not real, masked, not finite or wholly outside the range; the number of
             bins is not a positive integer; or the range is not an interval.
     """
-    return entropy_of_counts(*_histogram(_pooled(sample), bins, range))
+    limits = parameters.require_interval("range", range)
+    return entropy_of_counts(*np.histogram(_pooled(sample), parameters.require_bins(bins), limits))
 
 
-def histogram_kl(
-    sample: ArrayLike, bins: int, range: tuple[float, float], reference_sigma: float | None = None
-) -> float:
+def histogram_kl(sample: ArrayLike, bins: int, range: Interval, reference_sigma: float | None = None) -> float:
     """D_KL(sample ‖ N(0, reference_sigma²)) in nats, both binned: Σ p_b ln(p_b/q_b) ≥ 0.
 
     p_b are the shares of the numbers in ``bins`` equal bins over ``range``, and q_b the shares of the normal law, both
@@ -80,16 +76,16 @@ def histogram_kl(
         ParameterError: as :func:`histogram_entropy`; also if σ is not positive and finite, or the sample is all zeros.
     """
     x = _pooled(sample)
-    counts, edges = _histogram(x, bins, range)
+    counts, edges = np.histogram(x, parameters.require_bins(bins), parameters.require_interval("range", range))
     return kl_of_counts(counts, edges, _spread(x, reference_sigma))
 
 
-def entropy_of_counts(counts: Int[np.ndarray, " bin"], edges: Float[np.ndarray, " edge"]) -> float:
+def entropy_of_counts(counts: Counts, edges: Edges) -> float:
     shares = _shares(counts, edges)
     return float(special.entr(shares).sum() + math.log(edges[1] - edges[0]))
 
 
-def kl_of_counts(counts: Int[np.ndarray, " bin"], edges: Float[np.ndarray, " edge"], sigma: float) -> float:
+def kl_of_counts(counts: Counts, edges: Edges, sigma: float) -> float:
     shares = _shares(counts, edges)
     log_normal = log_normal_mass(edges[:-1] / sigma, edges[1:] / sigma, np.diff(edges) / sigma)
     log_normal = log_normal - np.logaddexp.reduce(log_normal)
@@ -114,7 +110,7 @@ def nearest_neighbour_entropy(sample: ArrayLike, k: int = 1) -> float:
 
     Source: L. F. Kozachenko and N. N. Leonenko, Probl. Inf. Transm. 23, 95 (1987).
     """
-    x, k = np.sort(_pooled(sample)), require_positive_integer("k", k)
+    x, k = np.sort(_pooled(sample)), parameters.require_positive_integer("k", k)
     n = x.size
     if k >= n:
         raise ParameterError("k", k, f"less than the number of elements, {n}")
@@ -141,22 +137,14 @@ def nearest_neighbour_kl(sample: ArrayLike, k: int = 1, reference_sigma: float |
 
 
 def _pooled(sample: ArrayLike) -> Float[np.ndarray, " number"]:
-    x = require_real_numbers("sample", sample).reshape(-1)
+    x = parameters.require_real_numbers("sample", sample).reshape(-1)
     if x.size == 0 or not np.isfinite(x).all():
-        raise ParameterError(
-            "sample", f"{x.size} numbers, {np.isfinite(x).sum()} finite", "finite numbers, at least one"
-        )
+        finite = np.isfinite(x).sum()
+        raise ParameterError("sample", f"{x.size} numbers, {finite} finite", "finite numbers, at least one")
     return x
 
 
-def _histogram(
-    x: Float[np.ndarray, " number"], bins: int, interval: tuple[float, float]
-) -> tuple[Int[np.ndarray, " bin"], Float[np.ndarray, " edge"]]:
-    low, high = require_interval("range", interval)
-    return np.histogram(x, require_bins(bins), (low, high))
-
-
-def _shares(counts: Int[np.ndarray, " bin"], edges: Float[np.ndarray, " edge"]) -> Float[np.ndarray, " bin"]:
+def _shares(counts: Counts, edges: Edges) -> Bins:
     if not counts.any():
         raise ParameterError("range", (edges[0], edges[-1]), "an interval that holds some of the sample")
     return counts / counts.sum()
@@ -164,20 +152,15 @@ def _shares(counts: Int[np.ndarray, " bin"], edges: Float[np.ndarray, " edge"]) 
 
 def _spread(x: Float[np.ndarray, " number"], reference_sigma: float | None) -> float:
     if reference_sigma is not None:
-        return require_positive_number("reference_sigma", reference_sigma)
+        return parameters.require_positive_number("reference_sigma", reference_sigma)
     largest = float(np.abs(x).max())
     if largest == 0.0:
         raise ParameterError("sample", "zeros", "numbers with a spread, to which a normal law can be fitted")
     return largest * math.sqrt(np.mean((x / largest) ** 2))
 
 
-def log_normal_mass(
-    low: Float[np.ndarray, " bin"], high: Float[np.ndarray, " bin"], width: Float[np.ndarray, " bin"]
-) -> Float[np.ndarray, " bin"]:
-    """ln of the mass of N(0, 1) between low and high, finite far into the tails and for the narrowest bins.
-
-    The width is given separately, because high - low loses digits far from the centre.
-    """
+def log_normal_mass(low: Bins, high: Bins, width: Bins) -> Bins:
+    """ln of the mass of N(0, 1) between low and high, also in far tails; high - low would lose digits of the width."""
     flip = low > 0.0
     low, high = np.where(flip, -high, low), np.where(flip, -low, high)
     narrow = width < _NARROW
@@ -190,34 +173,21 @@ def log_normal_mass(
 
 
 def cell_entropy(sums: CentralSums, bins: SignedBins) -> float:
-    """Differential entropy in nats: the cross-entropy with the normal law of the same moments, minus the divergence.
-
-    -⟨ln q⟩ − D_KL(w ‖ q), q = N(w̄, s²), in which the first term follows from the moments without any cells. So the
-    width h of the cells adds neither the bias h²/(24 s²) nor the noise h/(s √(12 n)) of -Σ p ln(p/h), which exceeds the
-    standard error under the normal law, some 10/n.
-    """
+    """Entropy -⟨ln q⟩ − D_KL(w ‖ q) in nats, q = N(w̄, s²); the first term needs no cells, nor their width."""
     n, spread = sums.count, sums.moments().std
-    return (
-        0.5 * math.log(2.0 * math.pi)
-        + math.log(spread)
-        + 0.5 * (n - 1) / n
-        - cell_divergence(sums, bins, sums.mean, spread)
-    )
+    cross_entropy = 0.5 * math.log(2.0 * math.pi) + math.log(spread) + 0.5 * (n - 1) / n
+    return cross_entropy - cell_divergence(sums, bins, sums.mean, spread)
 
 
 def cell_divergence(sums: CentralSums, bins: SignedBins, location: float, scale: float) -> float:
-    """D_KL(w ‖ N(location, scale²)) in nats, Σ p ln(p/q) over cells, q their masses under the normal law.
+    """D_KL(w ‖ N(location, scale²)) in nats, Σ p ln(p/q) over cells, q their masses: P. Grassberger, physics/0307138.
 
-    The width h of the cells is max(3.49 n^(-1/3), 1/16) spreads, the spread min(s, interquartile range/1.349). It
-    reduces the divergence by h²/24 ∫ p (ln(p/q))'², which vanishes where p is q. One cell lies about the centre: the
-    mean, or the median if the mean is not in the middle half of the numbers. An outermost cell ends at the sample's
-    extreme if it holds so many numbers that the law must end there.
+    Cells of max(3.49 n^(-1/3), 1/16) spreads, min(s, interquartile range/1.349), reduce it by h²/24 ∫ p (ln(p/q))'²,
+    which vanishes where p is q. One lies about the mean, or about the median if the mean is not in the middle half; an
+    outermost one that holds many numbers ends at the sample's extreme, where the law must end.
 
-    Σ p ln p from counts N is Σ N G(N)/n − ln n, G(N) = ψ(N) + (−1)^N (ψ((N + 1)/2) − ψ(N/2))/2 for N < 16. For a
-    Poisson count of mean μ, ⟨N ψ(N)⟩ = μ (ln μ + E₁(μ)). The second term cancels the E₁ part, which matters at small μ;
-    at larger μ it would only be noise of ±1/2.
-
-    Source: P. Grassberger, arXiv:physics/0307138 (2003).
+    Σ p ln p is Σ N G(N)/n − ln n, G(N) = ψ(N) + (−1)^N (ψ((N + 1)/2) − ψ(N/2))/2 for N < 16. Of a Poisson count of mean
+    μ, ⟨N ψ(N)⟩ = μ (ln μ + E₁(μ)); the second term cancels E₁, and would only be noise of ±1/2 at larger μ.
     """
     n, lower, median, upper = sums.count, *quantiles(bins, (0.25, 0.5, 0.75)).tolist()
     centre = sums.mean if lower <= sums.mean <= upper else median
@@ -247,21 +217,13 @@ def cell_divergence(sums: CentralSums, bins: SignedBins, location: float, scale:
 
 
 def range_histogram_entropy(sums: CentralSums, bins: SignedBins) -> float:
-    """Differential entropy of a usual histogram, with 100 equal bins over the sample's range, without bias correction.
-
-    -Σ p ln(p/width). Its bias is about (bin width)²/(24 s²) − (occupied bins − 1)/(2n) for a normal law.
-    """
+    """Entropy -Σ p ln(p/width) of 100 equal bins over the range, biased by (width)²/(24 s²) − (occupied − 1)/(2n)."""
     edges = np.linspace(sums.smallest, sums.largest, _HISTOGRAM_BINS + 1)
     return entropy_of_counts(histogram(bins, edges), edges)
 
 
 def kernel_entropy(sums: CentralSums, bins: SignedBins) -> float:
-    """Differential entropy -∫ p̂ ln p̂ of ``scipy.stats.gaussian_kde`` with its default bandwidth, Scott's s n^(-1/5).
-
-    The counts are spread over a grid whose step is at most a sixteenth of the bandwidth, and convolved by Fourier
-    transform; the variance added by the grid is subtracted from the kernel's. The result agrees with the integral over
-    SciPy's density to 1e-6. Its bias is about n^(-2/5)/2 for a normal law.
-    """
+    """Entropy of ``scipy.stats.gaussian_kde`` with Scott's bandwidth s n^(-1/5), by Fourier transform, to 1e-6."""
     n = sums.count
     bandwidth = math.sqrt(sums.square / (n - 1)) * n**-0.2
     low, reach = sums.smallest - _REACH * bandwidth, sums.largest - sums.smallest + 2 * _REACH * bandwidth

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -238,26 +238,14 @@ def _inverse_information(kappa: float) -> Float[np.ndarray, "3"]:
     return np.array([tail / (1 + kappa), scale_variance, of_scale / determinant])
 
 
-@dataclass(frozen=True)
-class Elements:
-    """Sample of n elements w of any real dtype."""
-
-    flat: NDArray  # the elements, in the order in which they lie in memory
-    # centre, spread: median and deviation (from the quartiles) of a subsample; z = (w - centre)/spread
+class Elements(NamedTuple):
+    flat: NDArray  # in the order in which they lie in memory
+    # median and deviation (from the quartiles) of a subsample; z = (w - centre)/spread
     centre: float
     spread: float
 
-    @property
-    def count(self) -> int:
-        return self.flat.size
-
-    def mean_of(self, terms: Callable[[Numbers], Any]) -> Float[np.ndarray, "..."]:
-        """Average functions of z over all z; ``terms`` maps a block to their sums over the block."""
-        return np.sum([terms((w - self.centre) / self.spread) for w in _blocks(self.flat)], axis=0) / self.count
-
 
 def require_elements(matrix: ArrayLike) -> Elements:
-    """Return the elements of a matrix; raise ParameterError unless they are real, finite and not all equal."""
     array = require_real_array("matrix", matrix)
     flat = array.ravel(order="K")
     if flat.size == 0:
@@ -276,9 +264,8 @@ def require_elements(matrix: ArrayLike) -> Elements:
         spread = np.sqrt(np.mean([np.mean(((block - centre) / (high - low)) ** 2) for block in _blocks(flat)]))
         spread *= high - low
     if not 0.0 < spread < np.inf or max(high - centre, centre - low) / spread > _WIDEST:
-        raise ParameterError(
-            "matrix", f"elements from {low:g} to {high:g}", f"none beyond {_WIDEST:g} times their spread"
-        )
+        expected = f"none beyond {_WIDEST:g} times their spread"
+        raise ParameterError("matrix", f"elements from {low:g} to {high:g}", expected)
     return Elements(flat, float(centre), float(spread))
 
 
@@ -292,25 +279,18 @@ def _blocks(flat: NDArray) -> Iterator[Numbers]:
         yield flat[start : start + _BLOCK].astype(np.float64)
 
 
-@dataclass(frozen=True)
-class Maximum:
-    """Maximum likelihood parameters of a law, in the units of the elements."""
-
-    # location, scale: location and scale of the law
+class Maximum(NamedTuple):  # of the likelihood, in the units of the elements
     location: float
     scale: float
-    further: Float[np.ndarray, " further"]  # its further parameters
-    log_likelihood: float  # ln of the density of all the elements
-    count: int  # number of elements
+    further: Vector  # further parameters of the law
+    log_likelihood: float
+    count: int
 
 
 def maximize_likelihood(
     law: str, terms: Terms, matrix: ArrayLike, location: float | None, start: ArrayLike = (), upper: ArrayLike = ()
 ) -> Maximum:
-    """Fit a law with a location, a scale and further parameters, which start at ``start`` and stay in [0, upper].
-
-    The first Newton steps use a sample of the elements; the last two or three use all of them.
-    """
+    """Fit location, scale and further parameters in [0, upper], by Newton steps on a sample, then on all elements."""
     fixed = None if location is None else require_finite_number("location", location)
     elements = require_elements(matrix)
     centre = 0.0 if fixed is None else (fixed - elements.centre) / elements.spread
@@ -318,7 +298,7 @@ def maximize_likelihood(
     free = np.arange(at.size) >= (fixed is not None)
     ceiling = np.concatenate([[np.inf, np.inf], np.asarray(upper, dtype=np.float64)])
     sample = Elements(_sample(elements.flat), elements.centre, elements.spread)
-    if sample.count < elements.count:
+    if sample.flat.size < elements.flat.size:
         with suppress(FitError):  # the sample may be degenerate even if the whole is not
             at, _ = _climb(law, terms, sample, at, free, ceiling)
     at, value = _climb(law, terms, elements, at, free, ceiling)
@@ -326,8 +306,8 @@ def maximize_likelihood(
         elements.centre + elements.spread * float(at[0]) if fixed is None else fixed,
         elements.spread * math.exp(at[1]),
         at[2:],
-        elements.count * (value - math.log(elements.spread)),
-        elements.count,
+        elements.flat.size * (value - math.log(elements.spread)),
+        elements.flat.size,
     )
 
 
@@ -337,7 +317,8 @@ def _climb(
     size, triangle = start.size, np.triu_indices(start.size)
 
     def evaluate(at: Vector) -> Evaluation:
-        values = elements.mean_of(lambda z: terms(z, at))
+        sums = [terms((w - elements.centre) / elements.spread, at) for w in _blocks(elements.flat)]
+        values = np.sum(sums, axis=0) / elements.flat.size
         hessian = np.zeros((size, size))
         hessian[triangle] = values[1 + size :]
         return float(values[0]), values[1 : 1 + size], hessian + np.triu(hessian, 1).T

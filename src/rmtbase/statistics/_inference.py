@@ -12,6 +12,8 @@ from scipy.special import ndtri
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_integer, require_p_values, require_real_numbers
 
+Values = Float[np.ndarray, "..."]
+
 _NULL_SAMPLE = "a non-empty one-dimensional array without NaN"
 
 
@@ -23,7 +25,7 @@ def monte_carlo_p_value(observed: ArrayLike, null_sample: ArrayLike) -> Float[np
 
     Args:
         observed: array of any shape. Infinities are allowed, as the most extreme values. NaN gives NaN.
-        null_sample: the n null draws, one-dimensional and without NaN.
+        null_sample: the n null draws, one-dimensional and without NaN; they are sorted once for all observations.
 
     Returns:
         p-values of the shape of ``observed``.
@@ -32,8 +34,7 @@ def monte_carlo_p_value(observed: ArrayLike, null_sample: ArrayLike) -> Float[np
         ParameterError: the null sample is empty, not one-dimensional or contains NaN; or an argument is masked or not
             real.
 
-    Source: B. Phipson and G. K. Smyth, Stat. Appl. Genet. Mol. Biol. 9, 39 (2010). The rule is that of
-        ``scipy.stats.monte_carlo_test``, which redraws the null for every observation; here it is sorted once.
+    Source: B. Phipson and G. K. Smyth, Stat. Appl. Genet. Mol. Biol. 9, 39 (2010).
     """
     null = require_real_numbers("null_sample", null_sample)
     if null.ndim != 1:
@@ -42,7 +43,6 @@ def monte_carlo_p_value(observed: ArrayLike, null_sample: ArrayLike) -> Float[np
 
 
 def p_value_among_sorted(observed: ArrayLike, null_sample: Float[np.ndarray, " draw"]) -> Float[np.ndarray, "..."]:
-    """Compute :func:`monte_carlo_p_value` for null draws that ascend; a ParameterError if they do not."""
     null_sample = _require_ascending(null_sample)
     n = null_sample.size
     x = require_real_numbers("observed", observed)
@@ -52,13 +52,8 @@ def p_value_among_sorted(observed: ArrayLike, null_sample: Float[np.ndarray, " d
     return np.where(np.isnan(x), np.nan, p)
 
 
-def upper_p_value_among_sorted(
-    observed: ArrayLike, null_sample: Float[np.ndarray, " draw"]
-) -> Float[np.ndarray, "..."]:
-    """Compute the one-sided p-value (b_≥ + 1) / (n + 1) for null draws that ascend; NaN gives NaN.
-
-    b_≥ counts the null draws that are not below the observed value.
-    """
+def upper_p_value_among_sorted(observed: ArrayLike, null_sample: Float[np.ndarray, " draw"]) -> Values:
+    """One-sided p-value (b_≥ + 1)/(n + 1), b_≥ the ascending draws not below the observed value; NaN gives NaN."""
     null_sample = _require_ascending(null_sample)
     x = require_real_numbers("observed", observed)
     at_least = null_sample.size - np.searchsorted(null_sample, x, side="left")
@@ -109,13 +104,11 @@ def _require_axis(axis: int, p: np.ndarray) -> int:
 
 
 def benjamini_hochberg(p_values: ArrayLike, axis: int | None = None) -> Float[np.ndarray, "..."]:
-    """Benjamini–Hochberg q-values over all entries that are not NaN, in the shape of ``p_values``.
+    """Benjamini–Hochberg q-values over all entries that are not NaN, or along an ``axis``; shape of ``p_values``.
 
     The q-value of a test is the smallest false discovery rate at which it is called: for the k-th smallest of n
     p-values, min over j ≥ k of p_(j) n / j, and at most 1. It is valid for tests that are independent or positively
-    dependent. NaN marks a test that was not made; it stays NaN and does not count. The values are those of
-    ``scipy.stats.false_discovery_control``, whose module takes a third of a second to import. With an ``axis``, the
-    tests along it are corrected by themselves.
+    dependent. NaN marks a test that was not made; it stays NaN and does not count.
 
     Raises:
         ParameterError: p-values are masked, not real or outside [0, 1].
@@ -132,9 +125,7 @@ def benjamini_yekutieli(p_values: ArrayLike) -> Float[np.ndarray, "..."]:
 
     Source: Y. Benjamini and D. Yekutieli, Ann. Stat. 29, 1165 (2001).
     """
-    return _adjusted(
-        p_values, lambda p, n: np.minimum(1.0, (1.0 / np.arange(1, n.item() + 1)).sum() * _stepped_up(p, n))
-    )
+    return _adjusted(p_values, lambda p, n: np.minimum(1.0, (1 / np.arange(1, n.item() + 1)).sum() * _stepped_up(p, n)))
 
 
 def holm(p_values: ArrayLike, axis: int | None = None) -> Float[np.ndarray, "..."]:
@@ -150,9 +141,7 @@ def holm(p_values: ArrayLike, axis: int | None = None) -> Float[np.ndarray, "...
     )
 
 
-def _adjusted(
-    p_values: ArrayLike, adjust: Callable[[np.ndarray, np.ndarray], np.ndarray], axis: int | None = None
-) -> np.ndarray:
+def _adjusted(p_values: ArrayLike, adjust: Callable[..., np.ndarray], axis: int | None = None) -> np.ndarray:
     """Apply ``adjust`` to ascending p-values, NaN last, and the number of others; put the results in their places."""
     p = require_p_values("p_values", p_values)
     tests = p.reshape(-1) if axis is None else np.moveaxis(p, _require_axis(axis, p), -1)
@@ -164,6 +153,5 @@ def _adjusted(
 
 
 def _stepped_up(p: Float[np.ndarray, "... test"], n: Int[np.ndarray, "... 1"]) -> Float[np.ndarray, "... test"]:
-    """min over j ≥ k of p_(j) n / j, and at most 1."""
     rates = p * (n / np.arange(1, p.shape[-1] + 1))
     return np.minimum(np.fmin.accumulate(rates[..., ::-1], axis=-1)[..., ::-1], 1.0)

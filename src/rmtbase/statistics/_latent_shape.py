@@ -10,12 +10,7 @@ from numpy.typing import ArrayLike
 
 @dataclass(frozen=True)
 class LatentShape:
-    """Shape of a head with W_Q = W_UQ W_DQ, or one matrix, and W_K = [W_UK W_DKV; W_KR], of d_nope and d_rope rows.
-
-    All heads of a layer share W_DQ, W_DKV and W_KR, so that the p-values of its heads depend on each other, like those
-    of heads that share a key. A head without d_rope is the chain (d_model, q_rank, d_nope, kv_rank, d_model), or
-    (d_model, d_nope, kv_rank, d_model).
-    """
+    """Shape of a head with W_Q = W_UQ W_DQ, or one matrix, and W_K = [W_UK W_DKV; W_KR], of d_nope and d_rope rows."""
 
     d_model: int  # width of the residual stream
     kv_rank: int  # dimension of the latent of keys and values
@@ -28,11 +23,8 @@ class LatentShape:
 
     @property
     def dims(self) -> tuple[int, ...]:
-        """Dimensions of a chain with the same number of nonzero eigenvalues and of inverse moments of the smallest one.
-
-        W_K has min(d_nope, kv_rank) + d_rope independent rows; the last dimension accounts for W_UK, whose own smallest
-        singular value has moments that depend on |d_nope - kv_rank|.
-        """
+        # Of a chain with the same number of nonzero eigenvalues and of inverse moments of the smallest one. The last
+        # accounts for W_UK, whose own smallest singular value has moments that depend on |d_nope - kv_rank|.
         rows = min(self.d_nope, self.kv_rank) + self.d_rope
         query = (self.d_nope + self.d_rope, *(() if self.q_rank is None else (self.q_rank,)), self.d_model)
         dims = query if rows < query[0] else query[1:]

@@ -1,16 +1,8 @@
-r"""Moved share: how much a spectrum differs from a mean spectrum, in units of its own sum.
+"""Moved share Δ = ½ Σ_i |p_i - q_i|, p the shares of eigenvalues and q those of a random matrix's mean eigenvalues.
 
-With the shares :math:`p_i = λ_i / \sum_j λ_j` of ordered eigenvalues and those :math:`q_i` of the means of a random
-matrix's ordered eigenvalues, the moved share is
-
-.. math:: Δ = \tfrac12 \sum_i |p_i - q_i|,
-
-the part of :math:`\sum_i λ_i = \|W\|_F^2` that would have to move between the ordered directions to give the matrix the
-spectrum of a random one. It does not depend on the scale, lies between 0 and 1, and needs no model of noise. Its parts
-compare the Lorenz curves :math:`D_k = \sum_{i \le k} (p_i - q_i)`: the strongest k directions hold up to
-:math:`\max_k D_k` more than those of a random matrix (towards fewer directions), the weakest up to
-:math:`\max_k -D_k` more (towards more directions). Their sum is at most Δ, and is Δ where p - q changes sign at most
-twice.
+It is the part of ‖W‖_F² that would have to move between the ordered directions to give the matrix a random spectrum,
+between 0 and 1 at any scale. Its parts compare the Lorenz curves D_k = Σ_{i ≤ k} (p_i - q_i): the strongest k hold
+max_k D_k more at most, the weakest max_k -D_k; their sum is Δ where p - q changes sign at most twice, else less.
 """
 
 from __future__ import annotations
@@ -21,10 +13,10 @@ from jaxtyping import Float
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_real_numbers
 
+Spectra = Float[np.ndarray, "... index"]
 
-def moved_share(
-    eigenvalues: Float[np.ndarray, "... index"], null_mean: Float[np.ndarray, "... index"]
-) -> Float[np.ndarray, "..."]:
+
+def moved_share(eigenvalues: Spectra, null_mean: Spectra) -> Float[np.ndarray, "..."]:
     """Return the moved share Δ = ½ Σ_i |λ_i/Σλ − E₀λ_i/ΣE₀λ| of each spectrum, between 0 and 1.
 
     Args:
@@ -40,9 +32,7 @@ def moved_share(
     return 0.5 * np.abs(_difference(eigenvalues, null_mean)).sum(axis=-1)
 
 
-def moved_parts(
-    eigenvalues: Float[np.ndarray, "... index"], null_mean: Float[np.ndarray, "... index"]
-) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "..."]]:
+def moved_parts(eigenvalues: Spectra, null_mean: Spectra) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "..."]]:
     """Return the parts of the moved share towards fewer and towards more directions, max_k D_k and max_k −D_k.
 
     Arguments, NaN and errors are those of :func:`moved_share`.
@@ -51,17 +41,11 @@ def moved_parts(
     return np.maximum(lorenz.max(axis=-1), 0.0), np.maximum(-lorenz.min(axis=-1), 0.0)
 
 
-def _difference(
-    eigenvalues: Float[np.ndarray, "... index"], null_mean: Float[np.ndarray, "... index"]
-) -> Float[np.ndarray, "... index"]:
-    """Return p - q, with zeros for padding; NaN throughout a spectrum that has no shares."""
-    eigenvalues, null_mean = (
-        require_real_numbers(name, value) for name, value in (("eigenvalues", eigenvalues), ("null_mean", null_mean))
-    )
+def _difference(eigenvalues: Spectra, null_mean: Spectra) -> Spectra:
+    eigenvalues = require_real_numbers("eigenvalues", eigenvalues)
+    null_mean = require_real_numbers("null_mean", null_mean)
     if not eigenvalues.ndim or not null_mean.ndim or not 0 < eigenvalues.shape[-1] <= null_mean.shape[-1]:
-        raise ParameterError(
-            "null_mean", f"shape {null_mean.shape}", "a mean for each eigenvalue of a matrix, at least"
-        )
+        raise ParameterError("null_mean", f"shape {null_mean.shape}", "at least a mean for each eigenvalue")
     if (eigenvalues < 0.0).any() or (null_mean < 0.0).any():
         raise ParameterError("eigenvalues, null_mean", "negative ones", "eigenvalues of WᵀW")
     eigenvalues, null_mean = np.broadcast_arrays(eigenvalues, null_mean[..., : eigenvalues.shape[-1]])
@@ -74,7 +58,7 @@ def _difference(
     return np.where(defined, difference, np.nan)
 
 
-def _shares(values: Float[np.ndarray, "... index"], present: np.ndarray) -> Float[np.ndarray, "... index"]:
+def _shares(values: Spectra, present: np.ndarray) -> Spectra:
     largest = np.max(values, axis=-1, keepdims=True, where=present, initial=0.0)
     unit = values / largest  # so that no sum leaves float64
     return unit / np.sum(unit, axis=-1, keepdims=True, where=present)

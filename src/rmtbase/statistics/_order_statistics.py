@@ -1,8 +1,4 @@
-"""Functions of the order statistics of a sample: quantiles, histograms, L-moments, a normal probability plot.
-
-All use :class:`SignedBins`. The numbers of a bin are taken as equally spaced about their mean, with their variance.
-This is exact for one or two numbers; for more, only their positions within a relative width of 2^-10 are uncertain.
-"""
+"""Quantiles, histograms, L-moments and normal plot of :class:`SignedBins`, a bin's numbers taken as equally spaced."""
 
 import math
 from fractions import Fraction
@@ -19,10 +15,7 @@ from rmtbase.statistics._weibull_fit import trimmed_ranks
 
 
 class LMoments(NamedTuple):
-    """First four L-moments of a sample: location λ₁, scale λ₂, and λ₃ and λ₄, all in the units of the numbers.
-
-    Source: J. R. M. Hosking, J. R. Stat. Soc. B 52, 105 (1990).
-    """
+    """First four L-moments, in the units of the numbers: J. R. M. Hosking, J. R. Stat. Soc. B 52, 105 (1990)."""
 
     location: float
     scale: float
@@ -31,8 +24,6 @@ class LMoments(NamedTuple):
 
 
 class NormalPlot(NamedTuple):
-    """Line w = location + scale·Φ⁻¹(p) through a normal probability plot."""
-
     location: float
     scale: float
 
@@ -50,10 +41,7 @@ def quantiles(bins: SignedBins, probability: ArrayLike) -> Float[np.ndarray, "..
 
 
 def histogram(bins: SignedBins, edges: Float[np.ndarray, " edge"]) -> Float[np.ndarray, " interval"]:
-    """Count the numbers from each edge to the next, including the last upper edge; counts may be fractional.
-
-    The numbers of a bin that an edge cuts are taken as spread without gaps.
-    """
+    """Count the numbers from edge to edge, the last included; a bin that an edge cuts is spread without gaps."""
     width = bins.count * bins.unrounded_spacing
     width[bins.count == 1] = 0.0
     low, high = bins.mean - width / 2.0, bins.mean + width / 2.0

@@ -32,17 +32,10 @@ class PowerLawFit:
 
 
 def power_law_fit(values: ArrayLike, x_min: float | None = None) -> PowerLawFit:
-    """Fit a power law to the tail of a sample, α = 1 + n / Σ ln(x_i/x_min) over its n values x_i ≥ x_min.
-
-    Without an ``x_min``, the tail begins at the value, other than the largest, that gives the smallest
-    Kolmogorov–Smirnov distance. The distance includes both sides of each step of the distribution function; the
-    authors' program and the package ``powerlaw`` use one side, so they may choose another x_min. α has no upper bound.
-
-    A fit does not show that there is a power law. For that, use :func:`power_law_p_value` for independent values, and
-    :func:`rmtbase.results.signal.heavy_tails` for eigenvalues, which repel each other.
-
-    Source: A. Clauset, C. R. Shalizi and M. E. J. Newman, SIAM Review 51, 661 (2009).
-    """
+    """Fit α = 1 + n/Σ ln(x_i/x_min) to a tail: Clauset, Shalizi and Newman, SIAM Review 51, 661 (2009)."""
+    # Without x_min the tail with the smallest Kolmogorov–Smirnov distance, of both sides of each step; their program
+    # and the package powerlaw use one side. A fit shows no power law: power_law_p_value, and heavy_tails for
+    # eigenvalues, do.
     x = _require_sample(values)
     if x_min is None:
         starts = np.flatnonzero(np.diff(x[:-1], prepend=0.0) > 0.0).tolist()
@@ -50,22 +43,13 @@ def power_law_fit(values: ArrayLike, x_min: float | None = None) -> PowerLawFit:
         return min(fits, key=lambda fit: fit.distance)
     start = int(np.searchsorted(x, float(x_min)))
     if not 0.0 < float(x_min) < x[-1] or start > x.size - 2:
-        raise ParameterError(
-            "x_min", x_min, f"a positive number below the largest value {x[-1]:g}, with two values in the tail"
-        )
+        expected = f"a positive number below the largest value {x[-1]:g}, with two values in the tail"
+        raise ParameterError("x_min", x_min, expected)
     return _fit(x, start, float(x_min))
 
 
 def power_law_p_value(values: ArrayLike, draws: int = 99, seed: int = 0) -> float:
-    """p-value of a power law in the tail of a sample of independent values; a small one speaks against it.
-
-    Semi-parametric bootstrap: each draw has as many values as the sample. Each value comes from the fitted tail with
-    the tail's share as probability, and otherwise from the sample's values below it. Each draw is fitted again,
-    including x_min. p = (b + 1)/(draws + 1), where b counts the draws at least as far from their fit
-    (Kolmogorov–Smirnov) as the sample is from its own. The authors rule a power law out at p ≤ 0.1.
-
-    Source: as :func:`power_law_fit`, section 4.
-    """
+    """p-value of a power law in the tail of independent values, by the authors' bootstrap (section 4)."""
     x, count = _require_sample(values), require_positive_integer("draws", draws)
     fit, rng = power_law_fit(x), np.random.default_rng(require_seed(seed))
     below = x[x < fit.x_min]

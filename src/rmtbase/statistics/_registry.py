@@ -1,17 +1,16 @@
-"""Registry of spectral statistics: name, symbol, formula, convention, scaling, range and code.
+"""Registry of spectral statistics: name, symbol, formula, convention, scaling, range, code, and the moments they have.
 
-λ_1 ≥ … ≥ λ_h are the eigenvalues of W_QKᵀ W_QK and s_k = √λ_k the singular values of W_QK; only the h = d_head
-structurally nonzero ones count. Both conventions in use have their own names: a name that ends in ``_singular`` stands
-for the same formula with s instead of λ. Mixing the two changes conclusions: for a random head of (768, 64) the
-normalized participation ratio is 0.855 on λ and 0.958 on s.
+A name that ends in ``_singular`` stands for the formula with the singular values s_k = √λ_k instead of the eigenvalues
+λ_1 ≥ … ≥ λ_h: mixing the two changes conclusions. Only the h structurally nonzero ones count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from jaxtyping import Float
@@ -99,57 +98,35 @@ def _entropy(x: Spectra) -> Numbers:
 _LAMBDA: Convention = "eigenvalue"
 _S: Convention = "singular value"
 
-_OF_EITHER = (
-    Statistic(
-        "participation_ratio", "participation ratio", r"\mathrm{PR}", r"(\sum_k {x}_k)^2 / \sum_k {x}_k^2",
-        _LAMBDA, 0, "1", "h", _participation_ratio,
-    ),
-    Statistic(
-        "normalized_participation_ratio", "normalized participation ratio", r"\mathrm{NPR}",
-        r"(\sum_k {x}_k)^2 / (h \sum_k {x}_k^2)", _LAMBDA, 0, "1/h", "1",
-        lambda x: _participation_ratio(x) / x.shape[-1],
-    ),
-    Statistic(
-        "spectral_entropy", "spectral entropy", "S", r"-\sum_k p_k \ln p_k,\ p_k = {x}_k / \sum_j {x}_j",
-        _LAMBDA, 0, "0", "ln h", _entropy,
-    ),
-    Statistic(
-        "condition_number", "condition number", r"\kappa", "{x}_1 / {x}_h", _LAMBDA, 0, "1", "inf",
-        lambda x: x[..., 0] / x[..., -1], inverse_power=1.0,
-    ),
-    Statistic(
-        "stable_rank", "stable rank", r"r_s", r"\sum_k {x}_k / {x}_1", _LAMBDA, 0, "1", "h",
-        lambda x: x.sum(axis=-1) / x[..., 0],
-    ),
+_ROWS: tuple[tuple[Any, ...], ...] = (
+    ("participation_ratio", "participation ratio", r"\mathrm{PR}", r"(\sum_k {x}_k)^2 / \sum_k {x}_k^2",
+     _LAMBDA, 0, "1", "h", _participation_ratio),
+    ("normalized_participation_ratio", "normalized participation ratio", r"\mathrm{NPR}",
+     r"(\sum_k {x}_k)^2 / (h \sum_k {x}_k^2)", _LAMBDA, 0, "1/h", "1", lambda x: _participation_ratio(x) / x.shape[-1]),
+    ("spectral_entropy", "spectral entropy", "S", r"-\sum_k p_k \ln p_k,\ p_k = {x}_k / \sum_j {x}_j",
+     _LAMBDA, 0, "0", "ln h", _entropy),
+    ("condition_number", "condition number", r"\kappa", "{x}_1 / {x}_h", _LAMBDA, 0, "1", "inf",
+     lambda x: x[..., 0] / x[..., -1], 1.0),
+    ("stable_rank", "stable rank", r"r_s", r"\sum_k {x}_k / {x}_1", _LAMBDA, 0, "1", "h",
+     lambda x: x.sum(axis=-1) / x[..., 0]),
 )  # fmt: skip
+_OF_EITHER = tuple(Statistic(*row) for row in _ROWS)
 """Statistics of eigenvalues and of singular values; {x} stands for either in their formulas."""
 
 _ALL = (
-    Statistic(
-        "largest_eigenvalue", "largest eigenvalue", r"\lambda_1", r"\lambda_1", _LAMBDA, 1, "0", "inf",
-        lambda x: x[..., 0],
-    ),
-    Statistic(
-        "smallest_eigenvalue", "smallest eigenvalue", r"\lambda_h", r"\lambda_h", _LAMBDA, 1, "0", "inf",
-        lambda x: x[..., -1],
-    ),
-    Statistic(
-        "trace", "trace", r"\Sigma\lambda", r"\sum_k \lambda_k", _LAMBDA, 1, "0", "inf", lambda x: x.sum(axis=-1),
-    ),
-    Statistic(
-        "trace_of_square", "trace of the square", r"\Sigma\lambda^2", r"\sum_k \lambda_k^2", _LAMBDA, 2, "0", "inf",
-        _sum_of_squares,
-    ),
+    Statistic("largest_eigenvalue", "largest eigenvalue", r"\lambda_1", r"\lambda_1", _LAMBDA, 1, "0", "inf",
+              lambda x: x[..., 0]),
+    Statistic("smallest_eigenvalue", "smallest eigenvalue", r"\lambda_h", r"\lambda_h", _LAMBDA, 1, "0", "inf",
+              lambda x: x[..., -1]),
+    Statistic("trace", "trace", r"\Sigma\lambda", r"\sum_k \lambda_k", _LAMBDA, 1, "0", "inf",
+              lambda x: x.sum(axis=-1)),
+    Statistic("trace_of_square", "trace of the square", r"\Sigma\lambda^2", r"\sum_k \lambda_k^2", _LAMBDA, 2, "0",
+              "inf", _sum_of_squares),
     *(replace(statistic, formula=statistic.formula.format(x=r"\lambda")) for statistic in _OF_EITHER),
-    Statistic(
-        "log_determinant", "log-determinant", r"\ln\det", r"\sum_k \ln \lambda_k", _LAMBDA, "additive", "-inf",
-        "inf", lambda x: np.log(x).sum(axis=-1),
-    ),
-    Statistic(
-        "effective_rank", "effective rank", r"r_{\mathrm{eff}}",
-        r"\exp(-\sum_k p_k \ln p_k),\ p_k = s_k / \sum_j s_j", _S, 0, "1", "h",
-        lambda x: np.exp(_entropy(x)),
-    ),
+    Statistic("log_determinant", "log-determinant", r"\ln\det", r"\sum_k \ln \lambda_k", _LAMBDA, "additive", "-inf",
+              "inf", lambda x: np.log(x).sum(axis=-1)),
+    Statistic("effective_rank", "effective rank", r"r_{\mathrm{eff}}",
+              r"\exp(-\sum_k p_k \ln p_k),\ p_k = s_k / \sum_j s_j", _S, 0, "1", "h", lambda x: np.exp(_entropy(x))),
     *(
         replace(
             statistic, name=f"{statistic.name}_singular", long_name=f"{statistic.long_name} of singular values",
@@ -174,7 +151,6 @@ def get_statistic(name: str) -> Statistic:
 
 
 def registered(registry: Mapping[str, _Registered], name: str, argument: str = "statistic") -> _Registered:
-    """Look up a name in a registry of statistics."""
     if not isinstance(name, str) or name not in registry:
         raise ParameterError(argument, name, f"one of {', '.join(registry)}")
     return registry[name]
@@ -240,11 +216,7 @@ def _require_spectra(s: Spectra, of_shape: bool) -> None:
 
 
 def rescale_statistics(values: ArrayLike, scale: ArrayLike, rank: int) -> Float[np.ndarray, "... statistic"]:
-    """Convert values (..., statistic), in the registry's order, as :meth:`Statistic.rescale` converts those of one.
-
-    The scales (...) broadcast against the values. With ``rank`` 0 standard deviations are converted, which a shift does
-    not change.
-    """
+    """Rescale values (..., statistic) in the registry's order; with ``rank`` 0 deviations, which no shift changes."""
     x, scale = _require_values(values), _require_scale(scale)
     power = np.stack([scale**power for power in range(_POWER.max() + 1)], axis=-1)
     # In one memory order, on which the last bits of later sums depend.
@@ -252,18 +224,13 @@ def rescale_statistics(values: ArrayLike, scale: ArrayLike, rank: int) -> Float[
 
 
 def from_distance_scale(values: ArrayLike) -> Float[np.ndarray, "... statistic"]:
-    """Invert :func:`on_distance_scale` for values (..., statistic)."""
     x = _require_values(values)
     with np.errstate(over="ignore"):  # overflow gives an infinity
         return np.where(_ON_LOG_SCALE, np.exp(np.where(_ON_LOG_SCALE, x, 0.0)), x)
 
 
 def on_distance_scale(values: ArrayLike) -> Float[np.ndarray, "... statistic"]:
-    """Transform values (..., statistic), in the registry's order, to the scale of distances from a null.
-
-    The scale is ln x for a statistic that is positive and has no upper bound, and x for any other. On a linear scale
-    the condition number, whose null has a long tail, would always be the farthest. NaN (not known) stays NaN.
-    """
+    """ln x of statistics that are positive without an upper bound, whose nulls have long tails; x of others."""
     x = _require_values(values)
     if (x < 0.0)[..., _ON_LOG_SCALE].any():
         raise ParameterError("values", "negative values", "no negative value of a positive statistic")
@@ -276,3 +243,59 @@ def _require_values(values: ArrayLike) -> Float[np.ndarray, "... statistic"]:
     if x.ndim == 0 or x.shape[-1] != len(SPECTRAL_STATISTICS):
         raise ParameterError("values", f"shape {x.shape}", f"shape (..., {len(SPECTRAL_STATISTICS)})")
     return x
+
+
+FloatArray = Float[np.ndarray, "..."]
+
+
+class ExtremeMoments(NamedTuple):
+    smallest: float = math.inf  #: E λ_h^(-p) is finite for p below it, and infinite for other p
+    largest: float = math.inf  #: E λ_1^p is finite for p below it, and infinite for other p
+
+
+def inverse_moment_order(dims: Sequence[int]) -> float:
+    """Order (g + 1)/2 from which on E λ_h^(-p) is infinite, g the second smallest dimension less the smallest."""
+    # P(λ_h < x) ∝ x^((n - h + 1)/2) for Wishart factors of n degrees of freedom, and the smallest exponent decides: A.
+    # Edelman, SIAM J. Matrix Anal. Appl. 9, 543 (1988); J. R. Ipsen and M. Kieburg, Phys. Rev. E 89, 032106 (2014), for
+    # the factors.
+    smallest, second, *_ = sorted(dims)
+    return (second - smallest + 1) / 2
+
+
+def moment_order(statistic: Statistic, extremes: ExtremeMoments, rank: int) -> float:
+    """Smallest order p at which the moments E|x|^p of a statistic are infinite; below it they are finite.
+
+    x grows as λ_h^(-a) and λ_1^b, with a its ``inverse_power`` and b its ``scaling`` or, if larger, a. The order is the
+    smaller of those that λ_h and λ_1 allow. So the condition number of W_QK has a mean if d_model - d_head ≥ 2 and a
+    variance if it is ≥ 4; for the condition number of singular values, ≥ 1 and ≥ 2. In a spectrum of one eigenvalue
+    all ratios are constant. λ_h is large only if h elements are large, no two of them in a row or column.
+    """
+    scaling = 0 if statistic.scaling == "additive" else statistic.scaling
+    if rank == 1 and scaling == 0:
+        return math.inf
+    below, above = statistic.inverse_power, max(scaling, statistic.inverse_power)
+    if statistic.name == "smallest_eigenvalue":
+        above /= rank
+    return min(extremes.smallest / below if below else math.inf, extremes.largest / above if above else math.inf)
+
+
+def moment_orders(extremes: ExtremeMoments, rank: int) -> Float[np.ndarray, " statistic"]:
+    return np.array([moment_order(statistic, extremes, rank) for statistic in SPECTRAL_STATISTICS.values()])
+
+
+def eigenvalue_moment_orders(extremes: ExtremeMoments, rank: int) -> Float[np.ndarray, " index"]:
+    """Order k times that of λ_1 for λ_k, which is large only if k elements are, no two of them in a row or column."""
+    return extremes.largest * np.arange(1, rank + 1)
+
+
+def drawn_moments(mean: ArrayLike, std: ArrayLike, order: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Keep a finite mean, and a deviation whose fourth moment is finite: other estimates vary from seed to seed."""
+    mean, std = require_real_numbers("mean", mean), require_real_numbers("std", std)
+    return np.where(np.greater(order, 1), mean, np.nan), np.where(np.greater(order, 4), std, np.nan)
+
+
+def missing_moment(name: str, order: float) -> str | None:
+    if order > 2:
+        return None
+    lacks = "mean" if order <= 1 else "standard deviation"
+    return f"{name} has no {lacks} here: E x^p is infinite for p >= {order:g}"

@@ -1,10 +1,8 @@
 """Counts of numbers in signed bins of equal relative width, which need neither a range nor a scale beforehand.
 
-A float64 is a sign, a power of two (its octave) and a mantissa in [1, 2), so the leading bits of a number are the
-number of its bin, and no logarithm is needed. Each octave has 1024 bins on either side of zero. A bin holds the count
-of its numbers, the sum of their distances from its edge nearest to zero, and the sum of the squared distances. All are
-integers, so that the sums of two parts of a sample add up to those of the whole, exactly and in any order. Numbers of
-half precision have a bin for each of their values.
+The leading bits of a float64 are the number of its bin, 1024 an octave on either side of zero; half precision has a bin
+for each value. A bin holds integers, so that parts of a sample add up exactly: the count, and the sums of the distances
+from its edge nearest to zero and of their squares.
 """
 
 from __future__ import annotations
@@ -20,6 +18,9 @@ from jaxtyping import Bool, Float, Int, Shaped
 
 from rmtbase.errors import ParameterError
 from rmtbase.shown import in_one_line
+
+Numbers = Shaped[np.ndarray, " number"]
+Ints = Int[np.ndarray, " number"]
 
 _MANTISSA, _EXPONENT_OF_ONE = 52, 1023
 _SINGLE_MANTISSA, _SINGLE_EXPONENT_OF_ONE = 23, 127
@@ -62,13 +63,8 @@ class SignedBins:
     distance_squared: Int[np.ndarray, " bin"]
 
     @classmethod
-    def of_magnitudes(
-        cls, count: Int[np.ndarray, " all"], distance: Int[np.ndarray, " all"], squared: Int[np.ndarray, " all"]
-    ) -> SignedBins:
-        """Make the bins from arrays (MAGNITUDE_BINS,) that were counted by :func:`magnitude_bins`.
-
-        Magnitudes below 2^-40 count as zero, and magnitudes from 2^24 on as infinite.
-        """
+    def of_magnitudes(cls, count: Ints, distance: Ints, squared: Ints) -> SignedBins:
+        """Make bins of arrays (MAGNITUDE_BINS,): below 2^-40 counts as zero, from 2^24 on as infinite."""
         occupied = np.flatnonzero(count)
         number = occupied + _FIRST
         number[occupied == 0], number[occupied == MAGNITUDE_BINS - 1] = 0, _INFINITE
@@ -84,22 +80,16 @@ class SignedBins:
 
     @cached_property
     def positive(self) -> SignedBins:
-        """Counts of the magnitudes, with zeros replaced by m/(2e), m the smallest magnitude that is not zero.
-
-        Rounding in steps of m makes zeros of the numbers up to m/2, whose mean ln |w| is ln(m/(2e)).
-        """
+        """Magnitudes, zeros replaced by m/(2e), m the smallest other: exp of the mean ln |w| of what rounds to zero."""
         bins = self.magnitudes
         if bins.number[0] != 0 or bins.number.size == 1:
             return bins
         zeros = signed_bins(np.array([bins.mean[1] / (2.0 * math.e)]))
         moved = (sums * bins.count[0] for sums in zeros._fields[1:])
-        return SignedBins(
-            *(np.append(sums, rest[1:]) for sums, rest in zip((zeros.number, *moved), bins._fields, strict=True))
-        )
+        return SignedBins(*(np.append(x, y[1:]) for x, y in zip((zeros.number, *moved), bins._fields, strict=True)))
 
     @cached_property
     def end(self) -> Int[np.ndarray, " bin"]:
-        """Number of numbers up to the end of each bin."""
         return np.cumsum(self.count)
 
     @cached_property
@@ -123,7 +113,6 @@ class SignedBins:
 
     @cached_property
     def variance(self) -> Float[np.ndarray, " bin"]:
-        """Variance of the numbers of each bin, with the divisor count."""
         return np.where(self.number == 0, 0.0, np.ldexp(self.mantissas[1], 2 * self.octave))
 
     @property
@@ -132,7 +121,6 @@ class SignedBins:
 
     @cached_property
     def tied(self) -> Bool[np.ndarray, " bin"]:
-        """True for bins that hold two or more numbers, all of them equal."""
         return (self.count > 1) & (self.mantissas[1] == 0.0)
 
     @cached_property
@@ -149,11 +137,7 @@ class SignedBins:
         return np.ldexp(1.0 / self.count, np.maximum(self.octave - bits, exponent))
 
     def between(self, values: Float[np.ndarray, " value"]) -> Float[np.ndarray, " value"]:
-        """Move values to where no number can be: to the nearest edge of a bin.
-
-        For numbers of half precision, move them halfway between two values that can be stored, so that rounding moves
-        no number across.
-        """
+        """Move values to the nearest edge of a bin, or halfway between numbers of half precision."""
         bits, exponent = self._format
         octave = np.frexp(values)[1] - 1
         if bits > _SPLIT:
@@ -164,11 +148,7 @@ class SignedBins:
 
     @cached_property
     def _format(self) -> tuple[int, int]:
-        """Number of mantissa bits that the numbers use, and the exponent of a power of two that divides them all.
-
-        bfloat16 uses 7 bits and float16 uses 10, with its smallest numbers multiples of 2^-24; 11 stands for more bits
-        than the bins resolve.
-        """
+        """Mantissa bits in use (7 in bfloat16, 10 in float16, else 11) and exponent of a power of two dividing all."""
         occupied = self.number != 0
         if self.distance.any() or not occupied.any():
             return _SPLIT + 1, 0
@@ -182,7 +162,6 @@ class SignedBins:
 
     @property
     def not_finite(self) -> int:
-        """Number of infinities and NaN."""
         return int(self.count[np.abs(self.number) >= _INFINITE].sum())
 
     @property
@@ -190,7 +169,7 @@ class SignedBins:
         return self.number, self.count, self.distance, self.distance_squared
 
 
-def signed_bins(numbers: Shaped[np.ndarray, " number"]) -> SignedBins:
+def signed_bins(numbers: Numbers) -> SignedBins:
     """Count a flat array of at most 2^21 numbers of any real dtype; magnitudes below 2^-1022 count as zeros."""
     if numbers.dtype.itemsize <= 2:
         return _of_narrow(numbers)
@@ -204,7 +183,7 @@ def signed_bins(numbers: Shaped[np.ndarray, " number"]) -> SignedBins:
         most = max(most, int(place.max()))
     span = max(most - least + 1, 0) + 1  # number of bins on one side of zero, including that of zeros
 
-    def places() -> Iterator[tuple[Int[np.ndarray, " number"], Int[np.ndarray, " number"]]]:
+    def places() -> Iterator[tuple[Ints, Ints]]:
         for place, distance, negative in _double_places(numbers):
             yield np.maximum(place - least + 1, 0) + span * negative, distance
 
@@ -213,7 +192,7 @@ def signed_bins(numbers: Shaped[np.ndarray, " number"]) -> SignedBins:
     return _collected(number, *sums)
 
 
-def _of_narrow(numbers: Shaped[np.ndarray, " number"]) -> SignedBins:
+def _of_narrow(numbers: Numbers) -> SignedBins:
     pattern = f"u{numbers.dtype.itemsize}"
     patterns, values = numbers.view(pattern), 1 << (8 * numbers.dtype.itemsize)
     parts = (patterns[start : start + _COUNTED] for start in range(0, numbers.size, _COUNTED))
@@ -225,13 +204,8 @@ def _of_narrow(numbers: Shaped[np.ndarray, " number"]) -> SignedBins:
     return _collected(number, count[occupied], count[occupied] * distance, count[occupied] * distance**2)
 
 
-def _double_places(
-    numbers: Shaped[np.ndarray, " number"],
-) -> Iterator[tuple[Int[np.ndarray, " part"], Int[np.ndarray, " part"], Bool[np.ndarray, " part"]]]:
-    """Yield, in parts, the leading bits of each magnitude as float64, its distance from their edge, and its sign.
-
-    The sign is True for negative numbers.
-    """
+def _double_places(numbers: Numbers) -> Iterator[tuple[Ints, Ints, Bool[np.ndarray, " number"]]]:
+    """Yield the leading bits of each magnitude as float64, its distance from their edge, and True if negative."""
     for start in range(0, numbers.size, _IN_CACHE):
         bits = np.ascontiguousarray(numbers[start : start + _IN_CACHE], dtype=np.float64).view(np.int64)
         yield *_leading(bits & np.int64(2**63 - 1)), bits < 0
@@ -242,7 +216,7 @@ def _of_single(numbers: Float[np.ndarray, " number"]) -> SignedBins | None:
     dropped = _SINGLE_MANTISSA - _SPLIT
     unit = 1 << (_DISTANCE - dropped)
 
-    def places() -> Iterator[tuple[Int[np.ndarray, " number"], Int[np.ndarray, " number"]]]:
+    def places() -> Iterator[tuple[Ints, Ints]]:
         for start in range(0, numbers.size, _IN_CACHE):
             bits = numbers[start : start + _IN_CACHE].view(np.uint32)
             yield (bits >> dropped).astype(np.intp), (bits & ((1 << dropped) - 1)).astype(np.int64)
@@ -258,20 +232,14 @@ def _of_single(numbers: Float[np.ndarray, " number"]) -> SignedBins | None:
     return _collected(number, count, unit * first, unit**2 * second)
 
 
-def _leading(bits: Int[np.ndarray, " number"]) -> tuple[Int[np.ndarray, " number"], Int[np.ndarray, " number"]]:
-    """Split magnitudes into their leading bits and the distance from the edge that these give."""
+def _leading(bits: Ints) -> tuple[Ints, Ints]:
     place = bits >> (_MANTISSA - _SPLIT)
     distance = (bits >> (_MANTISSA - _SPLIT - _DISTANCE)) & ((1 << _DISTANCE) - 1)
     return place, np.where(place < _SUBNORMAL, 0, distance)
 
 
-def _tally(
-    parts: Iterable[tuple[Int[np.ndarray, " number"], Int[np.ndarray, " number"]]], bins: int
-) -> tuple[Int[np.ndarray, " bin"], ...]:
-    """Tally parts of (place, distance), at most 2^21 in all: occupied places, counts, Σ distance and Σ distance².
-
-    Σ distance stays below 2^37, so counts share the same integers, in the bits above.
-    """
+def _tally(parts: Iterable[tuple[Ints, Ints]], bins: int) -> tuple[Int[np.ndarray, " bin"], ...]:
+    """Tally (place, distance): places, counts, Σ distance (below 2^37: counts fit in the bits above), Σ distance²."""
     together, squares = np.zeros((2, bins), dtype=np.int64)
     for place, distance in parts:
         np.add.at(squares, place, distance * distance)

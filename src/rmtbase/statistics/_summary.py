@@ -13,6 +13,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_probabilities, require_real_numbers
 from rmtbase.shown import in_one_line
 
+Values = Float[np.ndarray, "..."]
 Blocks = Callable[[], Iterable[Float[np.ndarray, "row draw"]]]
 
 _HELD = 1 << 24  # numbers of a stream held at a time for quantiles (more if one row is longer)
@@ -22,8 +23,6 @@ _NORMAL_95 = 1.959963984540054  # a normal law has 95 % of its mass within as ma
 
 @in_one_line
 class SampleSummary(NamedTuple):
-    """Moments and quantiles of a sample of n draws along the first axis."""
-
     mean: Float[np.ndarray, "..."]  # the sample mean
     std: Float[np.ndarray, "..."]  # the sample standard deviation, with n - 1
     standard_error: Float[np.ndarray, "..."]  # standard error of the mean, std / √n
@@ -38,7 +37,6 @@ class SampleSummary(NamedTuple):
     quantile_standard_error: Float[np.ndarray, "... probability"]
 
     def of_finite_moments(self, order: ArrayLike) -> SampleSummary:
-        """Replace estimates of infinite moments E|x|^p by NaN."""
         needed = {"mean": 1, "std": 2, "standard_error": 2, "std_standard_error": 4}
         return self._replace(
             **{name: np.where(np.greater(order, power), getattr(self, name), np.nan) for name, power in needed.items()}
@@ -46,10 +44,7 @@ class SampleSummary(NamedTuple):
 
 
 def summarize(sample: ArrayLike, probabilities: ArrayLike) -> SampleSummary:
-    """Summarise a sample of shape ``(draw, ...)`` with at least two draws.
-
-    NaN and infinities propagate, as in NumPy's mean and quantiles.
-    """
+    """Summarise a sample ``(draw, ...)`` of at least two draws; NaN and infinities propagate."""
     x = require_real_numbers("sample", sample)
     levels = _require_levels(probabilities)
     n = x.shape[0] if x.ndim else 1
@@ -68,12 +63,7 @@ def summarize(sample: ArrayLike, probabilities: ArrayLike) -> SampleSummary:
 
 
 def summarize_stream(blocks: Blocks, probabilities: ArrayLike) -> SampleSummary:
-    """Summarise, as :func:`summarize`, a sample that comes in blocks and is never held in memory.
-
-    Moments are summed about the mean of the first block, in units of its standard deviation. Quantiles are those of
-    ``numpy.quantile``, to the bit; up to sixteen million numbers, or one row, are held for them at a time. The arrays
-    are (row,) and (row, probability).
-    """
+    """Summarise a sample of blocks (row, draw) as :func:`summarize`, never all in memory, quantiles to the bit."""
     n, sums = 0, np.zeros((4, 0))
     origin = unit = np.zeros(0)
     for part in blocks():
@@ -114,9 +104,7 @@ def summarize_stream(blocks: Blocks, probabilities: ArrayLike) -> SampleSummary:
     return SampleSummary(mean, std, std / np.sqrt(n), std_error, quantile, error)
 
 
-def _quantiles_with_errors(
-    sample: Float[np.ndarray, "..."], levels: Float[np.ndarray, " probability"], axis: int
-) -> tuple[Float[np.ndarray, "probability ..."], Float[np.ndarray, "probability ..."]]:
+def _quantiles_with_errors(sample: Values, levels: Values, axis: int) -> tuple[Values, Values]:
     n = sample.shape[axis]
     reach = _NORMAL_95 * np.sqrt(levels * (1.0 - levels) * n) / (n - 1)
     few = n * np.minimum(levels, 1.0 - levels) < _FEWEST * (1.0 - 1e-9)  # else both ends lie within the sample
@@ -140,9 +128,6 @@ def _require_spread(draws: int) -> None:
         raise ParameterError("draws", draws, "at least 2 (a standard error needs a spread)")
 
 
-def _std_standard_error(
-    std: Float[np.ndarray, "..."], kurtosis: Float[np.ndarray, "..."], n: int
-) -> Float[np.ndarray, "..."]:
-    """Return the standard error of the standard deviation of n draws; ``kurtosis`` is the fourth moment over std⁴."""
+def _std_standard_error(std: Values, kurtosis: Values, n: int) -> Values:
     relative = np.where(std > 0, kurtosis - (n - 3) / (n - 1), 0.0)
     return 0.5 * std * np.sqrt(np.maximum(relative, 0.0) / n)
