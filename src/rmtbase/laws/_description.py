@@ -159,7 +159,6 @@ def _describe_chain(chain: ChainParameters, self_normalized: bool) -> dict[str, 
 
 
 def _describe_path(depth: int, self_normalized: bool, shape: Sequence[Any], keywords: ChainKeywords) -> dict[str, Any]:
-    """Describe a residual path; ``shape`` and ``keywords`` are the remaining arguments of :func:`describe`."""
     arguments = {"shape": shape or None, "self_normalized": self_normalized or None, **keywords}
     for name in ("shape", "dims", "d_head", "sigma_q", "sigma_k", "sigmas", "self_normalized"):
         if arguments.get(name) is not None:
@@ -267,7 +266,6 @@ def _statistics(chain: ChainParameters, self_normalized: bool) -> dict[str, dict
 
 
 def _exact_moments(chain: ChainParameters, self_normalized: bool) -> dict[str, Any]:
-    """Return the moments of both traces, their correlation, and a place for those of the log-determinant."""
     traces = [trace_cumulants(power, **chain.keywords, self_normalized=self_normalized) for power in (1, 2)]
     unit: ChainKeywords = {"dims": chain.dims, "normalization": "none"}
     variance, variance_of_square, covariance = (
@@ -354,7 +352,6 @@ def _quantiles(ppf: Callable[[ArrayLike], ArrayLike], probabilities: tuple[float
 
 
 def _plain(value: Any) -> Any:
-    """Convert a value to dictionaries, lists, strings and finite numbers; None replaces what is not finite."""
     if isinstance(value, dict):
         return {key: _plain(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):

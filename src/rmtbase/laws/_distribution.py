@@ -204,7 +204,7 @@ class InvertedScore(ScoredLaw):
 
 
 class TransformedLaw(Distribution):
-    """Law of a monotone function of a number that has another law."""
+    """Law of a monotone function of a number that has another law, by the function and its inverse."""
 
     law: Distribution  # the other law
 
@@ -213,12 +213,10 @@ class TransformedLaw(Distribution):
         return True
 
     @abstractmethod
-    def _to(self, x: FloatArray) -> FloatArray:
-        """Return the function at values of the number."""
+    def _to(self, x: FloatArray) -> FloatArray: ...
 
     @abstractmethod
-    def _from(self, x: FloatArray) -> FloatArray:
-        """Return the values of the number at values of the function."""
+    def _from(self, x: FloatArray) -> FloatArray: ...
 
     def _cdf(self, x: FloatArray) -> FloatArray:
         with np.errstate(over="ignore"):
@@ -236,7 +234,7 @@ class TransformedLaw(Distribution):
 
 
 class StatedLaw(KnownSpread):
-    """Law that delegates its methods to another law and adds information about it."""
+    """Law that delegates to another law and adds information about it."""
 
     distribution: Distribution
 
@@ -304,11 +302,9 @@ class DiscreteDistribution(Distribution):
         return np.zeros(x.shape)
 
     def _ppf(self, q: FloatArray) -> FloatArray:
-        """Return the smallest value x with cdf(x) ≥ q."""
         return self.points[np.minimum(np.searchsorted(self.cdf(self.points), q), self.points.size - 1)]
 
     def _isf(self, q: FloatArray) -> FloatArray:
-        """Return the smallest value x with sf(x) ≤ q."""
         return self.points[np.searchsorted(-self.sf(self.points), -q)]
 
     def _average(self, f: Callable[[FloatArray], FloatArray]) -> float:

@@ -26,7 +26,6 @@ class PiecewisePolynomial:
 
     @classmethod
     def through(cls, values: Float[np.ndarray, "piece node"], low: float, high: float) -> PiecewisePolynomial:
-        """Interpolate ``values`` at the :func:`nodes` of [low, high]."""
         centre = values[:, _DEGREE // 2]
         coefficients = ((values - centre[:, None]) @ _to_powers()).T[::-1].copy()
         coefficients[-1] += centre

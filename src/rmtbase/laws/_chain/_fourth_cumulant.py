@@ -1,18 +1,8 @@
 """First-order effect of the fourth cumulant of non-normal entries on the spectrum of a chain.
 
-Let the entries of X_l have variance σ_l² and excess kurtosis κ_l. Replacing normal entries one after the other
-(Lindeberg) changes E ln det(λ - W Wᵀ) by Σ_ij κ_l σ_l⁴ / 4! times its fourth derivative with respect to that entry, to
-leading order -12 (p q)², p and q the mean diagonal elements of the resolvents on either side. The second derivatives,
--2 p q, add up to the derivative with respect to σ_l², so σ_l² p q = r ψ / (n_{l-1} n_l). With K = Σ_l κ_l / (n_{l-1}
-n_l)
+With K = Σ_l κ_l / (n_{l-1} n_l), to leading order (docs/mathematics/product-spectrum.md; Bai & Silverstein 2004),
 
-    Δ E ln det(λ - W Wᵀ) = -(K/2) (r ψ(λ))²,    Δ Cov(ln det, ln det) = K r ψ(λ_1) r ψ(λ_2),
-    Δ E Σ f(λ_k) = K r² ∫ f'(x) x ρ(x) Re ψ(x) dx,    Δ Cov(Σ f, Σ g) = K C(f) C(g),    C(f) = r ∫ f'(x) x ρ(x) dx.
-
-The change of the covariance is a fluctuation of the scale of W only; self-normalisation removes it. The change of the
-mean is that of a spectrum in which each eigenvalue, also at the edges, moves to λ (1 + K r Re ψ(λ)). Neglected: terms
-of relative order 1/r. For one Wishart matrix: Z. D. Bai and J. W. Silverstein, Ann. Probab. 32, 553 (2004), extended by
-G. Pan and W. Zhou, Ann. Appl. Probab. 18, 1232 (2008).
+    Δ E ln det(λ - W Wᵀ) = -(K/2) (r ψ(λ))²,    Δ Cov(ln det, ln det) = K r ψ(λ_1) r ψ(λ_2).
 """
 
 from __future__ import annotations
@@ -71,7 +61,6 @@ def eigenvalue_displacement(
 
 
 def kurtosis_weight(dims: Sequence[int], excess_kurtosis: ArrayLike) -> float:
-    """K = Σ_l κ_l / (n_{l-1} n_l), from one κ for all factors or one for each."""
     kurtosis = require_real_numbers("excess_kurtosis", excess_kurtosis)
     if kurtosis.shape not in {(), (len(dims) - 1,)}:
         raise ParameterError(

@@ -214,7 +214,6 @@ class GaussianChain(ChainParameters, CutLaw):
         return below, float(unit * self._map.rational_x(self._map.upper_delta) - Fraction(upper))
 
     def _locate(self, values: FloatArray) -> tuple[NDArray[np.bool_], Position]:
-        """Return a mask of the values inside the support, and the positions of these values."""
         (lower, upper), (lower_remainder, upper_remainder) = self.support, self._edge_remainders
         from_upper = (upper - values) + upper_remainder
         from_lower = (values - lower) - lower_remainder
@@ -229,7 +228,6 @@ class GaussianChain(ChainParameters, CutLaw):
         return inside, Position(chi, above, from_upper / upper, from_lower / x)
 
     def _mass_beyond(self, x: ArrayLike, function: Callable[[Position], FloatArray], beyond: np.ufunc) -> FloatArray:
-        """Evaluate the cdf or sf of the continuous part; outside the support it is the whole mass or 0."""
         values = require_real_numbers("x", x)
         inside, at = self._locate(values)
         mass = np.where(np.isnan(values), np.nan, beyond(values, sum(self.support) / 2.0))
@@ -254,7 +252,6 @@ class GaussianChain(ChainParameters, CutLaw):
         return quantile[()]
 
     def _rational_moments(self, order: int) -> list[Fraction]:
-        """m_1, ..., m_order, exactly."""
         mass = Fraction(self.rank, self.dims[-1]) if self.atom else Fraction(1)
         unit, moments = self._variance_factor * Fraction(math.prod(self.dims), self.rank), []
         for k in range(1, order + 1):  # (C^k / k) [ψ^(k-1)] Π_l (1 + c_l ψ)^k

@@ -1,19 +1,8 @@
 """Linear spectral statistics Σ_k f(λ_k) of a real Gaussian chain: mean, covariance and third cumulants.
 
-One step of the chain, M = Xᵀ B X with a given B and an X of n columns, is the sample covariance matrix of Bai &
-Silverstein (2004). Let Psi = Σ_k λ_k / (λ - λ_k) = r ψ, and Psi_B(w) = Psi_M(λ), so that λ = w (n + Psi). Then their
-correction of the mean of the resolvent is the one-form (1/2) d ln(d λ/d w), and their covariance is the kernel
-
-    2 [ d w_1 d w_2 / (w_1 - w_2)² - d λ_1 d λ_2 / (λ_1 - λ_2)² ].
-
-The contribution of B passes through the step unchanged as a form in Psi. So the steps telescope, from B = 1, where
-λ_0 = 1 + n_0/Psi is a Moebius function of Psi:
-
-    mean        (1/2) d ln(d λ/d λ_0) = (1/2) d ln(ψ² λ'(ψ)),
-    covariance  2 d ψ_1 d ψ_2 / (ψ_1 - ψ_2)², minus a term whose integral around the cut is zero.
-
-The third cumulant is the next form in the recursion of Eynard & Orantin (2007) with x = ln λ and y = r ψ, times (2/β)²:
-a sum over all zeros of d λ, including those that are not edges of the support.
+One factor, λ = w (n + Psi) with Psi = r ψ, adds (1/2) d ln(d λ/d w) to the mean of the resolvent, and to its covariance
+the kernel 2 d w_1 d w_2 / (w_1 - w_2)² minus that of λ (Bai & Silverstein 2004). From λ_0 = 1 + n_0/Psi on, the steps
+telescope. The third cumulant is the next form of the recursion of Eynard & Orantin (2007), times (2/β)².
 """
 
 from __future__ import annotations
@@ -142,10 +131,7 @@ def linear_statistics_of_map(
 def eigenvalue_response_of_map(
     chain: ChainMap, functions: Callable[[FloatArray], FloatArray], log_x: float
 ) -> Float[np.ndarray, " function"]:
-    """Return Cov(ln λ, S_i) for the eigenvalue at ln x inside the support: it moves with the number of those above it.
-
-    To leading order Cov = 2 Im J(p) / (r Im p), J(p) = (1/2 π i) ∮ (f(ψ) - f(p)) d ψ / (ψ - p), p the upper lip's ψ.
-    """
+    """Cov(ln λ, S_i) at ln x inside the support: 2 Im ∮ (f(ψ) - f(p)) d ψ / (ψ - p) / (2 π i r Im p), p its ψ."""
     cut = _Cut.of(chain, _EIGENVALUE_NODES)
     place = np.array([log_x])
     p = chain.solve(place)[0] - 1.0
@@ -231,7 +217,6 @@ class _Cut:
         return (rows * kernel.real.ravel()) @ rows.T * (self.step / np.pi) ** 2
 
     def fourth_cumulant(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the changes per unit of K: of E[S], (i,), and C, (i,); see ``_fourth_cumulant``."""
         scale = self.chain.rank * self.step / np.pi
         return self.chain.rank * scale * (values @ (self.psi * self.first).imag), scale * (values @ self.first.imag)
 

@@ -25,15 +25,11 @@ _FAR, _FARTHER = 14.0, 18.0  # -ln of the upper tail at the points that fix its 
 class BesselEdge(Tabulated):
     """Law of the smallest point of the hard-edge Bessel process of β = 1.
 
-    For a real m × (m + ν) Gaussian matrix it is the law of 2 (2 m + ν - 1) λ_min / σ², up to order 1/m². The
-    probability that the process has no point in (0, s) is P(S > s) = det(1 - V) on L²(0, 1), V(x, y) = (√s/2) J_ν(√(s x
-    y)): exp(-s/8 - √s/2) for ν = 0, exp(-s/8) for ν = 1. It is computed by Gauss–Legendre quadrature (Bornemann 2010);
-    in the upper tail, below e^-14, by ln P = τ - s/8 + (ν - 1)√s/2 - ν(ν - 1)(ln s)/8 + c/√s with τ and c from the
-    determinant. The result is tabulated as a normal score, with an error relative to the smaller tail within 1e-8 down
-    to 1e-6, and 1e-4 down to 1e-30. P(S ≤ s) falls as s^((ν + 1)/2) towards 0.
-
-    Sources: P. J. Forrester, Nonlinearity 19, 2989 (2006), for the determinant; A. Edelman, SIAM J. Matrix Anal. Appl.
-    9, 543 (1988); J. A. Ramírez, B. Rider and O. Zeitouni, Electron. Commun. Probab. 16, 741 (2011), for the tail.
+    For a real m × (m + ν) Gaussian matrix it is the law of 2 (2 m + ν - 1) λ_min / σ², up to order 1/m². P(S > s) =
+    det(1 - V) on L²(0, 1), V(x, y) = (√s/2) J_ν(√(s x y)), by quadrature (Bornemann 2010); in the upper tail, below
+    e^-14, by ln P = τ - s/8 + (ν - 1)√s/2 - ν(ν - 1)(ln s)/8 + c/√s with τ and c from the determinant. The table has
+    an error relative to the smaller tail within 1e-8 down to 1e-6, and 1e-4 down to 1e-30 (Forrester 2006; Edelman
+    1988; Ramírez, Rider and Zeitouni 2011, for the tail).
     """
 
     index: float  # ν, from 0 to 32; an integer for a matrix
@@ -79,12 +75,10 @@ class BesselEdge(Tabulated):
 
     @cached_property
     def _ends(self) -> list[tuple[float, float]]:
-        """Two s far out, and the difference of ln P(S > s) there to the leading terms of the expansion."""
         ends = [self._where(self._log_determinant, level) for level in (-_FAR, -_FARTHER)]
         return [(s, self._log_determinant(s) - self._expansion(s)) for s in ends]
 
     def _where(self, log_sf: Callable[[float], float], level: float) -> float:
-        """Find s at which ln of the upper tail is ``level``."""
         low = high = self.index + 1.0  # √s near the middle of the law
         while log_sf(high**2) > level:
             low, high = high, high + 2.0

@@ -97,11 +97,9 @@ class EdgeLaw(ExtremeLaw, TransformedLaw):
         return density
 
     def _own_log_eigenvalue(self, t: FloatArray) -> FloatArray:
-        """ln λ at finite values t of TW_1."""
         return self.log_unit + self.coordinate.log_x(self._s(t)[0] - self.coordinate.shift)
 
     def _s(self, t: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return s and ds/dt at the value t of TW_1."""
         half = 0.5 * self.coordinate.variance
         return t - half * _score(t, 0), 1.0 - half * _score(t, 1)
 
@@ -248,13 +246,11 @@ def _score(s: FloatArray, derivative: int) -> FloatArray:
 
 @lru_cache(maxsize=256)
 def _log_x_at_nodes(coordinate: EdgeCoordinate) -> FloatArray:
-    """Return ln x at the nodes of the default quadrature; all σ share it."""
     return EdgeLaw(coordinate, 0.0)._own_log_eigenvalue(_tracy_widom_quadrature(_RIGHT)[0])
 
 
 @cache
 def _tracy_widom_quadrature(right: float) -> tuple[FloatArray, FloatArray]:
-    """Return nodes and weights of total mass 1 for expectations over TW_1, up to ``right``."""
     nodes, weights = np.polynomial.legendre.leggauss(12)
     ends = np.linspace(_LEFT, right, math.ceil((right - _LEFT) / 1.6) + 1)
     half, centre = 0.5 * np.diff(ends), 0.5 * (ends[1:] + ends[:-1])

@@ -35,16 +35,14 @@ class ExtremeLaw(Distribution):
 
     @property
     @abstractmethod
-    def side(self) -> Side:
-        """``"upper"`` for the largest, ``"lower"`` for the smallest eigenvalue."""
+    def side(self) -> Side: ...
 
     @abstractmethod
     def own_quadrature(self) -> tuple[FloatArray, FloatArray]:
-        """Return nodes ln λ and weights of total mass 1 for expectations over the law of λ itself."""
+        """Return nodes ln λ and weights of total mass 1 for the law of λ itself."""
 
     @abstractmethod
-    def expect_power(self, power: float) -> float:
-        """E[value^power]."""
+    def expect_power(self, power: float) -> float: ...
 
     @property
     def support(self) -> tuple[float, float]:
@@ -65,11 +63,7 @@ class ExtremeLaw(Distribution):
         return mean, float(weights @ (log_values - mean) ** 2), float(weights @ (log_values - mean) ** 3)
 
     def with_log_cumulants(self, mean: float, variance: float, third: float) -> Self:
-        """Return the law of the Box-Cox transform whose logarithm has these cumulants; ParameterError if none has.
-
-        It serves for an eigenvalue that is divided by a quantity which varies with it. The skewness of the transform
-        grows with ``bend`` (van Zwet 1964), so there is at most one.
-        """
+        """Return the one transform with these log-cumulants: its skewness grows with ``bend`` (van Zwet 1964)."""
         if not variance > 0.0:
             raise ParameterError("variance", variance, "a positive number")
         log_values, weights = self.own_quadrature()
@@ -95,12 +89,10 @@ class ExtremeLaw(Distribution):
         return replace(self, centre=centre, offset=mean - linear * first, linear=linear, bend=bend)
 
     def quadrature(self) -> tuple[FloatArray, FloatArray]:
-        """Return nodes ln value and weights of total mass 1 for expectations over the law."""
         log_values, weights = self.own_quadrature()
         return self._derived(log_values), weights
 
     def _derived(self, log_eigenvalue: FloatArray) -> FloatArray:
-        """ln of the transform at ln λ."""
         return self.offset + self.linear * bent(log_eigenvalue - self.centre, self.bend)
 
     def _own(self, value: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -113,7 +105,6 @@ class ExtremeLaw(Distribution):
 
 
 def bent(u: FloatArray, bend: float) -> FloatArray:
-    """(e^(bend u) - 1) / bend."""
     return np.expm1(bend * u) / bend if bend else u
 
 

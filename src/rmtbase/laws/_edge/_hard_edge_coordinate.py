@@ -1,29 +1,12 @@
-"""Coordinate of a hard or nearly hard lower edge in which the smallest eigenvalue follows the law of the Bessel edge.
+"""Law of the Bessel edge, and the coordinate of a (nearly) hard lower edge in which λ_min follows it.
 
-Langer's coordinate of a soft edge (``rmtbase/laws/_edge/_edge_coordinate.py``) fails where the two smallest dimensions
-r ≤ n = r + ν are nearly equal, because zero is too near. Here the edge is compared in the same way with the hard-edge
-Bessel process, the limit for one factor, whose curve s = -4 y (y + ν) has the edge at ν² and the same zero. With
-u = r (1 + ψ), u_± the two solutions that meet at the edge, and y_± likewise,
+With u = r (1 + ψ), the Bessel curve s = -4 y (y + ν), and both integrals from the edge,
 
-    int (u_+ - u_-) d ln λ = int (y_+ - y_-) d ln s,    y_+ - y_- = √(ν² - s),
+    ∫ (u_+ - u_-) d ln λ = ∫ √(ν² - s) d ln s,    shift of ln λ: (1/2) ln(-G_+/G_-) / (u_+ - u_-),
+    D = ±(4 ln |(u_+ - u_-)²/(y_+ - y_-)²| - 4 ln |(d u / d ln λ)/(d y / d ln s)|) / |u_+ - u_-|²,
 
-with integrals from the edge, gives s as a function of λ on both sides. P(λ_min ≤ λ) ∝ λ^((ν + 1)/2) at zero. Beyond its
-effect on the Bessel process itself, β = 1 adds
-
-* a shift. The 1/r correction of the resolvent, (1/2) d ln(ψ² λ'(ψ)), lowers the two smallest dimensions by one half,
-  which is all for one factor, and adds (1/2) d ln G, G = ψ² λ'(ψ) / ((1 + ψ)(1 + r ψ/n)), which moves ln λ by
-  (1/2) ln(-G_+/G_-) / (u_+ - u_-).
-* a variance. The kernel of the fluctuations, 2 d u_1 d u_2 / (u_1 - u_2)², minus that of the Bessel process is regular.
-  Integrated twice from - to +, it acts as a random shift of ln λ, whose variance is here negative:
-
-      D = (4 ln |(u_+ - u_-)²/(y_+ - y_-)²| - 4 ln |(d u / d ln λ)/(d y / d ln s)|) / |u_+ - u_-|²
-
-  inside the support, and minus this outside. P(λ_min ≤ λ) = F + (D F')'/2, F the Bessel edge's, derivatives in ln λ.
-
-For several factors with similar dimensions the neglected terms fall only with ν, because the limit of a product of
-square matrices has Meijer G-functions (β = 2; Kuijlaars & Zhang 2014) or is unknown (β = 1). The remaining error of the
-normal score, which hardly depends on r, was simulated at r = 16 (``studies/hard_edge``) and is subtracted. Without that
-the score is within 0.24 for square W_QK, 0.07 at ν = 1 and 0.03 from ν = 4 on.
++ inside the support, G = ψ² λ'(ψ) / ((1 + ψ)(1 + r ψ/n)), P(λ_min ≤ λ) = F + (D F')'/2. Derived in
+docs/mathematics/extreme-eigenvalues.md; what remains was simulated (``studies/hard_edge``) and is subtracted.
 """
 
 import json
@@ -79,7 +62,6 @@ class HardEdgeCoordinate:
 
     @property
     def psi(self) -> float:
-        """Critical point ψ of the edge; -1 if it is hard."""
         return self._chain.lower_delta - 1.0
 
     def score(self, log_eigenvalue: FloatArray) -> FloatArray:
@@ -99,7 +81,6 @@ class HardEdgeCoordinate:
         return np.where(log_eigenvalue < places[0], below, inside)
 
     def log_eigenvalue(self, score: FloatArray) -> FloatArray:
-        """Invert :meth:`score`, by Newton's method within the table."""
         places, scores, spline = self._table
         target = np.clip(score, scores[0], scores[-1])
         place = np.interp(target, scores, places)

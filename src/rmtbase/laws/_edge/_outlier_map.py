@@ -15,10 +15,7 @@ _ROUNDING = 4e-16
 
 
 class OutlierMap:
-    """Maps from ψ to λ, θ and the statistics of the outlier, for one chain and one position of the spike.
-
-    ln C and ln K are the units of the eigenvalues and of θ²; the spike has the dimensions ``first`` to ``last``.
-    """
+    """Maps from ψ to λ, θ and the outlier, for one chain and a spike on its dimensions ``first`` to ``last``."""
 
     def __init__(self, chain: ChainMap, log_scale: float, log_unit: float, first: int, last: int) -> None:
         self.chain, self.log_scale, self.log_unit, self.first, self.last = chain, log_scale, log_unit, first, last
@@ -41,7 +38,6 @@ class OutlierMap:
         return 0.5 * (self.log_unit + _log_product(self.inner, psi) - np.log(psi))
 
     def psi_of_strength(self, log_strength: FloatArray) -> FloatArray:
-        """ψ in (0, ψ_+] at ln θ above the threshold."""
         return self.solve(self.inner, 2.0 * log_strength - self.log_unit, 0.0, self.psi_edge)
 
     def psi_below_threshold(self, log_strength: FloatArray) -> FloatArray:
@@ -58,7 +54,6 @@ class OutlierMap:
         return (1.0 - _slope(self.ratios, psi)) / (1.0 - _slope(self.inner, psi))
 
     def overlaps(self, psi: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Squared overlaps of the left and right singular vectors of the outlier with the images of the spike."""
         both = self.overlap(psi)
         left = np.exp(_log_product(self.ratios[: self.first + 1], psi))
         right = np.exp(_log_product(self.ratios[self.last :], psi))
@@ -91,11 +86,9 @@ class OutlierMap:
 
 
 def _log_product(ratios: FloatArray, psi: FloatArray) -> FloatArray:
-    """Sum of ln(1 + c ψ)."""
     return np.log1p(np.multiply.outer(psi, ratios)).sum(axis=-1)
 
 
 def _slope(ratios: FloatArray, psi: FloatArray) -> FloatArray:
-    """Sum of c ψ/(1 + c ψ)."""
     terms = np.multiply.outer(psi, ratios)
     return (terms / (1.0 + terms)).sum(axis=-1)

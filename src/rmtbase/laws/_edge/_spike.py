@@ -1,16 +1,9 @@
-"""Planted rank-one spike: its threshold, its outlier, and the power of the test for it.
+"""Planted rank-one spike: its threshold, its outlier, and the power of the test for it (docs/mathematics/spikes.md).
 
-A spike θ u vᵀ is added to the sub-product X_{a+1} ... X_b of the chain X_1 ... X_L: to the whole product
-(a = 0, b = L), or to one factor (b = a + 1). u and v are unit vectors, fixed or independent of the chain. With
-r = min n_l, c_l = r/n_l and ψ the moment generating function of the r nonzero eigenvalues (see ``_chain_map``), an
-outlier at λ = F(ψ), 0 < ψ < ψ_+, belongs to the strength
+θ u vᵀ is added to X_{a+1} ... X_b, the whole product or one factor. With c_l = r/n_l, p_l = c_l ψ / (1 + c_l ψ),
+S = Σ_l p_l and S_in the sum over a < l < b, an outlier at λ = F(ψ), 0 < ψ < ψ_+, has the strength
 
-    θ² = 1/D = K Π_{a<l<b} (1 + c_l ψ) / ψ,    K = Π_{a<l≤b} σ_l² Π_{a≤l≤b} n_l / r.
-
-For the whole product, D = (1 + c_0 ψ)(1 + c_L ψ)/λ is the D-transform of Benaych-Georges & Nadakuditi (2012). A spike
-inside the chain sees the resolvent R = (λ - W Wᵀ)^(-1) through the factors around it, W = A Y B, with
-λ <Aᵀ R A> = <Aᵀ A> Π_{l≤a} (1 + c_l ψ) by free multiplicativity, likewise for B. With p_l = c_l ψ / (1 + c_l ψ),
-S = Σ_l p_l and S_in the sum over a < l < b only, d ln λ / d ln ψ = S - 1 and d ln θ² / d ln ψ = S_in - 1.
+    θ² = K Π_{a<l<b} (1 + c_l ψ) / ψ,    d ln λ / d ln ψ = S - 1,    d ln θ² / d ln ψ = S_in - 1.
 """
 
 from __future__ import annotations
@@ -246,7 +239,6 @@ class RankOneSpike(ChainParameters):
         return self._outlier_map(0.5)
 
     def _quantiles(self, q: float) -> tuple[FloatArray, FloatArray]:
-        """(ln θ, ln of the q-quantile of λ_max) along the curve of the outlier, both ascending."""
         spiked = self._shifted_map
         edge, scale, lattice = self._edge_units
         below = spiked.psi_edge * np.exp(np.linspace(0.0, math.log(spiked.psi_end / spiked.psi_edge), _NODES))[::-1]
@@ -294,7 +286,6 @@ class RankOneSpike(ChainParameters):
         return result[()]
 
     def _largest_eigenvalue_cdf(self, theta: FloatArray, x: float) -> FloatArray:
-        """P(λ_max ≤ edge + scale x) at strengths ``theta``; edge and scale are those of :attr:`_edge_units`."""
         spiked = self._shifted_map
         psi_edge, (edge, scale, lattice) = spiked.psi_edge, self._edge_units
         with np.errstate(divide="ignore"):

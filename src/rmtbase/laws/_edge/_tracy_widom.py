@@ -1,12 +1,7 @@
-"""Tracy–Widom laws: fluctuations of an extreme eigenvalue at a soft edge.
+"""Tracy–Widom laws; the left tail by the Hastings-McLeod solution q of Painlevé II (Tracy & Widom 1994, 1996).
 
-The left tail comes from the Hastings-McLeod solution q of Painlevé II,
-
-    q'' = s q + 2 q³,   q(s) ~ Ai(s) as s → ∞,   q(-v) = √(v/2) Σ_j a_j v^(-3j) as v → ∞,
-    (ln F_2)'' = -q²,   (ln F_1)' = ((ln F_2)' + q) / 2
-
-(Tracy & Widom 1994, 1996). Where F is small its Fredholm determinant loses all digits, but these equations lose none:
-as boundary value problems they are well-conditioned.
+q'' = s q + 2 q³,  q(s) ~ Ai(s) as s → ∞,  q(-v) = √(v/2) Σ_j a_j v^(-3j),  (ln F_2)'' = -q²,
+(ln F_1)' = ((ln F_2)' + q) / 2: well-conditioned where F is small and its determinant loses all digits.
 """
 
 from __future__ import annotations
@@ -101,7 +96,6 @@ class TracyWidom(Distribution):
         return _piecewise(lambda left: of_log_cdf(self._log_cdf(left)), lambda right: of_log_sf(self._log_sf(right)))
 
     def _log_cdf(self, s: FloatArray, derivative: int = 0) -> FloatArray:
-        """ln F (or its derivative) for s < _MIDDLE."""
         body = _left_body(self.beta)[derivative](s)
         far = s < FAR_LEFT
         if far.any():
@@ -109,7 +103,6 @@ class TracyWidom(Distribution):
         return body
 
     def _log_sf(self, s: FloatArray, derivative: int = 0) -> FloatArray:
-        """ln (1 - F) (or its derivative) for s ≥ _MIDDLE."""
         body = _right_body(self.beta)[derivative](s)
         far = s > _RIGHT
         if far.any():
@@ -185,7 +178,6 @@ def _log_determinant(beta: int, kernel: FloatArray) -> FloatArray:
 
 @cache
 def _left_body(beta: int) -> tuple[PiecewisePolynomial, PiecewisePolynomial]:
-    """ln F and its derivative on [FAR_LEFT, _MIDDLE]."""
     series = _log_cdf_series()[beta - 1]
     s = nodes(FAR_LEFT, _MIDDLE, round(_PIECES_PER_UNIT * (_MIDDLE - FAR_LEFT)))
     value, slope = (PiecewisePolynomial.through(curve(s), FAR_LEFT, _MIDDLE) for curve in (series, series.deriv()))
@@ -194,8 +186,6 @@ def _left_body(beta: int) -> tuple[PiecewisePolynomial, PiecewisePolynomial]:
 
 @cache
 def _right_body(beta: int) -> tuple[PiecewisePolynomial, PiecewisePolynomial]:
-    """ln (1 - F) and its derivative on [_MIDDLE, _RIGHT]."""
-
     def log_sf(s: FloatArray) -> FloatArray:
         return np.log(-np.expm1(_log_determinant(beta, _kernel(s, 48)[0])))
 
@@ -212,10 +202,7 @@ def _right_body(beta: int) -> tuple[PiecewisePolynomial, PiecewisePolynomial]:
 
 @cache
 def _right_tail_series(beta: int) -> tuple[Chebyshev, Chebyshev]:
-    """Return the interpolant in w = s^(-3/2) of ln (1 - F(s)) + (2 β/3) s^(3/2) + (3 β/4) ln s, and its derivative.
-
-    Beyond _RIGHT, 1 - F is the trace of the kernel: (1/2) ∫ Ai(s + u) du for β = 1, ∫ u Ai(s + u)² du for β = 2.
-    """
+    """Interpolant in w = s^(-3/2) of ln (1 - F(s)) + (2 β/3) s^(3/2) + (3 β/4) ln s, and its derivative."""
     points, weights = np.polynomial.legendre.leggauss(64)
     t, weight = 20.0 * (points + 1.0), 20.0 * weights
 
@@ -232,7 +219,6 @@ def _right_tail_series(beta: int) -> tuple[Chebyshev, Chebyshev]:
 
 
 def _right_tail(beta: int, s: FloatArray, derivative: int) -> FloatArray:
-    """ln (1 - F(s)), or its derivative, for s > _RIGHT."""
     series = _right_tail_series(beta)[derivative]
     if derivative:
         return -1.5 * s**-2.5 * series(s**-1.5) - beta * np.sqrt(s) - 0.75 * beta / s
@@ -241,7 +227,6 @@ def _right_tail(beta: int, s: FloatArray, derivative: int) -> FloatArray:
 
 @cache
 def _quantile_guesses(beta: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return nodes s, ln F (used below _MIDDLE) and ln (1 - F) (used above it)."""
     s = np.concatenate([np.linspace(-60.0, FAR_LEFT, 400), np.linspace(FAR_LEFT, 10.0, 2601)[1:],
                         np.geomspace(10.0, 1000.0, 400)[1:]])  # fmt: skip
     law = TracyWidom(beta)
@@ -250,7 +235,6 @@ def _quantile_guesses(beta: int) -> tuple[FloatArray, FloatArray, FloatArray]:
 
 @cache
 def _quadrature(beta: int) -> tuple[FloatArray, FloatArray]:
-    """Return nodes and weights of total mass 1, by Gauss-Legendre quadrature in pieces."""
     points, weights = np.polynomial.legendre.leggauss(20)
     ends = np.linspace(-16.0, 30.0, 47)
     s = (ends[:-1, None] + 0.5 * (points + 1.0)).ravel()
@@ -276,10 +260,7 @@ def hastings_mcleod_far_left(v: FloatArray) -> FloatArray:
 
 
 def far_left_log_cdf(beta: int, v: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """ln F_beta(-v) and its derivative in s = -v, for v ≥ -FAR_LEFT: the series integrated term by term.
-
-    Constants: Deift, Its & Krasovsky 2008; Baik, Buckingham & DiFranco 2008.
-    """
+    """ln F_beta(-v) and its slope in -v, v ≥ -FAR_LEFT (Deift et al. 2008; Baik et al. 2008, for the constants)."""
     a = np.array(_hastings_mcleod_series())
     j, w = np.arange(a.size), v**-3.0
     square = np.convolve(a, a)[: a.size] / 2.0
@@ -296,10 +277,7 @@ def far_left_log_cdf(beta: int, v: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 @cache
 def _log_cdf_series() -> tuple[Chebyshev, Chebyshev]:
-    """ln F_1 and ln F_2 on [FAR_LEFT, _MIDDLE], from the determinants and q = ((1 - B²)⁻¹ Ai)(s) at _MIDDLE.
-
-    Collocation inverts the second derivative; integral equations of the second kind do not amplify rounding.
-    """
+    """ln F_1 and ln F_2 on [FAR_LEFT, _MIDDLE], from the determinants and q = ((1 - B²)⁻¹ Ai)(s) at _MIDDLE."""
     (kernel,), (row,) = _kernel(np.array([_MIDDLE]), 52)
     q_right = float(airy(_MIDDLE)[0] + row @ kernel @ np.linalg.solve(np.eye(row.size) - kernel @ kernel, row))
     log_f1, log_f2 = (float(_log_determinant(beta, kernel)) for beta in (1, 2))

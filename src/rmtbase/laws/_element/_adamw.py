@@ -106,5 +106,4 @@ class AdamWNoise:
 
 
 def _spent(log_factor: float, steps: FloatArray) -> FloatArray:
-    """1 - factor^steps; 0 at zero steps, also for a factor of 0."""
     return np.where(steps == 0.0, 0.0, -np.expm1(log_factor * steps))

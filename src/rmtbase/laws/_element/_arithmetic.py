@@ -69,7 +69,6 @@ def as_written(value: float | Fraction) -> Fraction:
 
 
 def decimal(value: Number, digits: int) -> str:
-    """Format an mpf as a decimal string with ``digits`` significant digits, including trailing zeros."""
     from mpmath import mp
 
     return str(mp.nstr(value, digits, strip_zeros=False))

@@ -152,7 +152,6 @@ def _normal_pdf(x: FloatArray, mean: float, sigma: float) -> FloatArray:
 
 
 def _normal_moment(k: int, mean: float, sigma: float) -> float:
-    """Sum over even j of binom(k, j) mean^(k-j) σ^j (j-1)!!."""
     return math.fsum(
         math.comb(k, j) * mean ** (k - j) * sigma**j * math.prod(range(1, j, 2)) for j in range(0, k + 1, 2)
     )

@@ -33,7 +33,7 @@ class DependentStatistic:
     along: FloatArray  # E a φ_g at the nodes
 
     def cumulants(self, d_query: int, d_key: int) -> tuple[float, float, float]:
-        """Return N times the bias, N Var T and N² κ₃(T) for N = d_query × d_key elements; they depend on N as well."""
+        """Return N times the bias, N Var T and N² κ₃(T) for N = d_query × d_key elements."""
         statistic, partners = self.statistic, d_query + d_key - 2
         linear = self.c3 + 3.0 * (d_query + d_key) * self.ac2
         linear += 6.0 * d_query * d_key * self.abc + (d_query**2 + d_key**2) * self.a3
@@ -76,7 +76,6 @@ class SharedNorms:
         return density
 
     def _in_deviations(self, log_variance: FloatArray | float) -> FloatArray:
-        """Return |w| in units of the standard deviation of a row."""
         return np.exp(self.grid.log_x - 0.5 * log_variance) / float(self.grid.parent.unit(FLOAT))
 
     @cached_property
@@ -125,10 +124,7 @@ class SharedNorms:
         return DependentStatistic(statistic, curved, a2, a3, abc, ac2, c3, along)
 
     def noise(self, statistic: Expansion, d_query: int, d_key: int) -> tuple[float, float]:
-        """Return the contributions of the dependence to N² κ₂ and N³ κ₃ of the quadratic term with curvature K.
-
-        The covariance of the empirical law is (1 + (M − 2) Σ)/N, Σ = E φ_g φ_g: the cumulants are those of K (1 + …).
-        """
+        """Return what the covariance (1 + (M − 2) E φ_g φ_g)/N adds to n² κ₂ and n³ κ₃ of the quadratic term."""
         directions = even_directions(self.grid)
         form = curvature_form(statistic.curvature, directions)
         rows = (self._relative - 1.0) @ (self.grid.probability * directions).T

@@ -30,17 +30,12 @@ def element_average(
 ) -> Moments:
     """Return mean and standard deviation of Σ_ij f(w_ij) / d², over the d² elements of one W_QK, d = d_model.
 
-    w_ij = q_i · k_j. Given q_i, the elements of row i are independent N(0, |q_i|²), where |q_i|² is σ² times a χ²
-    variable with d_head degrees of freedom; likewise for columns. Two elements in the same row or column share only
-    this variable, and other elements are independent (Hoeffding 1948). Therefore
+    Given q_i, the elements q_i · k_j of row i are independent N(0, |q_i|²); likewise for columns. Elements in the same
+    row or column share only that χ² variable, others are independent (Hoeffding 1948), so
 
         variance = [Var f(w) + 2 (d - 1) Var E(f(w) | |q|²)] / d².
 
-    The second term is absent for independent elements; for f = w² it is larger than the first by about d/d_head. The
-    result is exact for every d, and numerical to about 1e-12 for f analytic in ln |w|, such as powers of |w|, ln |w|
-    and the density of the law.
-
-    f maps an array of elements to an array of the same shape.
+    Exact for every d, and numerical to 1e-12 for f analytic in ln |w|; f maps an array to one of the same shape.
     """
     law = product_element(d_model, d_head, **scale)
     mean, spread, shared = _average_parts(function, law)
@@ -48,7 +43,6 @@ def element_average(
 
 
 def _average_parts(function: Callable[[FloatArray], ArrayLike], law: ProductElement) -> tuple[float, float, float]:
-    """Return E f(w), Var f(w) and Var E(f(w) | row) for an element w."""
     x, kernel, weights = _normal_mixture(law)
     values = np.stack([np.asarray(function(side), dtype=np.float64) for side in (x, -x)])
     if values.shape != (2, x.size) or not np.isfinite(values).all():
@@ -137,14 +131,10 @@ def _moments(
 
 @lru_cache(maxsize=64)
 def _distance_variance(k: int) -> float:
-    """Return c_k = lim n Var(Σ ln ρ_i / n), with ρ_i the k-th neighbour distances of n uniform points on a circle.
+    """c_k = lim n Var(Σ ln ρ_i / n), ρ_i the k-th neighbour distances of n uniform points; 2.14114 for k = 1.
 
-    With D_x the k-th neighbour distance of a point x of a Poisson process of unit rate, h(r) = P(D > r), and laws
-    conditional on points at 0 and y,
-
-        c_k = ψ'(k) - 1 + ∫ dy ∫∫ [P(D_0 > r, D_y > t) - P(D_0 > r) h(t) - h(r) P(D_y > t) + h(r) h(t)] dr dt/(r t);
-
-    -1 removes the fluctuation of the number of points. For k = 1 it is π²/6 - 1 + 4 [π²/12 + Li₂(-1/2)] = 2.14114.
+    With D_x that of a point x of a Poisson process, and h(r) = P(D > r), c_k = ψ'(k) - 1 + ∫ dy ∫∫ [P(D_0 > r, D_y > t)
+    - P(D_0 > r) h(t) - h(r) P(D_y > t) + h(r) h(t)] dr dt/(r t), conditional on points at 0 and y.
     """
     # Gauss–Legendre quadrature in t/r, y/r and r over the pieces on which the integrand is analytic, to 1e-10.
     nodes, gauss = np.polynomial.legendre.leggauss(24)
@@ -181,5 +171,4 @@ def _pair_excess(k: int, r: FloatArray, u: float, z: FloatArray) -> FloatArray:
 
 
 def _fewer(count: NDArray[np.integer] | int, mean: FloatArray) -> FloatArray:
-    """P(Poisson(mean) < count); 0 for count ≤ 0."""
     return np.where(np.asarray(count) > 0, special.pdtr(np.maximum(count, 1) - 1, np.maximum(mean, 0.0)), 0.0)

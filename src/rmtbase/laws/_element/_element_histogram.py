@@ -141,10 +141,7 @@ class _Cells:
 
 
 def _beyond_second_order(count: int, share: FloatArray, slope: FloatArray) -> tuple[float, float]:
-    """Return the parts of mean and variance of Σ_b g_b(n/count) beyond second order, for binomial n of ``share`` p.
-
-    g_b(c) = c ln c + a c with g_b'(p) = ``slope``. Bins with few counts are summed exactly, others to sixth order.
-    """
+    """Mean and variance of Σ_b g_b(n/count) beyond second order, g_b(c) = c ln c + a c, g_b'(p) = ``slope``."""
     p, q = share, 1.0 - share
     third = -q * (1.0 - 2.0 * p) / (6.0 * p * count**2)
     fourth = q * q / (4.0 * p * count**2) + q * (1.0 - 6.0 * p * q) / (12.0 * p**2 * count**3)

@@ -102,17 +102,14 @@ class Expansion:
         return float(self.grid.probability @ (self.influence * direction))
 
     def covariance(self, other: Expansion) -> float:
-        """Return n times the covariance of two statistics of n independent numbers."""
         return self.along(other.influence)
 
     @property
     def variance(self) -> float:
-        """n Var T = E IF² for n independent numbers."""
         return self.covariance(self)
 
     @property
     def third(self) -> float:
-        """n² κ₃(T) for n independent numbers."""
         return float(self.grid.probability @ self.influence**3) + 3.0 * self.curvature(self.influence)
 
     def map(self, value: float, slope: float, curvature: float) -> Expansion:
@@ -127,7 +124,6 @@ class Expansion:
         )
 
     def power(self, exponent: float) -> Expansion:
-        """T^exponent, T > 0."""
         value, slope = self.value**exponent, exponent * self.value ** (exponent - 1.0)
         return self.map(value, slope, (exponent - 1.0) * slope / self.value)
 
@@ -186,7 +182,6 @@ class Expansion:
 
 
 def average(grid: Panels, values: FloatArray) -> Expansion:
-    """Return the mean of a function of |w| that is given at the nodes."""
     mean = float(grid.probability @ values)
     return Expansion(grid, mean, values - mean, 0.0, _flat)
 
@@ -214,10 +209,9 @@ def ordered_average(
 ) -> Expansion:
     """∫ h(x(p)) J(p) dp: the average of h over the order statistics, with weight J((i − 1/2)/n) for the i-th.
 
-    A change δF of the law changes it to first order by −∫ J δF dh, and to second by −∫ J'(F) δF² dh/2, whose mean is
-    the drift: n E δF² = F(1 − F) (Serfling 1980, section 8.1.1). At the nodes, h, dh/d ln x, J and dJ/dp are given,
-    and in ``jumps`` (x, ΔJ dh/dp) where J jumps, at ends of panels. If ``signed``, numbers are ordered by w, not |w|,
-    h is odd, and the weight at p is J(2p − 1) with an odd J.
+    δF changes it to first order by −∫ J δF dh, to second by −∫ J'(F) δF² dh/2, n E δF² = F(1 − F) (Serfling 1980,
+    8.1.1). Given are h, dh/d ln x, J, dJ/dp at the nodes, and ``jumps`` (x, ΔJ dh/dp) of J at ends of panels. If
+    ``signed``, numbers are ordered by w, not |w|, h is odd, and the weight at p is J(2p − 1) with an odd J.
     """
     raised = grid.running_integral(weight * slope)
     bend = grid.width * weight_slope * slope
@@ -270,7 +264,6 @@ def substituted(function: Callable[[float], Expansion], k: Expansion) -> Expansi
 
 
 def _differences(function: Callable[[float], Expansion], at: float) -> tuple[Expansion, Expansion, float]:
-    """Return an analytic function of a parameter, its first derivative, and the value of its second derivative."""
     f, above, below = function(at), function(at + _STEP), function(at - _STEP)
     return f, (above - below) / (2.0 * _STEP), (above.value + below.value - 2.0 * f.value) / _STEP**2
 

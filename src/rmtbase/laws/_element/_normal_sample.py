@@ -64,17 +64,12 @@ def _positive(name: str, value: ArrayLike) -> FloatArray:
 
 @dataclass(frozen=True)
 class SampleStatisticLaw(KnownSpread):
-    """Law of one statistic of n i.i.d. normal numbers.
+    """Law of one statistic of n i.i.d. normal numbers; that of the mean is exact (Student's t).
 
-    The law of the mean is exact (Student's t). Skewness and kurtosis have D'Agostino's and Anscombe and Glynn's
-    transforms to normality, with errors of 1/n. That of the kurtosis understates low values: at n = 100 they are 1.7
-    times as frequent as stated at 0.01 and 3 times at 0.001, at n = 1000 1.2 and 1.6 times, which
-    :func:`rmtbase.laws.element_null` corrects. For the largest magnitude, each deviation has Thompson's exact law and
-    the n deviations are treated as independent: in the lower tail the true size at 0.05 is 0.035 at n = 200, 0.045 at
-    1000 and 0.05 from 8000 on.
-
-    Source: R. B. D'Agostino, Biometrika 57, 679 (1970); F. J. Anscombe and W. J. Glynn, Biometrika 70, 227 (1983);
-        W. R. Thompson, Ann. Math. Stat. 6, 214 (1935).
+    Skewness and kurtosis have D'Agostino's (1970) and Anscombe and Glynn's (1983) transforms, with errors of 1/n: low
+    kurtosis is 3 times as frequent as stated at 0.001 and n = 100, as :func:`rmtbase.laws.element_null` corrects. For
+    the largest magnitude, deviations of Thompson's exact law (1935) are treated as independent: in the lower tail the
+    size at 0.05 is 0.035 at n = 200, 0.045 at 1000 and 0.05 from 8000 on.
     """
 
     # ``"mean"`` (of the numbers, in units of their sample standard deviation), ``"skewness"``, ``"excess_kurtosis"`` or
@@ -157,7 +152,6 @@ class SampleStatisticLaw(KnownSpread):
 
 
 def gaussian_sample_statistic(statistic: str, count: int) -> SampleStatisticLaw:
-    """Return the law of a statistic of ``count`` i.i.d. normal numbers, see :class:`SampleStatisticLaw`."""
     names = ("mean", "skewness", "excess_kurtosis", "largest_magnitude")
     if statistic not in names:
         raise ParameterError("statistic", statistic, f"one of {', '.join(names)}")

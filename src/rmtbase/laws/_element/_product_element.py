@@ -169,7 +169,6 @@ def _by_octave(function: Callable[[int, FloatArray], FloatArray], d_head: int, x
 
 
 def _log_pdf(d_head: int, x: FloatArray) -> FloatArray:
-    """ln of the density at scale 1 for x ≥ 0 in one octave."""
     if d_head == 1:  # K_0(x)/π, whose mixture has no peak as x → 0
         return np.log(k0e(x) / np.pi) - x
     x = np.maximum(x, _NEAREST)
@@ -178,7 +177,6 @@ def _log_pdf(d_head: int, x: FloatArray) -> FloatArray:
 
 
 def _log_sf(d_head: int, x: FloatArray) -> FloatArray:
-    """ln P(w > x) at scale 1 for x ≥ 0 in one octave."""
     x = np.maximum(x, _NEAREST)
     log_peak, saddle, v, terms, step = _mixture(d_head, x, 0.0)
     terms *= erfcx(np.multiply.outer(x / np.sqrt(2.0 * saddle), np.exp(-0.5 * v)))
@@ -188,8 +186,7 @@ def _log_sf(d_head: int, x: FloatArray) -> FloatArray:
 def _mixture(d_head: int, x: FloatArray, tilt: float) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, float]:
     """Return ln of the peak, saddle, v (node), terms (x, node) relative to the peak, and step of the density of ln s.
 
-    It is weighted with exp(-x²/(2s)), s = saddle e^v: exp(log_peak - P(e^v - 1 - v) - X(e^-v - 1 + v)) with
-    P = saddle/2, X = x²/(2 saddle), P - X = h/2. The points v extend to where this times e^(-tilt v) is negligible.
+    It is exp(log_peak - P(e^v - 1 - v) - X(e^-v - 1 + v)) with s = saddle e^v, P = saddle/2, X = x²/(2 saddle).
     """
     half = 0.5 * d_head
     upper = 0.5 * (half + np.hypot(half, x))
@@ -299,10 +296,7 @@ def _exponential_remainder(v: FloatArray) -> FloatArray:
 
 
 def _trapezoidal_step(curvature: float) -> float:
-    """Return the step of the trapezoidal rule for ∫ exp(-P(e^v - 1 - v) - X(e^-v - 1 + v)) dv, P + X = ``curvature``.
-
-    The error of a step Δ is e^(-2πθ/Δ) (cos θ)^-(P + X) at most, 0 < θ < π/2 (Trefethen & Weideman 2014).
-    """
+    """Step for ∫ exp(-P(e^v - 1 - v) - X(e^-v - 1 + v)) dv, P + X = ``curvature`` (Trefethen & Weideman 2014)."""
     angles = _FRACTIONS * min(1.5, math.sqrt(2.0 * _NEGLIGIBLE / curvature))
     growth = -0.5 * curvature * np.log1p(-(np.sin(angles) ** 2))
     return 2.0 * math.pi / float(np.min((_NEGLIGIBLE + growth) / angles))
@@ -319,10 +313,7 @@ def _trapezoidal_points(curvature: float, left_slope: float, step: float) -> Flo
 
 @lru_cache(maxsize=128)
 def chi_square_rule(d_head: float) -> tuple[FloatArray, FloatArray]:
-    """Return v and weights w of sum 1 with E f(S) = Σ w f(d_head e^v) for S ~ χ² with ``d_head`` degrees of freedom.
-
-    It is right to 1e-15 for f analytic in ln S in the strip of width π, as a normal law of variance S is.
-    """
+    """Nodes v, weights w with E f(S) = Σ w f(d_head e^v), S ~ χ² of ``d_head``; to 1e-15 for f analytic in ln S."""
     half = 0.5 * d_head
     v = _trapezoidal_points(half, half, _trapezoidal_step(half))
     exponent = half * _exponential_remainder(v)

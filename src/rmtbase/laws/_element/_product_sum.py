@@ -43,9 +43,8 @@ class RowLaw:
 class ProductSum(Parent):
     """w = h^(-1/2) Σ_{i≤h} aᵢbᵢ with independent entries of one law at σ = 1: :class:`VarianceGamma` for any entries.
 
-    With K(s) = ln E e^(s w), E over a Gauss rule of ab, the density is ∫ e^(K(s) − s w) ds/(2πi) along the line through
-    the saddle point K' = w, by the trapezoidal rule; the tail is the same with 1/s. They are tabulated down to a tail
-    of 1e-20, beyond which it falls as an exponential. Errors: 1e-11 for bounded entries, 1e-6 in the tail of others.
+    With K(s) = ln E e^(s w), the density is ∫ e^(K(s) − s w) ds/(2πi) through the saddle point K' = w, the tail that
+    with 1/s; tabulated down to a tail of 1e-20. Errors: 1e-11 for bounded entries, 1e-6 in the tail of others.
     """
 
     entry: Parent  # the law of an entry, at any σ
@@ -100,7 +99,6 @@ def element_of_product(entry: Parent, h: int) -> Element:
 
 
 def row_law(element: Element) -> RowLaw:
-    """Return the law of a row; for normal entries it is normal given the norm."""
     if isinstance(element, ProductSum):
         return element.rows
     log_variance, weight = chi_square_rule(element.h)

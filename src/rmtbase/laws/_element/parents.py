@@ -278,11 +278,7 @@ class VarianceGamma(_ScaledParent):
 
 @lru_cache(maxsize=8)
 def _chi_square_nodes(h: int, digits: int) -> tuple[list[Number], list[Number]]:
-    """Return nodes √(g/h) and weights for a mean over g ~ χ²_h, to ``digits`` digits, as in ``chi_square_rule``.
-
-    The trapezoidal rule in u = ln(g/h): the integrand grows in |Im u| < π/2 as cos(θ)^(-h/2), so a step of
-    2πθ / (D + (h/2) ln sec θ) has the error e^-D. Nodes extend to a mass of e^-2D, and as far on the left.
-    """
+    """Return nodes √(g/h) and weights for a mean over g ~ χ²_h, to ``digits`` digits, as in ``chi_square_rule``."""
     from mpmath import mp
 
     log_error = digits * math.log(10.0)

@@ -98,7 +98,6 @@ class HaarTrace:
         return mean, np.where(constant, 0.0, variance), np.where(constant, 0.0, third)
 
     def _score(self, x: ArrayLike) -> FloatArray:
-        """Return the normal score of x: cdf(x) = Φ(score)."""
         mean, variance, third = self._cumulants
         values, _ = np.broadcast_arrays(require_real_numbers("x", x), mean)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -135,10 +134,7 @@ class _WeightedChiSquares:
         return cls(weight * scale[:, None], alpha[:, None] * count)
 
     def score(self, x: FloatArray) -> FloatArray:
-        """Return the normal score of x by Lugannani and Rice, r + ln(u/r)/r, with cdf(x) = Φ(score).
-
-        With θ = (1 - 1/s) / 2w and ρ = w_k / w, K'(θ) is increasing and concave in s: Newton steps stay below the root.
-        """
+        """Return the normal score of x by Lugannani and Rice, r + ln(u/r)/r; K' is concave in s."""
         goal = x / self.largest + (self.degrees * self.ratio).sum(axis=1)
         goal = np.maximum(goal, 1e-9 * self.degrees.sum(axis=1))  # stay above the lower end of the law
         s = np.where(x > 0.0, 1.0, goal / self.degrees.sum(axis=1))

@@ -38,11 +38,9 @@ _Y, _SCORE, _LOG_DENSITY = 0, 1, 2  # columns of the tables
 class LogGammaSum:
     """Law of Y = Σ_j m_j c_j ln(G_j / a_j), G_j gamma variables of shape a_j: m_j of each, divided out where m_j < 0.
 
-    ln E exp(s Y) = K(s) = Σ_j m_j [lnGamma(a_j + c_j s) - lnGamma(a_j) - c_j s ln a_j], analytic for Re s > -strip.
-    P(Y > y) = (1/2 π i) ∫ exp(K(s) - s y) ds/s over a path to the right of s = 0, and minus the same to its left for
-    P(Y ≤ y). On a parabola through the saddle point the trapezoidal rule converges geometrically (Helstrom 1996). The
-    tails are tabulated once as the normal score z, by Chebyshev series in a coordinate of the saddle point; beyond
-    |z| = 39 y is clipped. Error relative to either tail: 1e-11, or 1e-9 where Σ |m_j| a_j is of order 10^6.
+    ln E exp(s Y) = K(s) = Σ_j m_j [lnGamma(a_j + c_j s) - lnGamma(a_j) - c_j s ln a_j]; P(Y > y) = (1/2 π i) ∫ ds/s
+    exp(K(s) - s y) on a parabola through the saddle point (Helstrom 1996), tabulated as normal scores up to 39 by
+    Chebyshev series. Error relative to either tail: 1e-11, or 1e-9 where Σ |m_j| a_j is of order 10^6.
     """
 
     weights: tuple[float, ...]  # m_j
@@ -50,11 +48,9 @@ class LogGammaSum:
     shapes: tuple[float, ...]  # a_j > 0
 
     def cumulant(self, k: int) -> float:
-        """Cumulant of order k ≥ 1: Σ m c^k polygamma(k - 1, a), minus Σ m c ln a for k = 1."""
         return float(self._derivative(np.zeros(()), k))
 
     def looked_up(self, source: int, value: FloatArray, target: int) -> FloatArray:
-        """Return the column ``target`` of the tables where the column ``source`` has these values."""
         result = np.full(value.shape, np.nan)
         lower, upper = self._tables
         meeting = upper.nodes[source, 0]
@@ -147,7 +143,6 @@ class _Table:
 
     @cached_property
     def nodes(self) -> FloatArray:
-        """Values of the columns at equidistant t, shape (3, 513)."""
         return np.asarray(chebval(np.linspace(-1.0, 1.0, 513), self.series), dtype=np.float64)
 
     def coordinate(self, column: int, value: FloatArray) -> FloatArray:
@@ -162,10 +157,7 @@ class _Table:
 
 
 def _log_gamma_ratio(a: FloatArray, z):
-    """LnGamma(a + z) - lnGamma(a) - z ln a for a > 0, without cancellation at large arguments; analytic but at x ≤ 0.
-
-    There it is (x - 1/2) ln(x/a) - z + S(x) - S(a) with x = a + z and S the tail of Stirling's series.
-    """
+    """LnGamma(a + z) - lnGamma(a) - z ln a, a > 0, by Stirling's series at large arguments; analytic but at x ≤ 0."""
     x = a + z
     base, step = np.broadcast_to(a, x.shape), np.broadcast_to(z, x.shape)
     large = (base >= _STIRLING_FROM) & (x.real >= _STIRLING_FROM)
@@ -314,10 +306,7 @@ def _log_gamma_sum(dims: tuple[int, ...], self_normalized: bool) -> LogGammaSum:
 
 
 def _progression_rule(count: int, distance: float) -> tuple[Float[np.ndarray, " node"], Float[np.ndarray, " node"]]:
-    """Return (nodes, weights) with Σ_{k < count} f(k) = weights @ f(nodes), to rounding; f analytic off k ≤ -distance.
-
-    Blocks no longer than their distance from there are summed by the Gauss rule of the discrete uniform law.
-    """
+    """Nodes and weights for Σ_{k < count} f(k), f analytic off k ≤ -distance: Gauss rules of growing blocks."""
     nodes, weights, start = [], [], 0
     while start < count:
         length = min(max(_RULE, int(distance + start)), count - start)

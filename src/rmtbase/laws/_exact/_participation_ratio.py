@@ -83,7 +83,6 @@ def estimates_by_order(dims: tuple[int, ...]) -> list[Estimate]:
 
 
 def _log_moments_of_the_inverse(dims: tuple[int, ...]) -> list[Decimal]:
-    """Ln E Y^s for s = 1, 2, ..., as far as the differences settle."""
     weighted = {
         (n, s): _log_of(unit_trace_moment((2,) * s + (1,) * (n - 2 * s), dims, False))
         for n in range(_DEGREE + 1)

@@ -78,8 +78,7 @@ def trace_cumulant(
 def trace_cumulants(power: int, *shape: Any, self_normalized: bool = False, **chain: Unpack[ChainKeywords]) -> Moments:
     """Return mean, standard deviation, skewness and excess kurtosis of tr M^power = Σ λ^power, exact and rounded once.
 
-    For W_QK at σ = 1 and ``sqrt_d``, E Σ λ = d h and E Σ λ² = h (d² + 2 d h + 2 d + h + 3). The kurtosis needs moments
-    of degree 4 ``power``. ``self_normalized`` is that of :func:`trace_moment`; the sigmas then cancel.
+    The kurtosis needs moments of degree 4 ``power``. ``self_normalized`` is that of :func:`trace_moment`.
     """
     exponent = require_positive_integer("power", power)
     parameters = ChainParameters(*shape, **chain)
@@ -97,7 +96,6 @@ def trace_cumulants(power: int, *shape: Any, self_normalized: bool = False, **ch
 
 
 def _factor(parameters: ChainParameters, self_normalized: bool) -> Fraction:
-    """Return the factor that scales the eigenvalues of the unit chain; the sigmas cancel if self-normalised."""
     return variance_factor(parameters.dims, () if self_normalized else parameters.sigmas, parameters.normalization)
 
 
@@ -137,10 +135,7 @@ def _zonals_at_identities(degree: int, dims: tuple[int, ...]) -> dict[Partition,
 
 @lru_cache(maxsize=4096)
 def unit_trace_cumulant(powers: Partition, dims: tuple[int, ...], self_normalized: bool) -> Fraction:
-    """Return :func:`trace_cumulant` of the raw product at σ = 1 for checked arguments.
-
-    E Π_{i in S} x_i = Σ_B κ(B) E Π_{i not in B} x_i, over the blocks B of S that hold its first element (Speed 1983).
-    """
+    """Return the cumulant at σ = 1: E Π_{i in S} x_i = Σ_B κ(B) E Π_{i not in B} x_i, B with the first element."""
     first, others = powers[0], powers[1:]
     total = unit_trace_moment(powers, dims, self_normalized)
     for size in range(len(others)):

@@ -1,10 +1,8 @@
 """Accuracy of the null of each spectral statistic, in words, by family of dimensions.
 
-The numbers are deviations in excess of two standard errors of the draws. For W_QK there are 20 000 to 500 000 draws for
-each of 40 shapes; for one factor, three to eight factors and square chains 100 000 to 400 000 for each of 20
-(``benchmarks/validation``); for scale-free statistics as many for each of 69 chains (``studies/spectral_tails``; the
-corrections were fitted to 56 of them). A tail of 1e-3 has a standard error of 10 % at 100 000 draws and of 5 % at
-400 000.
+Deviations in excess of two standard errors of the draws: 20 000 to 500 000 for each of 40 shapes of W_QK, 100 000 to
+400 000 for each of 20 other chains (``benchmarks/validation``) and, scale-free, of 69 (``studies/spectral_tails``; the
+corrections were fitted to 56 of them).
 """
 
 import math
@@ -23,8 +21,6 @@ _RANK = 16
 
 
 class Method(StrEnum):
-    """Method of a null, as in :class:`rmtbase.laws.NullLaw`."""
-
     EXACT = "exact"
     EXACT_MOMENTS = "exact moments"
     ASYMPTOTIC = "asymptotic"
@@ -38,8 +34,6 @@ class Method(StrEnum):
 
 
 class Accuracy(NamedTuple):
-    """Method and accuracy of a null."""
-
     method: Method
     words: str
     mean_within: float = math.nan  # largest error of its mean, in standard deviations: 0 if exact, NaN if not stated
@@ -50,7 +44,6 @@ ALL_EXACT = Accuracy(Method.EXACT, "exact in all respects, to rounding", 0.0, 0.
 
 
 def of_trace(dims: Dims, power: int, self_normalized: bool) -> Accuracy:
-    """Return the accuracy of Σ λ^power."""
     if power == 1 and len(dims) == 2 and not self_normalized:
         return ALL_EXACT
     if power == 1:
@@ -104,7 +97,6 @@ _AT_HARD_EDGES = {
 
 
 def of_edge(statistic: str, dims: Dims) -> Accuracy:
-    """Return the accuracy for an extreme eigenvalue or a condition number; that of moments from a rank of 16 on."""
     if statistic in _AT_HARD_EDGES and is_nearly_hard(dims):
         return Accuracy(Method.ASYMPTOTIC, _AT_HARD_EDGES[statistic])
     mean, std, words = _AT_SOFT_EDGES[statistic]
@@ -122,7 +114,6 @@ def with_kurtosis(method: Method, words: str) -> Accuracy:
 
 
 def of_scale_free(dims: Dims, stable: bool = False) -> Accuracy:
-    """Return the accuracy for participation ratios, entropies and ranks, or for ``stable`` ranks."""
     factors, high_rank = len(dims) - 1, min(dims) >= _RANK
     if factors > _MOST_FACTORS:
         mean, std, tails = 0.02, 0.015, "25 % at 1e-2 and 50 % at 1e-3"

@@ -37,8 +37,6 @@ _NEWTON_STEPS = 30
 
 @dataclass(frozen=True)
 class EdgePower(TransformedLaw, KnownSpread):
-    """Law of λ^power for an extreme eigenvalue λ; the power must not be zero."""
-
     law: ExtremeLaw  # type: ignore[assignment]  # frozen
     power: float
 
@@ -81,7 +79,6 @@ class EdgeRatio(InvertedScore, KnownSpread):
         return 1.0, math.inf
 
     def mean(self) -> float:
-        """Return the expectation, the product of those of λ_max^power and λ_min^-power; inf if the latter is."""
         return self.numerator.mean() * self.inverse.mean()
 
     def std(self) -> float:
@@ -92,12 +89,10 @@ class EdgeRatio(InvertedScore, KnownSpread):
 
     @property
     def numerator(self) -> EdgePower:
-        """Law of λ_max^power."""
         return EdgePower(self.upper, self.power)
 
     @property
     def inverse(self) -> EdgePower:
-        """Law of λ_min^-power."""
         return EdgePower(self.lower, -self.power)
 
     @property
@@ -148,10 +143,8 @@ def stable_rank(dims: tuple[int, ...], convention: str) -> MendedLaw:
 def expanded_stable_rank(dims: tuple[int, ...], convention: str) -> tuple[LogPearson3, FloatArray]:
     """Return the law of R without the correction fitted to draws, and the sizes on which that correction depends.
 
-    The law is of type III in ln(R - 1), with three moments of ln R: E ln T = ln E T - Var T / (2 (E T)²) for the sum T,
-    whose covariance with ln λ_max, at the mean position of λ_max, is scaled with its variance. To leading order the
-    skewness is minus that of TW_1, and of -ln of the self-normalised λ_max, which is exact for Σ λ / λ_max of one
-    factor; the next order is not known, so for Σ λ / λ_max the mean of the two is used.
+    Of type III in ln(R - 1), with three moments of ln R. To leading order the skewness is minus that of TW_1, and of
+    -ln of the self-normalised λ_max, exact for Σ λ / λ_max of one factor; for Σ λ / λ_max their mean is used.
     """
     times = 1.0 if convention == "eigenvalue" else 2.0  # λ_max / T, or λ_max / (Σ s)²
     totals = sums(dims, convention)
@@ -182,10 +175,7 @@ def expanded_stable_rank(dims: tuple[int, ...], convention: str) -> tuple[LogPea
 
 
 def condition_number(dims: tuple[int, ...], power: float) -> EdgeRatio:
-    """Return the null of (λ_max / λ_min)^power, of two laws made independent at the same skewness.
-
-    Cov(ln λ_max, ln λ_min) = 2 / (r (ψ_+ - ψ_-))², the covariance kernel between the edges, is subtracted from both.
-    """
+    """Return the null of (λ_max / λ_min)^power, of two laws made independent at the same skewness."""
     upper, lower = (
         largest_eigenvalue(dims=dims, normalization="none"),
         smallest_eigenvalue(dims=dims, normalization="none"),

@@ -37,11 +37,11 @@ class ElementLaw(ABC):
 
     @abstractmethod
     def independent(self, parent: Parent) -> Laws:
-        """Return the laws for n independent weights, n ↦ law."""
+        """Return n ↦ law of n independent weights."""
 
     @abstractmethod
     def product(self, parent: Element) -> Laws:
-        """Return the laws for the elements of W_QK, (d_query, d_key) ↦ law; ``parent`` is the law of an element."""
+        """Return (d_query, d_key) ↦ law of the elements of W_QK; ``parent`` is the law of an element."""
 
 
 @dataclass(frozen=True)
@@ -235,7 +235,6 @@ class OfLargest(ElementLaw):
 def _independent(
     statistic: Expansion, corrections: tuple[float, float] = (0.0, 0.0), noise: tuple[float, float] = (0.0, 0.0)
 ) -> Callable[[int], Pearson3]:
-    """Return n ↦ the law of a smooth statistic of n independent weights; ``noise`` is added to n² κ₂ and n³ κ₃."""
     cumulants = statistic.drift, statistic.variance, statistic.third
     added = noise[0] + cumulants[1] * corrections[0], noise[1] + cumulants[2] * corrections[1]
     return lambda n: Pearson3.of_numbers(n, statistic.value, cumulants, added)

@@ -95,7 +95,6 @@ def _plot(parent: Parent) -> WeibullPlot:
 
 
 def _to_rms(log_scale: Expansion) -> Expansion:
-    """Return a scale over the root mean square, from the logarithm of the scale."""
     return (log_scale - 0.5 * mean_square(log_scale.grid).log()).exp()
 
 
@@ -114,8 +113,6 @@ def _counted(
 
 @dataclass(frozen=True)
 class _Recipe:
-    """Recipe for the null of one statistic, with its accuracy."""
-
     law: ElementLaw  # its laws
     order: float  # the parent must have finite moments up to this order
     approach: str  # the method, in words

@@ -26,11 +26,10 @@ _TINY = 1e-300
 
 
 class SelfNormalisedMaximum(Tabulated):
-    """Law of max |w|/s, combined from two laws that are each right in one tail.
+    """Law of max |w|/s, by two laws that are each right in one tail, with weights F(x) and 1 − F(x), F the first.
 
-    The first gives each |w|/s its exact law and treats them as independent. In the lower tail it matters that they
-    share s: max |w|/σ is the product of max |w|/s and the independent s/σ (Basu 1955), so the second is the law of
-    max |w|/σ, contracted in its logarithm by that variance. Their weights are F(x) and 1 − F(x), F the first law.
+    The first treats the |w|/s as independent. As max |w|/σ is max |w|/s times an independent s/σ (Basu 1955), the
+    second is that of max |w|/σ, contracted in its logarithm by that variance.
     """
 
     @abstractmethod
@@ -75,7 +74,7 @@ def _both(log_cdf: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 @dataclass(frozen=True)
 class NormalMaximum(SelfNormalisedMaximum):
-    """Law of max |w − w̄|/s of n independent normal numbers (Thompson's law); Var w̄ is a part of that of max |w|/σ."""
+    """Law of max |w − w̄|/s of n normal numbers (Thompson's law); Var w̄ is a part of that of max |w|/σ."""
 
     count: int  # n
 
@@ -102,16 +101,10 @@ class NormalMaximum(SelfNormalisedMaximum):
 
 @dataclass(frozen=True)
 class ProductMaximum(SelfNormalisedMaximum):
-    """Law of max |w|/s over the elements of a d_query × d_key W_QK.
+    """Law of max |w|/s over the elements of a d_query × d_key W_QK, which cluster in rows and columns of large norm γ.
 
-    With γ the squared norm of a row or column over its mean, the elements of a row are normal with variance γ s² and
-    independent except through the norms of the columns. The expected number beyond x is Λ = d_query d_key E p(γ),
-    p = 2Φ(−x/√γ), and they cluster in rows and columns of large norm:
-
-        −ln P(max ≤ x) = R C/Λ,    R = −d_query ln E e^(−d_key p(γ)),    C = −d_key ln E e^(−d_query p(γ)),
-
-    right to first order in Λ − R and Λ − C. γ/d has the law Beta(h/2, (d − 1)h/2), and for max |w|/σ γ has χ²_h/h, with
-    h the degrees of freedom of the norms (:class:`RowLaw`); for other factors p is scaled to the right Λ.
+    With p = 2Φ(−x/√γ), R = −d_query ln E e^(−d_key p(γ)), C likewise, Λ = d_query d_key E p(γ), −ln P(max ≤ x) = R C/Λ
+    to first order. γ/d is Beta(h/2, (d − 1)h/2), for max |w|/σ γ is χ²_h/h; other factors scale p to the right Λ.
     """
 
     d_query: int
@@ -133,14 +126,12 @@ class ProductMaximum(SelfNormalisedMaximum):
 
     @cached_property
     def _of_mean(self) -> list[tuple[FloatArray, FloatArray]]:
-        """Nodes √γ and weights for rows and for columns, given that the mean γ is 1."""
         half = 0.5 * self._degrees
         rules = [(beta_rule(half, half * (number - 1)), number) for number in (self.d_query, self.d_key)]
         return [(np.sqrt(share * number), weight) for (share, weight), number in rules]
 
     @cached_property
     def _free(self) -> list[tuple[FloatArray, FloatArray]]:
-        """Nodes √γ and weights for rows and for columns with independent γ."""
         score, weight = normal_rule()
         return [(np.sqrt(special.chdtri(self._degrees, special.ndtr(-score)) / self._degrees), weight)] * 2
 
@@ -160,7 +151,6 @@ class ProductMaximum(SelfNormalisedMaximum):
         return -together / np.maximum(expected, _TINY)
 
     def _factor(self, x: FloatArray) -> FloatArray | float:
-        """Return p/Φ(−x/√γ)."""
         if isinstance(self.element, VarianceGamma):
             return 2.0
         root, weight = self._free[0]
@@ -201,13 +191,11 @@ class PartialMoments:
         self._parent, self.upper = parent, upper
 
     def __call__(self, c: FloatArray) -> FloatArray:
-        """Return the partial moments, shape (7, *c.shape)."""
         with np.errstate(divide="ignore"):
             log_c = np.clip(np.log(np.maximum(c, 0.0)), *self._ends)
         return np.moveaxis(self._spline(log_c), -1, 0)
 
     def beyond(self, c: FloatArray) -> FloatArray:
-        """P(|w|/σ > c)."""
         inside = np.clip(c, 1e-300, np.nextafter(self.upper, 0.0))
         return np.where(c <= 0.0, 1.0, np.where(c >= self.upper, 0.0, self._parent.law(inside * self.sigma, FLOAT)[2]))
 
@@ -219,9 +207,8 @@ partial_moments = lru_cache(maxsize=64)(PartialMoments)
 class LargestMagnitude(Tabulated):
     """Law of T = max |w − w̄|/s of n independent weights.
 
-    With p(a, b) the joint density of (w̄, s) and W the window |w − a| ≤ x b,
-    P(T ≤ x) = ∫∫ P(w in W)^n p(a, b | all w in W) da db. Given that all are in W, they have the parent's law restricted
-    to W, for which w̄ is treated as normal, and s² given w̄ as Pearson's type III with a mean by regression on w̄ and w̄².
+    P(T ≤ x) = ∫∫ P(w in W)^n p(a, b | all w in W) da db, (a, b) = (w̄, s), W the window |w − a| ≤ x b. Given W, w̄ is
+    treated as normal, and s² given w̄ as Pearson's type III with a mean by regression on w̄ and w̄².
     """
 
     furthest: ClassVar[float] = 6.0

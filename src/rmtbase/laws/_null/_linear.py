@@ -1,19 +1,13 @@
 """Nulls of functions of sums over the eigenvalues: entropies, participation ratios and ranks; their fitted corrections.
 
-An expansion gives a law of T by its first moments. Where the true normal score of T is z, the score of that law is
-z + δ(z). In 300 000 draws of each chain, δ is a cubic polynomial to 0.02 for |z| ≤ 3.1 and one to six factors. In
-Hermite polynomials its coefficients c_j for shift, spread, skewness and tails are 1e-3 to 1e-2 (except the shift of the
-mean at a hard edge, up to 0.14). They are smooth functions of a few sizes, all of which vanish as the rank r grows:
+Where the normal score of T under the law of an expansion is z + δ(z), δ is a cubic polynomial, whose coefficients were
+fitted as products of sizes (``studies/spectral_tails``), clipped to their range among the chains of the fit:
 
-    s       standard deviation of ln T from the expansion,
-    p       standard deviation of the logarithm of the participation ratio of the eigenvalues, to the same orders,
-    e       exp(-(n - r)/2), with n the second smallest dimension; one where the lower edge is hard;
-    t, d    for stable ranks: relative standard deviation of the sum, and sd(ln λ_max)/sd(ln T) - 1 (s_max for s);
-    f       for the participation ratio of eigenvalues, if the moments of its inverse are known up to the fourth: by how
-            much less than usual the fourth adds to the skewness. It is inaccurate for many factors and few eigenvalues.
-
-``studies/spectral_tails`` makes the draws, fits the coefficients of the products of sizes below, and tests them on
-other chains. Each product is clipped to the range of its values among the chains of the fit.
+    s, p    standard deviation of ln T from the expansion; of the logarithm of the eigenvalues' participation ratio
+    e       exp(-(n - r)/2), with n the second smallest dimension; one where the lower edge is hard
+    t, d    for stable ranks: relative standard deviation of the sum, and sd(ln λ_max)/sd(ln T) - 1 (s_max for s)
+    f       for the participation ratio of eigenvalues: by how much less than usual the fourth moment of its inverse
+            adds to the skewness; it is inaccurate for many factors and few eigenvalues
 """
 
 from __future__ import annotations
@@ -64,7 +58,6 @@ def summands(convention: str) -> Callable[[FloatArray], FloatArray]:
 
 @lru_cache(maxsize=256)
 def sums(dims: tuple[float, ...], convention: str) -> LinearStatistics:
-    """Return the cumulants of the sums of :func:`summands` over the r eigenvalues, in the dimensionless x."""
     return linear_statistics_of_map(chain_map(dims), summands(convention))
 
 
@@ -112,11 +105,9 @@ def expanded_number(
     """Return the law of N without the correction fitted to draws, and the sizes on which that correction depends.
 
     The participation ratio of eigenvalues has four exact moments. The others are of type III in N, with moments of ln N
-    from the cumulants of the sums: the mean by the Δ method, the skewness to leading order. The covariance is taken at
-    dimensions raised by one half, and the std is multiplied by 1 + 1/(2r): the next order, exact for d_head/d_model → 0
-    (χ² with h²/2 becomes χ² with (h + 2)(h - 1)/2 degrees of freedom). The remaining relative corrections of std and
-    skewness are those of ln P, known exactly, times Var ln N / Var ln P: a closure, not a derivation, in measurements
-    up to six factors within 1.5 % of the std and 0.03 of the skewness.
+    from the sums: the mean by the Δ method, the skewness to leading order, the covariance at dimensions raised by one
+    half, the std times 1 + 1/(2r). Remaining corrections are those of ln P, known exactly, times Var ln N / Var ln P: a
+    closure, up to six factors within 1.5 % of the std and 0.03 of the skewness.
     """
     reference, moments = leading_moments(dims), participation_ratio_of(dims)
     number = TailedPearson3.matched(moments.mean, moments.std, moments.skewness, moments.excess_kurtosis)
@@ -144,7 +135,6 @@ def expanded_number(
 
 @contextmanager
 def few_for_the_expansion(dims: tuple[int, ...]) -> Iterator[None]:
-    """Report the failure to find a law with the moments of an expansion as an error of ``dims``."""
     try:
         yield
     except ParameterError as error:
@@ -154,8 +144,6 @@ def few_for_the_expansion(dims: tuple[int, ...]) -> Iterator[None]:
 
 
 class _Leading(NamedTuple):
-    """Mean, skewness and leading-order variance of ln N, and its standard deviation to next order."""
-
     mean: float
     variance: float
     skewness: float

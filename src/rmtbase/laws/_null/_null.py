@@ -125,7 +125,6 @@ def change_of(statistic: str, dims: tuple[int, ...]) -> Change:
 
 @lru_cache(maxsize=256)
 def _change_of_sums(dims: tuple[int, ...], convention: str) -> tuple[FloatArray, FloatArray]:
-    """Return the means of the sums for normal entries, and their changes per unit of K."""
     normal = sums(dims, convention).mean
     return normal, linear_statistics_of_map(chain_map(dims), summands(convention), 1.0).mean - normal
 
@@ -180,13 +179,10 @@ class Case(NamedTuple):
         return self.chain.dims
 
     def law(self, make: Callable[..., Any], *arguments: object) -> Any:
-        """Return the law ``make(*arguments)`` of this case."""
         return make(*arguments, **self.chain.keywords, self_normalized=self.self_normalized)
 
 
 class _Recipe(NamedTuple):
-    """Recipe for the null of one statistic: its law and its accuracy."""
-
     make: Callable[[Case], Distribution]
     stated: Callable[[Case], accuracy.Accuracy]
 

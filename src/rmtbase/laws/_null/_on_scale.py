@@ -38,8 +38,6 @@ class SmoothScale(Scale):
 
 @dataclass(frozen=True)
 class Identity(SmoothScale):
-    """Identity, x."""
-
     def transform(self, x: FloatArray) -> FloatArray:
         return x
 
@@ -55,8 +53,6 @@ IDENTITY = Identity()
 
 @dataclass(frozen=True)
 class Logarithm(SmoothScale):
-    """Logarithm, ln(x − origin)."""
-
     origin: float = 0.0
 
     def transform(self, x: FloatArray) -> FloatArray:
@@ -71,8 +67,6 @@ class Logarithm(SmoothScale):
 
 @dataclass(frozen=True)
 class Inverse(SmoothScale):
-    """Negative inverse, −1/(x − origin)."""
-
     origin: float
     image: ClassVar[tuple[float, float]] = (-math.inf, -0.0)
 
@@ -173,7 +167,6 @@ class LogPearson3(OnScale):
 
 
 def _matched(mean: float, std: float, skewness: float, faithful: float) -> Pearson3:
-    """Return the law of y for which e^y has these moments."""
     relative = std / mean
 
     def excess(parameters: FloatArray) -> list[float]:

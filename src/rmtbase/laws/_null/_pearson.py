@@ -63,10 +63,7 @@ class ThreeMoments(TwoMoments):
 
 
 class Pearson3(ThreeMoments):
-    """Gamma distribution with these moments, shifted and possibly reversed (Pearson's type III).
-
-    It is exact for scale-free statistics as d_head/d_model → 0: χ² with h(h + 1)/2 - 1 degrees of freedom.
-    """
+    """Gamma law with these moments, shifted and possibly reversed (Pearson's type III); exact as d_head/d_model → 0."""
 
     @property
     def support(self) -> tuple[float, float]:
@@ -118,7 +115,6 @@ class Pearson3(ThreeMoments):
     # standard deviations.
 
     def _mass(self, x: FloatArray, sign: float) -> FloatArray:
-        """Return the mass below x (``sign`` 1) or above x (-1)."""
         with np.errstate(over="ignore", divide="ignore"):
             score = (x - self.centre) / self.spread
             if self.skewness == 0.0:
@@ -172,7 +168,6 @@ class TailedPearson3(TwoMoments, InvertedScore):
 
 
 def moments_at_scores(values: FloatArray) -> tuple[float, float, float]:
-    """Return mean, standard deviation and skewness of a number with these values at equidistant normal scores."""
     mean = float(_WEIGHT @ values)
     std = math.sqrt(float(_WEIGHT @ (values - mean) ** 2))
     with np.errstate(divide="ignore", invalid="ignore"):  # if all values are equal there is no law

@@ -72,10 +72,7 @@ def core_sigma(grid: Panels, trim: float, end: float) -> Expansion:
 
 
 def log_quantile(grid: Panels, p: float, x: float, offset: float) -> Expansion:
-    """Ln of the p-quantile x of |w|, which is an end of a panel, by order statistics whose mean F is p + offset/n.
-
-    With g = dF/d ln x, δ ln x = −δF/g to first order, and (2 δF δg − δF² g′/g)/g² to second order.
-    """
+    """Ln of the p-quantile x of |w|, an end of a panel: with g = dF/d ln x, −δF/g + (δF δg − δF² g′/(2g))/g²."""
     # At the jump of an influence, which is at the quantile itself, δg is the mean of both sides.
     node = int(np.searchsorted(grid.log_x, math.log(x)))
     around = x * np.exp(_STEP * np.arange(-1, 2))
@@ -104,8 +101,6 @@ def l_skewness_influence(grid: Panels) -> FloatArray:
 
 
 def maximum_likelihood(grid: Panels) -> tuple[Expansion, Expansion]:
-    """Return k̂ and ln λ̂ of the Weibull law by maximum likelihood."""
-
     def score(k: float) -> Expansion:
         powers = np.exp(k * grid.log_x)
         return average(grid, powers * grid.log_x) / average(grid, powers) - average(grid, grid.log_x) + -1.0 / k
@@ -115,8 +110,6 @@ def maximum_likelihood(grid: Panels) -> tuple[Expansion, Expansion]:
 
 
 class ReferenceLaw:
-    """Law of w/σ, symmetric about zero."""
-
     def __init__(self, parent: Parent) -> None:
         self.parent = parent  # the law of w
         core_end, median = float(parent.ppf(0.8)), float(parent.ppf(0.5))

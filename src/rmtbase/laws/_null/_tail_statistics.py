@@ -25,7 +25,6 @@ from rmtbase.laws._weibull._plot import WeibullPlot, weibull_plot
 
 @lru_cache(maxsize=64)
 def _log_quantiles(parent: Parent) -> CubicSpline:
-    """ln x as a function of ln(F/S), for x = |w|."""
     grid = panels(parent)
     inside = (grid.sf > 1e-280) & (grid.cdf > 1e-280)
     logit = np.log(grid.cdf[inside]) - np.log(grid.sf[inside])
@@ -38,7 +37,6 @@ def _log_quantile(parent: Parent, sf: FloatArray) -> FloatArray:
 
 
 def beta_rule(a: float, b: float, count: int = 48) -> tuple[FloatArray, FloatArray]:
-    """Return nodes and weights for a mean over a beta variable, by its normal score."""
     score, weight = normal_rule(count)
     return special.betainccinv(a, b, special.ndtr(-score)), weight
 
@@ -47,8 +45,7 @@ def beta_rule(a: float, b: float, count: int = 48) -> tuple[FloatArray, FloatArr
 class LargestToQuantile(KnownSpread):
     """Law of max |w|/q of n independent weights, with q the 99 % quantile of the magnitudes.
 
-    P(max ≤ m) = F(m)^n. Given the largest m, the others have the parent's law below it, and F/F(m) of the r-th smallest
-    has the law Beta(r, n − r), at the real number r = 0.99 (n − 1) + 1: P(max/q ≤ y | m) = P(B ≤ (S(m/y) − S(m))/F(m)).
+    Given the largest m, F/F(m) of the r-th smallest is Beta(r, n − r), at the real r = 0.99 (n − 1) + 1.
     """
 
     parent: Parent  # the law of the weights
@@ -64,7 +61,6 @@ class LargestToQuantile(KnownSpread):
 
     @cached_property
     def _given(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """S(m), m and weights at the nodes of the largest magnitude m."""
         sf, weight = beta_rule(1.0, float(self.count))
         return sf, np.exp(_log_quantile(self.parent, sf)), weight
 
@@ -140,7 +136,6 @@ class TailProbability(KnownSpread):
         return self.log_hazard.cdf(self._at(x))
 
     def _moment(self, power: int) -> float:
-        """E H^power, where each part of ln H is treated as normal."""
         law = self.log_hazard
         return float(law.weight @ np.exp(power * law.centre + 0.5 * power**2 * np.square(law.spread)))
 
@@ -152,11 +147,7 @@ class TailProbability(KnownSpread):
 
 
 def tail_probability(parent: Parent, n: int) -> TailProbability:
-    """Return the law of log₁₀ n − H/ln 10 for n independent weights and their Weibull fit, P(max ≤ x) = F(x)^n.
-
-    Given max |w| = x, ln H = k̂ (ln x − ln λ̂) is of type III. Above the trim its influence is a constant c; there one
-    weight is at x and none beyond, where n S(x) are expected, which shifts the mean by c (1/n − S(x)).
-    """
+    """Law of log₁₀ n − H/ln 10 for n weights and their Weibull fit; given max |w| = x, ln H is of type III."""
     sf, weight = beta_rule(1.0, float(n), FINE)
     limit, drift, second, third, outer = _log_hazard(parent)(_log_quantile(parent, sf))
     mean = limit + drift / n + outer * (1.0 / n - sf)
@@ -203,10 +194,7 @@ def _product_quantile(parent: Element) -> DependentStatistic:
 def product_largest_to_quantile(
     parent: Element, rows: int, columns: int, log_largest: FloatArray, weight: FloatArray
 ) -> Distribution:
-    """Return the law of max |w|/q for the elements of W_QK, from nodes and weights of the law of ln(max |w|/s).
-
-    Both depend on the same norms, the largest as a sample quantile at its mean position; q follows by regression.
-    """
+    """Law of max |w|/q of W_QK from that of ln(max |w|/s); q by regression: both have the same norms."""
     n, quantile = rows * columns, _product_quantile(parent)
     drift, second, third = quantile.cumulants(rows, columns)
     grid, middle = quantile.statistic.grid, float(weight @ log_largest)

@@ -79,7 +79,6 @@ class PathLength(ResidualParameters, DiscreteDistribution):
 
     @property
     def _probability(self) -> float:
-        """σ² / (1 + σ²)."""
         return 1.0 / (1.0 + 1.0 / self.sigma**2)
 
     def _tail(self, x: ArrayLike, from_above: bool) -> FloatArray:

@@ -59,13 +59,10 @@ def residual_trace_moments(depth: int, sigma: float, d_model: int) -> TraceMomen
 
 @lru_cache(maxsize=1024)
 def _trace_moment(mu: Partition, depth: int, sigma: float, d_model: int) -> Fraction:
-    """Return the exact E[Π_i tr (P Pᵀ)^(μ_i)], P = Π_{l=1..L} (I + σ G_l / √d), with G_l real standard normal.
+    """Return E Π_i tr (P Pᵀ)^(μ_i) exactly, by E J_kappa(A S Aᵀ) = g_kappa J_kappa(S) for a block A (Muirhead 1982).
 
-    A block A may be replaced by O_1 A O_2 with Haar O_1, O_2, so E J_kappa(A S Aᵀ) = g_kappa J_kappa(S) for every zonal
-    polynomial. From the moments of a noncentral Wishart matrix (Muirhead 1982, theorem 10.3.4),
-
-        E p_mu(P Pᵀ) = Σ_kappa a_{μ κ} J_kappa(I) g_kappa^L,    p_mu = Σ_kappa a_{μ κ} J_kappa,
-        g_kappa = Σ_tau binom(κ, τ) (2 σ²/d)^(|κ| - |τ|) (d/2)_kappa / (d/2)_tau,    g_(1) = 1 + σ².
+    E p_mu(P Pᵀ) = Σ_kappa a_{μ κ} J_kappa(I) g_kappa^L,    p_mu = Σ_kappa a_{μ κ} J_kappa,
+    g_kappa = Σ_tau binom(κ, τ) (2 σ²/d)^(|κ| - |τ|) (d/2)_kappa / (d/2)_tau,    g_(1) = 1 + σ².
     """
     variance = Fraction(sigma) ** 2
     return sum(

@@ -1,20 +1,9 @@
-"""Limiting eigenvalue law of a residual path, and its map p → ln λ.
+"""Limiting eigenvalue law of a residual path, and its map p → ln λ (docs/mathematics/residual-paths.md).
 
-For one factor the Stieltjes transform m(z) of (I + σ G/√d)(I + σ G/√d)ᵀ solves
-z = (m - 1 - σ² m) / (m (1 + σ² m)²) (Dozier & Silverstein 2007). With 1 + σ² m = 1/(1 + p) this factors,
+    ψ = p (p + 1 + σ²) / σ²,    λ = (1 + p)^(L+1) (p + σ²) (p + 1 + σ²)^(L-1) / p.
 
-    ψ = p (p + 1 + σ²) / σ²,    1 + ψ = (1 + p)(p + σ²) / σ²,
-    S = (1 + ψ) / (ψ z) = 1 / ((1 + p)(p + 1 + σ²)),
-
-where ψ is the moment generating function and S the S-transform. ψ is the same function of p for every depth, so S^L
-gives
-
-    λ = (1 + ψ) / (ψ S^L) = (1 + p)^(L+1) (p + σ²) (p + 1 + σ²)^(L-1) / p.
-
-The cut is the curve (L+1) arg(1 + p) + arg(p + σ²) + (L-1) arg(p + 1 + σ²) = arg p. At a given arg p in (0, π) the left
-side grows with |p| from 0 to (2L+1) arg p, so exactly one point satisfies the equation. The curve ends at a critical
-point p_- in (-1, -σ²) for σ < 1 (soft edge), and at p = -1 for σ ≥ 1 (hard edge). There λ ~ (1 + p)^(L+1) and
-ψ + 1 ~ 1 + p for σ > 1; λ ~ (1 + p)^(L+2) and ψ + 1 ~ (1 + p)² at σ = 1.
+The cut is (L+1) arg(1 + p) + arg(p + σ²) + (L-1) arg(p + 1 + σ²) = arg p, one point for each arg p in (0, π). It ends
+at a critical point in (-1, -σ²) for σ < 1, and at p = -1, a hard edge, for σ ≥ 1.
 """
 
 from __future__ import annotations
@@ -172,8 +161,6 @@ class ResidualMap(CutMap):
         return abs(p) * distance / variance * ((depth + 1) / from_pole + (depth - 1) / (from_pole + variance)) - 1.0
 
     def _upper_point(self) -> float:
-        """ln(1 + p_+), where p_+ > 0."""
-
         def critical(log_p: float) -> float:
             p = math.exp(log_p)
             return self._critical(p, p + self.variance, 1.0 + p)
@@ -222,15 +209,11 @@ class ResidualMap(CutMap):
         return curvature * (variance / (2.0 * p + 1.0 + variance)) ** 2
 
     def density(self, w: ComplexArray) -> FloatArray:
-        """Return Im ψ / π = Im p (2 Re p + 1 + σ²) / (π σ²)."""
         outer = np.asarray(np.exp(w[0]), dtype=np.complex128)
         return outer.imag * (2.0 * outer.real - self.gap) / (np.pi * self.variance)
 
     def cdf(self, w: ComplexArray) -> FloatArray:
-        """Return the mass below λ, with a small relative error at a hard edge.
-
-        π cdf = π - arg p + (L-1) arg(p + 1 + σ²) + L Im(p²/σ² + p), from :meth:`sf` and the equation of the curve.
-        """
+        """π cdf = π - arg p + (L-1) arg(p + 1 + σ²) + L Im(p²/σ² + p), with a small relative error at a hard edge."""
         p, shifted = self._shifted(w)
         if self.variance < 0.25:
             total = np.arctan2(p.imag, -p.real) + (self.depth - 1) * np.angle(1.0 + shifted) + self._bilinear(p)
@@ -254,7 +237,6 @@ class ResidualMap(CutMap):
         return np.clip(total / np.pi, 0.0, 1.0)
 
     def _bilinear(self, p: ComplexArray) -> FloatArray:
-        """L Im(p²/σ² + p)."""
         return self.depth * p.imag * (2.0 * p.real / self.variance + 1.0)
 
 

@@ -1,23 +1,12 @@
 """Limiting eigenvalue law of a residual path without its direct path, and its map (τ², a) → ln λ.
 
-I is not free from P, which is not R-diagonal, so no S-transform applies; the Dyson equation of a linearisation does.
-Write (P - I) x through the states x_l = (I + σ G_l / √d) x_{l+1} between the blocks, once for P and once for Pᵀ. The
-traces h_l and g_l of the resolvent at node l on either side act as sources in a chain of 2 x 2 transfer matrices,
+With α = e^(a+f), β = e^(a-f), α - β = σ² τ, n = (τ - 1)/(τ + 1), B = n α^L, C = β^L / n, as derived in
+docs/mathematics/residual-paths.md,
 
-    x_{l+1} = x_l + σ² h_{l+1} u_l,    u_{l+1} = u_l - σ² g_l x_{l+1},
+    z = (1 - B)(1 - C),    m = τ / (C - B),    k = m (z - 1 + (B + C)/2) = ((α + β)/2 - α β)/σ²,
 
-under which the resolvent transforms as R → U R U⁻¹, R = [[k, -h], [g, -k]]. This conserves k and c = g_l h_{l+1}, and
-multiplies g by ρ = 1 - 2 σ² k - σ⁴ c and h by 1/ρ in each block. Let α = e^(a+f), β = e^(a-f), α - β = σ² τ and
-n = (τ - 1)/(τ + 1). The conditions at the ends of the chain are
-
-    B = n α^L,    C = β^L / n,    z = (1 - B)(1 - C),    m = τ / (C - B),    k = m (z - 1 + (B + C)/2),
-
-where m(z) = E 1/(λ - z), and k = ((α + β)/2 - α β)/σ² is the single equation between τ and a. All of this is even in
-τ, so a point is (e, a) with e = τ² - 1; z = inf is the point (0, ln(1 + σ²)/2). The potential is
-E ln(λ - z) = -ln(e/4) + L (α - 1)(β - 1)/σ².
-
-L = 1 is Marchenko–Pastur. With the even and odd parts S = (α + β)/2 - 1, D = (α - β)/2, P = 1 - (B + C)/2 and
-Q = (C - B)/2 the equation is D (P - z) = Q (S + S² - D²), which does not suffer from cancellation for small σ.
+m(z) = E 1/(λ - z). All is even in τ: a point is (e, a), e = τ² - 1. E ln(λ - z) = -ln(e/4) + L (α - 1)(β - 1)/σ². With
+S = (α + β)/2 - 1, D = (α - β)/2, P = 1 - (B + C)/2, Q = (C - B)/2, D (P - z) = Q (S + S² - D²) does not cancel.
 """
 
 from __future__ import annotations
@@ -125,7 +114,6 @@ class _Halves(NamedTuple):
 
     @property
     def work(self) -> ComplexArray:
-        """(α - 1)(β - 1)."""
         return self.s**2 - self.d**2
 
 
@@ -244,7 +232,6 @@ class ResidualUpdateMap(CutMap):
 
     @property
     def last_angle(self) -> float:
-        """Angle χ of the last point that is computed from the equations."""
         return math.sqrt(self.log_upper - self.nearest_log)
 
     @cached_property
@@ -273,11 +260,10 @@ class ResidualUpdateMap(CutMap):
         return np.abs((2.0 * k * z / (expm1(2.0 * halves.high) + z)).imag) / np.pi
 
     def cdf(self, w: ComplexArray) -> FloatArray:
-        """Return the mass below λ, from the potential: π cdf = arg e - L Im (α - 1)(β - 1) / σ²."""
+        """π cdf = arg e - L Im (α - 1)(β - 1) / σ², from the potential."""
         return np.clip((np.angle(w[0]) - self._work(w)) / np.pi, 0.0, 1.0)
 
     def sf(self, w: ComplexArray) -> FloatArray:
-        """Return the mass above λ: π sf = π - arg e + L Im (α - 1)(β - 1) / σ²."""
         return np.clip((np.arctan2(w[0].imag, -w[0].real) + self._work(w)) / np.pi, 0.0, 1.0)
 
     def _work(self, w: ComplexArray) -> FloatArray:

@@ -124,11 +124,7 @@ def _exact_anchor(trim: Fraction, parent: Parent, digits: int) -> tuple[Number, 
 def _integral(
     parent: Parent, low: Number, high: Number, integrand: Callable[..., tuple[Number, ...]], digits: int
 ) -> NDArray[np.object_]:
-    """∫ integrand(x, F, S) dF over low < x < high, between kinks, to ``digits`` digits at mpmath's working precision.
-
-    The rule is tanh–sinh on a bounded interval and x = low + u·exp((π/2) sinh t) on an unbounded one (Takahasi and Mori
-    1974), which integrates logarithmic singularities; the step is halved until values agree to ``digits`` + 3 digits.
-    """
+    """∫ integrand(x, F, S) dF between kinks, by tanh–sinh; x = low + u·exp((π/2) sinh t) on an unbounded interval."""
     from mpmath import mp
 
     fn, unit = multiprecision(), parent.unit(multiprecision())

@@ -159,14 +159,11 @@ def weibull_product_null(
 ) -> WeibullProductNull:
     """Return the law of :func:`rmtbase.statistics.weibull_fit` for the N = d_model² elements of one W_QK = W_Qᵀ W_K.
 
-    Each statistic is its limit plus the average of an influence function IF over the elements, which depend on each
-    other through the |q|² of their row or column, so (as for ``laws.element_average``)
-
         variance = [Var IF(w) + 2 (d_model - 1) Var E(IF(w) | |q|²)] / N,
 
-    of which :func:`weibull_null` has only the first term. In simulations the standard deviations are right to 1 % at
-    (64, 8), and to 2 % at (200, 16). The dependence biases k̂ by 0.07, λ̂ by 0.03 and R² by -0.06 standard deviations at
-    (64, 8), and by less than 0.03 at (200, 16). ``trim`` is t, 0 ≤ t < 1/2, the fraction left out at either end.
+    IF the influence function (as ``laws.element_average``). Standard deviations are right to 1 % at (64, 8), 2 % at
+    (200, 16); the dependence biases k̂ by 0.07, λ̂ by 0.03 and R² by -0.06 of them at (64, 8). ``trim`` is t, 0 ≤ t <
+    1/2.
     """
     law = product_element(d_model, d_head, **scale)
     trim, parent, n = require_trim(trim), VarianceGamma(law.std(), law.d_head), d_model**2
@@ -264,5 +261,4 @@ def _fitted_moments(plot: WeibullPlot, window: WeibullPlot) -> list[Expansion]:
 
 
 def _mean_rms_std(first: Expansion, second: Expansion) -> list[Expansion]:
-    """Return mean, root mean square and standard deviation from the moments of orders 1 and 2."""
     return [first, second.power(0.5), (second - first * first).power(0.5)]

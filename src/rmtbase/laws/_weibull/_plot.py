@@ -40,7 +40,6 @@ class WeibullPlot:
         self.r_squared = self.shape * covariance / self.y_variance
 
     def average(self, values: FloatArray) -> float:
-        """Mean of node values over F in [t, 1−t]."""
         weight = self.grid.probability[self.kept]
         return float(weight @ values[self.kept] / weight.sum())
 
@@ -106,11 +105,7 @@ def weibull_plot(parent: Parent, trim: Fraction, other_trims: Sequence[Fraction]
 
 
 def weibull_quantile_noise(p: ArrayLike, distribution: str | Parent = "normal") -> FloatArray:
-    """N Var(ln |w|_(i)) = p(1−p)/(x f(x))², x = x(p): the noise of the abscissa, in which a sample scatters.
-
-    Same shape as ``p``; nan outside (0, 1). Asymptotic, with a relative error of O(1/N). ``distribution`` as in
-    :func:`weibull_anchor`.
-    """
+    """N Var(ln |w|_(i)) = p(1−p)/(x f(x))², x = x(p), same shape as ``p``; nan outside (0, 1). Asymptotic."""
     p, parent = require_real_numbers("p", p), require_parent(distribution)
     inside = (p > 0) & (p < 1)
     x = parent.ppf(np.where(inside, p, 0.5))
@@ -157,19 +152,12 @@ def weibull_noise_optimum(digits: int = 15) -> NoiseOptimum:
 @in_one_line
 @dataclass(frozen=True)
 class WeibullProjection:
-    """Member of the Weibull family that a criterion assigns to a parent law."""
-
     shape: float  # k
     scale: float  # λ, in the units of the parent's σ
 
 
 def weibull_maximum_likelihood(distribution: str | Parent = "normal") -> WeibullProjection:
-    """Return the Weibull law nearest to a parent in D_KL(parent ‖ Weibull), the limit of maximum likelihood.
-
-    k solves E[|w|^k ln|w|]/E[|w|^k] − 1/k = E[ln|w|], whose left side grows with k; λ = E[|w|^k]^(1/k).
-
-    Numerical, with a relative error of 1e-13. ``distribution`` as in :func:`weibull_anchor`.
-    """
+    """Return the Weibull law nearest in D_KL(parent ‖ Weibull): E[|w|^k ln|w|]/E[|w|^k] − 1/k = E[ln|w|], to 1e-13."""
     grid = panels(require_parent(distribution))
     probability, log_x = grid.probability, grid.log_x
     log_mean = float(probability @ log_x)
