@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -233,38 +234,18 @@ class TransformedLaw(Distribution):
         return self._to(self.law.isf(q) if self.rising else self.law.ppf(q))
 
 
+def _delegated(name: str) -> Any:
+    return lambda self, *arguments, **by_name: getattr(self.distribution, name)(*arguments, **by_name)
+
+
 class StatedLaw(KnownSpread):
     """Law that delegates to another law and adds information about it."""
 
     distribution: Distribution
 
-    @property
-    def support(self) -> tuple[float, float]:
-        return self.distribution.support
-
-    def moment(self, k: int) -> float:
-        return self.distribution.moment(k)
-
-    def mean(self) -> float:
-        return self.distribution.mean()
-
-    def std(self) -> float:
-        return self.distribution.std()
-
-    def _pdf(self, x: FloatArray) -> FloatArray:
-        return self.distribution._pdf(x)
-
-    def _cdf(self, x: FloatArray) -> FloatArray:
-        return self.distribution._cdf(x)
-
-    def _sf(self, x: FloatArray) -> FloatArray:
-        return self.distribution._sf(x)
-
-    def _ppf(self, q: FloatArray) -> FloatArray:
-        return self.distribution._ppf(q)
-
-    def _isf(self, q: FloatArray) -> FloatArray:
-        return self.distribution._isf(q)
+    support: Any = property(lambda self: self.distribution.support)
+    moment, mean, std = map(_delegated, ("moment", "mean", "std"))
+    _pdf, _cdf, _sf, _ppf, _isf = map(_delegated, ("_pdf", "_cdf", "_sf", "_ppf", "_isf"))
 
 
 class DiscreteDistribution(Distribution):

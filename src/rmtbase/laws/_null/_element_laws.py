@@ -18,7 +18,7 @@ from rmtbase.laws._element._product_sum import Element
 from rmtbase.laws._element.parents import Normal, Parent
 from rmtbase.laws._null._cell_entropies import Estimate, ends_with_a_jump
 from rmtbase.laws._null._largest_magnitude import LargestMagnitude, NormalMaximum, ProductMaximum
-from rmtbase.laws._null._on_scale import IDENTITY, LogPearson3, OnScale, SmoothScale
+from rmtbase.laws._null._on_scale import IDENTITY, LogPearson3, OnScale, Scale
 from rmtbase.laws._null._pearson import Pearson3
 from rmtbase.laws._null._simulated_law import mended, simulated_quantiles
 
@@ -49,7 +49,7 @@ class Smooth(ElementLaw):
     """Laws of a smooth statistic: Pearson's type III on a scale, with the cumulants of the expansion."""
 
     expand: Callable[[Parent], Expansion]  # its expansion about the law of a parent
-    scale: SmoothScale = IDENTITY  # a function of the statistic whose law is nearer to normal
+    scale: Scale = IDENTITY  # a function of the statistic whose law is nearer to normal
     corrections: tuple[float, float] = (0.0, 0.0)  # n × the measured relative corrections of κ₂ and κ₃ on that scale
 
     def independent(self, parent: Parent) -> Laws:

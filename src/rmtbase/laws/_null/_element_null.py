@@ -36,7 +36,7 @@ from rmtbase.laws._null._element_laws import (
     OfLargest,
     Smooth,
 )
-from rmtbase.laws._null._on_scale import IDENTITY, Inverse, Logarithm
+from rmtbase.laws._null._on_scale import IDENTITY, logarithm, reciprocal
 from rmtbase.laws._null._reference_law import reference_law
 from rmtbase.laws._null._tail_statistics import (
     LargestToQuantile,
@@ -156,7 +156,7 @@ _RECIPES: dict[str, _Recipe] = {
     ),
     "excess_kurtosis": _Recipe(
         Mended(
-            NormalSample("excess_kurtosis", Smooth(_on_panels(smooth.excess_kurtosis), Inverse(-3.0), (4.0, 0.0))),
+            NormalSample("excess_kurtosis", Smooth(_on_panels(smooth.excess_kurtosis), reciprocal(-3.0), (4.0, 0.0))),
             "excess_kurtosis",
             exact_moments=True,
         ),
@@ -208,29 +208,29 @@ _RECIPES: dict[str, _Recipe] = {
         OfLargest(LargestToQuantile, product_largest_to_quantile), 0.0, _MAXIMUM, _OF_LARGEST, (0.03, 0.06)
     ),
     "gini": _Recipe(Smooth(_on_panels(smooth.gini)), 2.0, _EXPANSION),
-    "q90_to_q10": _Recipe(Smooth(_decile_ratio, Logarithm(), (-5.0, 0.0)), 0.0, _EXPANSION),
+    "q90_to_q10": _Recipe(Smooth(_decile_ratio, logarithm(), (-5.0, 0.0)), 0.0, _EXPANSION),
     "log10_tail_probability": _Recipe(
         OfLargest(tail_probability, product_tail_probability), 0.0, _MAXIMUM, _OF_LARGEST
     ),
     "weibull_shape": _Recipe(
-        Smooth(lambda parent: _plot(parent).sample_shape, Logarithm(), (0.8, 0.0)), 0.0, _EXPANSION
+        Smooth(lambda parent: _plot(parent).sample_shape, logarithm(), (0.8, 0.0)), 0.0, _EXPANSION
     ),
     "weibull_scale": _Recipe(
-        Smooth(lambda parent: _to_rms(_plot(parent).sample_log_scale), Logarithm()), 4.0, _EXPANSION
+        Smooth(lambda parent: _to_rms(_plot(parent).sample_log_scale), logarithm()), 4.0, _EXPANSION
     ),
     "weibull_r_squared": _Recipe(
         Mended(NearlyFlat(lambda parent: _plot(parent).sample_r_squared, lambda _: 1.0), "weibull_r_squared"),
         0.0,
         f"{_EXPANSION}; {_MENDED}",
     ),
-    "weibull_closure": _Recipe(Smooth(std_closure, Logarithm(-1.0), (5.3, 0.0)), 4.0, _EXPANSION),
+    "weibull_closure": _Recipe(Smooth(std_closure, logarithm(-1.0), (5.3, 0.0)), 4.0, _EXPANSION),
     "body_tail_gap": _Recipe(
         Smooth(lambda parent: body_tail_gap(parent, Fraction(1, 10), Fraction(0)), IDENTITY, (-10.0, -27.0)),
         0.0,
         f"{_EXPANSION}; the bias of order ln n/n, below 0.06 standard deviations, is left out",
     ),
     "weibull_shape_ml": _Recipe(
-        Smooth(_on_panels(lambda grid: smooth.maximum_likelihood(grid)[0]), Logarithm(), (1.5, 0.0)), 0.0, _EXPANSION
+        Smooth(_on_panels(lambda grid: smooth.maximum_likelihood(grid)[0]), logarithm(), (1.5, 0.0)), 0.0, _EXPANSION
     ),
     "weibull_scale_ml": _Recipe(
         Smooth(_on_panels(lambda grid: _to_rms(smooth.maximum_likelihood(grid)[1]))), 4.0, _EXPANSION

@@ -27,7 +27,7 @@ from rmtbase.laws._chain._chain_map import chain_map
 from rmtbase.laws._chain._linear_statistics import LinearStatistics, linear_statistics_of_map
 from rmtbase.laws._distribution import Distribution, FloatArray
 from rmtbase.laws._exact._participation_ratio import estimates_by_order, participation_ratio_of
-from rmtbase.laws._null._on_scale import Exponential, OnScale
+from rmtbase.laws._null._on_scale import EXPONENTIAL, OnScale
 from rmtbase.laws._null._pearson import Pearson3, TailedPearson3, log_moments
 from rmtbase.laws._null._simulated_law import MendedLaw
 
@@ -83,7 +83,7 @@ def nearly_hard(dims: tuple[int, ...]) -> float:
 
 def entropy(dims: tuple[int, ...], convention: str) -> OnScale:
     number = effective_number(dims, convention, "entropy")
-    return OnScale(*log_moments(number.at_score)[:2], Exponential(), number)
+    return OnScale(*log_moments(number.at_score)[:2], EXPONENTIAL, number)
 
 
 def participation_ratio(dims: tuple[int, ...], convention: str, per_value: bool) -> MendedLaw:

@@ -1,9 +1,9 @@
 """Laws of numbers given by the law of an increasing function of them, such as a logarithm of Pearson's type III."""
 
 import math
-from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy.optimize import root
@@ -16,94 +16,41 @@ _NARROW = 1e-4  # relative spread below which a double holds only the leading or
 _LARGEST = 50.0  # largest logarithm of a moment
 
 
-class Scale(ABC):
+class Scale(NamedTuple):
     """Increasing function of a statistic whose law is nearer to normal than that of the statistic."""
 
-    image: ClassVar[tuple[float, float]] = (-math.inf, math.inf)  # interval of its values
-
-    @abstractmethod
-    def transform(self, x: FloatArray) -> FloatArray: ...
-
-    @abstractmethod
-    def inverse(self, u: FloatArray) -> FloatArray: ...
+    transform: Callable[[FloatArray], FloatArray]
+    inverse: Callable[[FloatArray], FloatArray]
+    image: tuple[float, float] = (-math.inf, math.inf)  # interval of its values
+    derivatives: Any = None  # x ↦ its value and first two derivatives, where expansions are made on it
 
 
-class SmoothScale(Scale):
-    """Scale on which expansions are made."""
-
-    @abstractmethod
-    def derivatives(self, x: float) -> tuple[float, float, float]:
-        """Return its value and first two derivatives."""
+IDENTITY = Scale(lambda x: x, lambda u: u, derivatives=lambda x: (x, 1.0, 0.0))
+EXPONENTIAL = Scale(np.exp, np.log, (1.0, math.inf))  # for ln of a number of 1 or more
 
 
-@dataclass(frozen=True)
-class Identity(SmoothScale):
-    def transform(self, x: FloatArray) -> FloatArray:
-        return x
-
-    def inverse(self, u: FloatArray) -> FloatArray:
-        return u
-
-    def derivatives(self, x: float) -> tuple[float, float, float]:
-        return x, 1.0, 0.0
+def logarithm(origin: float = 0.0) -> Scale:
+    """ln(x − origin)."""
+    return Scale(
+        lambda x: np.log(x - origin),
+        lambda u: origin + np.exp(u),
+        derivatives=lambda x: (math.log(x - origin), 1.0 / (x - origin), -1.0 / (x - origin) ** 2),
+    )
 
 
-IDENTITY = Identity()
+def nearness(end: float) -> Scale:
+    """−ln(end − x)."""
+    return Scale(lambda x: -np.log(end - x), lambda u: end - np.exp(-u))
 
 
-@dataclass(frozen=True)
-class Logarithm(SmoothScale):
-    origin: float = 0.0
-
-    def transform(self, x: FloatArray) -> FloatArray:
-        return np.log(x - self.origin)
-
-    def inverse(self, u: FloatArray) -> FloatArray:
-        return self.origin + np.exp(u)
-
-    def derivatives(self, x: float) -> tuple[float, float, float]:
-        return math.log(x - self.origin), 1.0 / (x - self.origin), -1.0 / (x - self.origin) ** 2
-
-
-@dataclass(frozen=True)
-class Inverse(SmoothScale):
-    origin: float
-    image: ClassVar[tuple[float, float]] = (-math.inf, -0.0)
-
-    def transform(self, x: FloatArray) -> FloatArray:
-        return -1.0 / (x - self.origin)
-
-    def inverse(self, u: FloatArray) -> FloatArray:
-        return self.origin - 1.0 / u
-
-    def derivatives(self, x: float) -> tuple[float, float, float]:
-        return -1.0 / (x - self.origin), 1.0 / (x - self.origin) ** 2, -2.0 / (x - self.origin) ** 3
-
-
-@dataclass(frozen=True)
-class Nearness(Scale):
-    """Negative logarithm of the distance to an end, −ln(end − x)."""
-
-    end: float
-
-    def transform(self, x: FloatArray) -> FloatArray:
-        return -np.log(self.end - x)
-
-    def inverse(self, u: FloatArray) -> FloatArray:
-        return self.end - np.exp(-u)
-
-
-@dataclass(frozen=True)
-class Exponential(Scale):
-    """Exponential, e^x, for the logarithm of a number that is never below 1."""
-
-    image: ClassVar[tuple[float, float]] = (1.0, math.inf)
-
-    def transform(self, x: FloatArray) -> FloatArray:
-        return np.exp(x)
-
-    def inverse(self, u: FloatArray) -> FloatArray:
-        return np.log(u)
+def reciprocal(origin: float) -> Scale:
+    """−1/(x − origin)."""
+    return Scale(
+        lambda x: -1.0 / (x - origin),
+        lambda u: origin - 1.0 / u,
+        (-math.inf, -0.0),
+        lambda x: (-1.0 / (x - origin), 1.0 / (x - origin) ** 2, -2.0 / (x - origin) ** 3),
+    )
 
 
 @dataclass(frozen=True)
@@ -133,7 +80,7 @@ class LogPearson3(OnScale):
     @classmethod
     def matched(cls, mean: float, std: float, skewness: float, faithful: float = _FAITHFUL) -> Self:
         """Return the member with these three moments; beyond a relative spread of ``faithful``, with the first two."""
-        return cls(mean, std, Logarithm(), _matched(mean, std, skewness, faithful))
+        return cls(mean, std, logarithm(), _matched(mean, std, skewness, faithful))
 
     @classmethod
     def with_inverse(cls, mean: float, std: float, log_product: float) -> Self:
@@ -150,20 +97,20 @@ class LogPearson3(OnScale):
         solution = root(excess, [sigma, shape], tol=1e-10)
         if max(map(abs, excess(solution.x))) < 1e-6:
             sigma, shape = map(float, solution.x)
-        return cls(mean, std, Logarithm(), Pearson3(math.log(mean) - _log_moment(1, sigma, shape), sigma, shape))
+        return cls(mean, std, logarithm(), Pearson3(math.log(mean) - _log_moment(1, sigma, shape), sigma, shape))
 
     @classmethod
     def above(cls, origin: float, exponent: Pearson3) -> Self:
         """Return the law of origin + e^y for this law of y."""
         first, second = (_log_moment(p, exponent.spread, exponent.skewness) for p in (1, 2))
         mean = math.exp(exponent.centre + first)
-        return cls(origin + mean, mean * math.sqrt(math.expm1(second - 2.0 * first)), Logarithm(origin), exponent)
+        return cls(origin + mean, mean * math.sqrt(math.expm1(second - 2.0 * first)), logarithm(origin), exponent)
 
     @classmethod
     def below(cls, end: float, law: Pearson3) -> Self:
         """Return the law of end − e^y with mean, standard deviation and skewness of another law."""
         y = _matched(end - law.centre, law.spread, -law.skewness, faithful=1.0)
-        return cls(law.centre, law.spread, Nearness(end), Pearson3(-y.centre, y.spread, -y.skewness))
+        return cls(law.centre, law.spread, nearness(end), Pearson3(-y.centre, y.spread, -y.skewness))
 
 
 def _matched(mean: float, std: float, skewness: float, faithful: float) -> Pearson3:

@@ -16,7 +16,7 @@ from rmtbase.laws._element._dependence import DependentStatistic, SharedNorms
 from rmtbase.laws._element._expansion import Expansion, mean_square, panels
 from rmtbase.laws._element._product_sum import Element
 from rmtbase.laws._element.parents import Parent
-from rmtbase.laws._null._on_scale import Logarithm, OnScale
+from rmtbase.laws._null._on_scale import OnScale, logarithm
 from rmtbase.laws._null._pearson import Pearson3Mixture
 from rmtbase.laws._null._reference_law import log_quantile
 from rmtbase.laws._tabulated import FINE, normal_rule
@@ -206,4 +206,4 @@ def product_largest_to_quantile(
     centre = log_largest - slope * (log_largest - middle) - quantile.statistic.value - drift / n
     law = Pearson3Mixture(centre, _overlapping(centre, left), -third / n**2 / left**3, weight)
     first, square = (float(weight @ np.exp(p * law.centre + 0.5 * p**2 * left**2)) for p in (1, 2))
-    return OnScale(first, math.sqrt(square - first**2), Logarithm(), law)
+    return OnScale(first, math.sqrt(square - first**2), logarithm(), law)
