@@ -5,19 +5,17 @@ Every law of a Gaussian chain takes the same keywords (:class:`ChainKeywords`): 
 """
 
 from rmtbase.arguments import check_public
-from rmtbase.laws._chain._fourth_cumulant import eigenvalue_displacement
 from rmtbase.laws._chain._gaussian_chain import (
     GaussianChain,
     low_rank_product,
     marchenko_pastur,
     naive_marchenko_pastur,
 )
-from rmtbase.laws._chain._linear_statistics import LinearStatistics, linear_statistics
+from rmtbase.laws._chain._linear_statistics import LinearStatistics, eigenvalue_displacement, linear_statistics
 from rmtbase.laws._description import describe
 from rmtbase.laws._distribution import DiscreteDistribution, Distribution, Moments
-from rmtbase.laws._edge._bessel_edge import BesselEdge
-from rmtbase.laws._edge._extreme_eigenvalues import EdgeLaw, largest_eigenvalue, smallest_eigenvalue
-from rmtbase.laws._edge._extreme_law import HardEdgeLaw
+from rmtbase.laws._edge._extreme_eigenvalues import EdgeLaw, HardEdgeLaw, largest_eigenvalue, smallest_eigenvalue
+from rmtbase.laws._edge._hard_edge_coordinate import BesselEdge
 from rmtbase.laws._edge._ordered_eigenvalues import OrderedEigenvalues, ordered_eigenvalues
 from rmtbase.laws._edge._spike import Outlier, RankOneSpike
 from rmtbase.laws._edge._spiked_tracy_widom import spiked_tracy_widom_cdf

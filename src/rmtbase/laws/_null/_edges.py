@@ -11,8 +11,7 @@ from scipy.special import ndtr, ndtri_exp
 from rmtbase.laws._chain._chain_map import chain_map
 from rmtbase.laws._chain._linear_statistics import eigenvalue_response_of_map
 from rmtbase.laws._distribution import FloatArray, InvertedScore, KnownSpread, TransformedLaw
-from rmtbase.laws._edge._extreme_eigenvalues import EdgeLaw, Law, largest_eigenvalue, smallest_eigenvalue
-from rmtbase.laws._edge._extreme_law import ExtremeLaw
+from rmtbase.laws._edge._extreme_eigenvalues import EdgeLaw, ExtremeLaw, Law, largest_eigenvalue, smallest_eigenvalue
 from rmtbase.laws._edge._tracy_widom import TracyWidom
 from rmtbase.laws._exact._trace_polynomials import trace_cumulants
 from rmtbase.laws._null._linear import (

@@ -15,8 +15,7 @@ from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws._chain._chain_map import chain_map, chain_scale
-from rmtbase.laws._chain._fourth_cumulant import kurtosis_weight
-from rmtbase.laws._chain._linear_statistics import linear_statistics_of_map
+from rmtbase.laws._chain._linear_statistics import kurtosis_weight, linear_statistics_of_map
 from rmtbase.laws._distribution import Distribution, FloatArray, KnownSpread, StatedLaw, TransformedLaw
 from rmtbase.laws._edge._extreme_eigenvalues import largest_eigenvalue, smallest_eigenvalue
 from rmtbase.laws._exact._log_determinant import LogDeterminant
@@ -44,7 +43,7 @@ _POWERS = {"largest_eigenvalue": 1.0, "smallest_eigenvalue": 1.0, "trace": 1.0, 
 
 
 class Change(NamedTuple):
-    """Change of a statistic T per unit of K = Σ_l κ_l / (n_{l-1} n_l); see ``_fourth_cumulant``."""
+    """Change of a statistic T per unit of K = Σ_l κ_l / (n_{l-1} n_l); see ``_linear_statistics``."""
 
     ratio: float  # d ln E T / d K for a positive statistic without an upper bound, 0 for others
     shift: float  # d E T / d K for the others

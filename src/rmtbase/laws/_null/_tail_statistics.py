@@ -12,9 +12,8 @@ from scipy.interpolate import CubicSpline
 
 from rmtbase.laws._distribution import Distribution, FloatArray, KnownSpread
 from rmtbase.laws._element._arithmetic import FLOAT
-from rmtbase.laws._element._dependence import DependentStatistic, SharedNorms
 from rmtbase.laws._element._expansion import Expansion, mean_square, panels
-from rmtbase.laws._element._product_sum import Element
+from rmtbase.laws._element._product_sum import DependentStatistic, Element, SharedNorms
 from rmtbase.laws._element.parents import Parent
 from rmtbase.laws._null._on_scale import OnScale, logarithm
 from rmtbase.laws._null._pearson import Pearson3Mixture

@@ -15,9 +15,9 @@ from scipy.special import ndtr
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import FloatArray, Moments
-from rmtbase.laws._element._dependence import SharedNorms
 from rmtbase.laws._element._expansion import Expansion, mean_square
 from rmtbase.laws._element._product_element import product_element
+from rmtbase.laws._element._product_sum import SharedNorms
 from rmtbase.laws._element.parents import Parent, VarianceGamma, require_parent
 from rmtbase.laws._parameters import ProductKeywords, takes
 from rmtbase.laws._weibull._plot import WeibullPlot, weibull_plot
