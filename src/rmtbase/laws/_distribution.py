@@ -28,12 +28,10 @@ _TIGHT = {"xatol": 0.0, "xrtol": 4e-16, "fatol": 0.0, "frtol": 0.0}
 class Distribution(ABC):
     """Law of one real number X.
 
-    A subclass defines its domain, :attr:`support`, and ``_cdf`` at flat arrays of points strictly inside it. It may
-    also define ``_sf``, ``_pdf``, ``_ppf`` and ``_isf`` (at probabilities strictly between 0 and 1), :meth:`moment` and
-    :meth:`var`. The defaults are complements, bracketing root finding, numerical derivatives and quadrature.
-
-    The methods take arrays of real numbers and return float64 arrays of the same shape, nan where the argument is nan.
-    Any other argument (complex or masked numbers, booleans, text) raises a ParameterError.
+    A subclass defines its :attr:`support` and ``_cdf`` at flat arrays of points strictly inside it. It may also define
+    ``_sf``, ``_pdf``, ``_ppf`` and ``_isf`` (at probabilities strictly between 0 and 1), :meth:`moment` and
+    :meth:`var`. The methods take arrays of real numbers and return float64 arrays of the same shape, nan where the
+    argument is nan. Any other argument (complex or masked numbers, booleans, text) raises a ParameterError.
     """
 
     def __init_subclass__(cls) -> None:
@@ -108,13 +106,7 @@ class Distribution(ABC):
         return np.minimum(1.0, 2.0 * nearer).reshape(values.shape)[()]
 
     def moment(self, k: int) -> float:
-        """E[X^k], k = 0, 1, 2, ...
-
-        By default by quadrature, to about 1e-10 of E|X|^k where the quantile function is smooth.
-
-        Raises:
-            ParameterError: if k is not a non-negative integer.
-        """
+        """E[X^k], k = 0, 1, 2, ...; by default by quadrature, to 1e-10 of E|X|^k for a smooth quantile function."""
         order = require_order(k)
         return self._average(lambda x: x**order)
 

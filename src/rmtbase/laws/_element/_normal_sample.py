@@ -22,10 +22,7 @@ def normal_entropy(sigma: ArrayLike) -> FloatArray:
     """Return the differential entropy -<ln p> = ln(2 π e σ²)/2 of N(mean, σ²), in nats; exact, same shape.
 
     It is the largest entropy of all laws with that standard deviation: the entropy of a law p is smaller by
-    D_KL(p || matched normal) (Cover & Thomas 2006, section 8.6).
-
-    Raises:
-        ParameterError: for a σ that is not positive and finite.
+    D_KL(p || matched normal) (Cover & Thomas 2006, section 8.6). σ must be positive and finite.
     """
     return 0.5 * math.log(2.0 * math.pi * math.e) + np.log(_positive("sigma", sigma))
 
@@ -36,10 +33,7 @@ def normal_kl(sigma: ArrayLike, sigma0: ArrayLike, mean: ArrayLike = 0.0, mean0:
         ln(sigma0/σ) + (σ² + (mean - mean0)²) / (2 sigma0²) - 1/2
 
     (Kullback & Leibler 1951). It is exact and does not cancel where the two laws are close: the relative error is below
-    1e-14. It is not symmetric: the average is over the first law.
-
-    Raises:
-        ParameterError: for a σ that is not positive and finite, or a mean that is not finite.
+    1e-14. The average is over the first law. The σ must be positive and finite, the means finite.
     """
     width, reference = _positive("sigma", sigma), _positive("sigma0", sigma0)
     shift = (require_finite_numbers("mean", mean) - require_finite_numbers("mean0", mean0)) / reference

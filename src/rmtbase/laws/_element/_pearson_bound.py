@@ -21,10 +21,7 @@ def pearson_bound(skewness: ArrayLike) -> FloatArray:
     """Return the smallest kurtosis, skewness² + 1, that a law with this skewness can have; exact, same shape.
 
     Only two-point laws reach it (Pearson 1916); see :class:`TwoPoint`. The bound also holds for samples, if both
-    statistics are the plain moments with 1/n. nan gives nan.
-
-    Raises:
-        ParameterError: if a skewness is infinite or not a real number.
+    statistics are the plain moments with 1/n. nan gives nan; an infinite skewness raises a ParameterError.
     """
     values = require_real_numbers("skewness", skewness)
     if np.isinf(values).any():
@@ -42,11 +39,8 @@ class TwoPoint(DiscreteDistribution):
 
     Attributes:
         skewness: any finite number.
-        center: the mean.
-        scale: the standard deviation.
-
-    Raises:
-        ParameterError: for numbers that are not finite, or a scale that is not positive.
+        center: the mean, finite.
+        scale: the standard deviation, positive.
     """
 
     skewness: float

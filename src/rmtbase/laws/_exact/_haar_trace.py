@@ -30,30 +30,22 @@ class HaarTrace:
     """Laws of T = tr(P O Q Oᵀ) for positive semidefinite d × d P and Q with given spectra, O Haar-distributed on O(d).
 
     With P = AᵀA and Q = BBᵀ, T is ‖A O B‖_F²: the square of a composition score, up to the norms, whose later head
-    reads directions unrelated to those the earlier head writes. For two projectors it is Σ cos² of the principal
-    angles.
+    reads directions unrelated to those the earlier head writes. For projectors it is Σ cos² of the principal angles.
 
-    Moments are exact: E T^k = Σ_κ C_κ(P) C_κ(Q) / C_κ(I), over the partitions κ of k (James 1964); of the traceless
-    parts it gives central moments without cancellation:
+    Moments are exact: E T^k = Σ_κ C_κ(P) C_κ(Q) / C_κ(I), over the partitions κ of k (James 1964), of which
 
         Var T = 2 / ((d-1)(d+2)) · (tr P² - (tr P)²/d) (tr Q² - (tr Q)²/d).
 
-    Tails are those of c + Σ_ij w_ij χ²_α with w_ij = b P_i Q_j, with the first three cumulants of T, by the saddlepoint
-    formula of Lugannani and Rice. Against 2 · 10⁶ draws of thirteen pairs of spectra (d from 16 to 256, ranks from 1 to
-    d/2) the upper tail is within 11 % at 0.01; for d ≥ 48 within 19 % at 1e-3 and too large by 5 to 56 % at 1e-4; for
-    d = 16 and 32 too large by factors up to 1.9 and 4.1. For d ≥ 48 the lower tail is within 15 % at 0.1 and too large
-    beyond, so p-values err upwards. Where the skewness is below 0.05, as for ranks above d/2, it is a gamma law with
-    the same cumulants, evaluated by the cube root of its variable.
-
-    Source: A. T. James, Ann. Math. Stat. 35, 475 (1964); R. Lugannani and S. Rice, Adv. Appl. Probab. 12, 475 (1980).
+    Tails are those of c + Σ_ij w_ij χ²_α, w_ij = b P_i Q_j, with the first three cumulants of T, by the saddlepoint
+    formula of Lugannani and Rice (1980). Against 2 · 10⁶ draws of thirteen pairs of spectra (d from 16 to 256, ranks
+    to d/2) the upper tail is within 11 % at 0.01; for d ≥ 48 within 19 % at 1e-3 and too large by 5 to 56 % at 1e-4;
+    for d = 16 and 32 too large by factors up to 1.9 and 4.1. For d ≥ 48 the lower tail is within 15 % at 0.1 and too
+    large beyond: p-values err upwards. Where the skewness is below 0.05, as for ranks above d/2, it is a gamma law.
 
     Attributes:
-        first, second: the spectra of the Ps and Qs, descending, (m, r) and (n, s), with or without their zeros. All
-            methods return values for all pairs, (m, n).
+        first, second: spectra of the Ps and Qs, descending, (m, r) and (n, s), with or without their zeros; real,
+            finite and non-negative, else a ParameterError. All methods return values for all pairs, (m, n).
         d_model: d.
-
-    Raises:
-        ParameterError: for spectra that are not real, finite and non-negative, or that have more than d eigenvalues.
     """
 
     def __init__(self, first: ArrayLike, second: ArrayLike, d_model: int) -> None:

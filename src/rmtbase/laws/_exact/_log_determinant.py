@@ -185,8 +185,7 @@ class LogDeterminant(ChainParameters, InvertedScore):
     """Exact law of Σ ln λ over the r = min n_l nonzero eigenvalues of Wᵀ W, W = X_1 ... X_L, at any size.
 
     Let n_j be a smallest dimension. Going outwards from it, every factor multiplies the determinant by that of an
-    independent real Wishart matrix of rank r with n_l degrees of freedom, det(Aᵀ Xᵀ X A) = det(Aᵀ A) det(Yᵀ Y) with
-    Y = X Q and Q an orthonormal basis of the range of A, a product of χ² variables (Muirhead 1982, theorem 3.2.15):
+    independent Wishart matrix of rank r, a product of χ² variables (Muirhead 1982, theorem 3.2.15):
 
         Σ ln λ = Σ_{l != j} Σ_{i < r} ln χ²_{n_l - i}    at σ_l = 1, with independent terms.
 
@@ -195,16 +194,13 @@ class LogDeterminant(ChainParameters, InvertedScore):
 
     Cumulants are closed forms (polygamma). Probabilities are integrals of the exact characteristic function, tabulated
     on first use in 5 to 80 ms, with a relative error of either tail of 1e-10 for dimensions up to 1000 (1e-9
-    self-normalised) and 1e-9 at 12 288. The self-normalised sum has an upper bound; values within 1e-4 of its distance
-    from the mean are treated as lying there, which makes ``sf`` too large for ranks below 8, never too small.
+    self-normalised) and 1e-9 at 12 288. Self-normalised values within 1e-4 of the upper bound, relative to its distance
+    from the mean, are treated as lying there, which makes ``sf`` too large for ranks below 8, never too small.
 
     Attributes:
-        dims, sigmas, normalization: as for :class:`rmtbase.laws.GaussianChain`.
-        self_normalized: True if each factor is divided by its own σ̂; the sigmas then cancel.
-
-    Raises:
-        ParameterError: as :class:`rmtbase.laws.GaussianChain`, and for a self-normalised chain whose determinant is
-            constant, as for d_head = 1.
+        dims, sigmas, normalization: as for :class:`rmtbase.laws.GaussianChain`, and so the errors.
+        self_normalized: True if each factor is divided by its own σ̂; the sigmas then cancel. A ParameterError if the
+            determinant is then constant, as for d_head = 1.
     """
 
     self_normalized: bool

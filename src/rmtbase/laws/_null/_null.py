@@ -203,11 +203,10 @@ def null(
     remaining error of the normal score of participation ratios, entropies and ranks was fitted to draws of other
     chains (``studies/spectral_tails``); no other number is fitted.
 
-    ``statistic`` is one of NULL_STATISTICS, the names of ``rmtbase.statistics.SPECTRAL_STATISTICS``:
-    ``null("normalized_participation_ratio", d_model=768, d_head=64)``. ``self_normalized`` first divides each factor by
-    its own estimate |X_l|_F / (n_{l-1} n_l)^(1/2) of σ_l, as is done with a trained head: the sigmas then cancel.
-    ``excess_kurtosis`` is that of independent entries that are not normal, one number for all factors or one for each:
-    mean and spread are shifted to first order in it (:func:`rmtbase.laws.eigenvalue_displacement`), the shape stays.
+    ``statistic`` is one of NULL_STATISTICS: ``null("normalized_participation_ratio", d_model=768, d_head=64)``.
+    ``self_normalized`` first divides each factor by its own estimate |X_l|_F / (n_{l-1} n_l)^(1/2) of σ_l, as is done
+    with a trained head: the sigmas then cancel. ``excess_kurtosis`` is that of independent entries that are not normal,
+    one number for all factors or one for each: mean and spread are shifted to first order in it, the shape stays.
 
     Raises:
         ParameterError: for an unknown statistic; parameters outside the domain of :class:`rmtbase.laws.GaussianChain`;

@@ -25,14 +25,10 @@ class FreeMultiplicativeBrownian(EigenvalueLaw):
         r = √(t² + 2 t),    density(λ) = |Im ψ(λ)| / (π λ)
 
     (Biane 1997; Tarnowski et al. 2018). ln λ is symmetric about 0. The law of :class:`ResidualPath` with σ² = t/L
-    differs from it by O(1/L): its cdf by at most 0.09/L at t = 0.5 and 0.24/L at t = 2. The functions are numerical, to
-    rounding in ln λ; the cdf and the moments have closed forms.
+    differs from it by O(1/L): its cdf by at most 0.09/L at t = 0.5 and 0.24/L at t = 2. Numerical, to rounding in ln λ.
 
     Attributes:
-        t: the time, L σ².
-
-    Raises:
-        ParameterError: for a t that is not a number in [1e-200, 1e6].
+        t: the time, L σ², in [1e-200, 1e6], else a ParameterError.
     """
 
     t: float

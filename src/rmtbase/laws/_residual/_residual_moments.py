@@ -35,11 +35,8 @@ class TraceMoments:
 def residual_trace_moments(depth: int, sigma: float, d_model: int) -> TraceMoments:
     """Return the moments of tr P Pᵀ = ||P||_F² and tr (P Pᵀ)² at width d_model, exact and rounded once.
 
-    Divide by d_model to get means over eigenvalues: E ||P||_F² / d = (1 + σ²)^L, the same as in the limit.
-
-    Raises:
-        ParameterError: for a depth or a width that is not a positive integer, or a σ that is not a number in [1e-100,
-            1e100].
+    Divide by d_model to get means over eigenvalues: E ||P||_F² / d = (1 + σ²)^L. Errors as for :class:`ResidualPath`,
+    and for a width that is not a positive integer.
     """
     checked_depth, checked_sigma = require_residual(depth, sigma)
     width = require_positive_integer("d_model", d_model)

@@ -48,19 +48,13 @@ class ResidualPath(ResidualParameters, EigenvalueLaw):
         λ = (1 + p)^(L+1) (p + σ²) (p + 1 + σ²)^(L-1) / p,    ψ = p (p + 1 + σ²) / σ²,
         density(λ) = |Im ψ(λ)| / (π λ),    S(ψ) = ((1 + p)(p + 1 + σ²))^(-L)
 
-    (Dozier & Silverstein 2007 and the multiplicativity of S-transforms; Tarnowski, Warchol, Jastrzebski, Tabor & Nowak
-    2018). The lower edge is soft for σ < 1. For σ ≥ 1 it is hard, at zero, with a mass ~ λ^(1/(L+1)) for σ > 1 and
-    λ^(2/(L+2)) at σ = 1.
-
-    The law is asymptotic only in d; a finite draw differs by O(1/d) inside the support. The functions are numerical, to
-    a few units of rounding in ln λ; the cdf and the moments have closed forms.
+    (Dozier & Silverstein 2007; Tarnowski, Warchol, Jastrzebski, Tabor & Nowak 2018). The lower edge is soft for σ < 1.
+    For σ ≥ 1 it is hard, at zero, with a mass ~ λ^(1/(L+1)) for σ > 1 and λ^(2/(L+2)) at σ = 1. The law is asymptotic
+    only in d; a draw differs by O(1/d) inside the support. Numerical, to a few units of rounding in ln λ.
 
     Attributes:
         depth: L, a positive integer.
-        sigma: the standard deviation of the entries of a block is σ / √d.
-
-    Raises:
-        ParameterError: for a depth that is not a positive integer, or a σ that is not a number in [1e-100, 1e100].
+        sigma: the standard deviation of the entries of a block is σ / √d; in [1e-100, 1e100], else a ParameterError.
     """
 
     @property
@@ -88,10 +82,7 @@ class ResidualPath(ResidualParameters, EigenvalueLaw):
         return exponential(growth + math.log(self.depth) + math.log(variance) + math.log(2.0 + variance))
 
     def log_mean(self) -> float:
-        """E[ln λ]: 0 for σ ≤ 1, L (ln σ² - 1 + 1/σ²) for σ > 1.
-
-        It is the mean of 2 L ln|1 + σ z| over the circular law, which is uniform in |z| < 1.
-        """
+        """E[ln λ]: 0 for σ ≤ 1, L (ln σ² - 1 + 1/σ²) for σ > 1, the mean of 2 L ln|1 + σ z| over the circular law."""
         if self.sigma <= 1.0:
             return 0.0
         return self.depth * (2.0 * math.log(self.sigma) - (1.0 - 1.0 / self.sigma) * (1.0 + 1.0 / self.sigma))
@@ -99,9 +90,8 @@ class ResidualPath(ResidualParameters, EigenvalueLaw):
     def edge_scale(self, d_model: int) -> tuple[float | None, float]:
         """(lower, upper) Tracy–Widom scale (λ √(|F''/F| λ / 2) / d)^(2/3) at width d; None at a hard edge.
 
-        Here λ = F(ψ). The largest eigenvalue is close to support[1] + edge_scale[1] TW_1, the smallest to
-        support[0] - edge_scale[0] TW_1. This is asymptotic: it neglects a shift of the mean, which in units of the
-        scale vanishes as d^(-1/3). The scale is that of a general edge (El Karoui 2007).
+        λ = F(ψ). λ_max is close to support[1] + edge_scale[1] TW_1, λ_min to support[0] - edge_scale[0] TW_1
+        (asymptotic: it neglects a shift of order d^(-1/3) of the scale; El Karoui 2007).
         """
         width = require_positive_integer("d_model", d_model)
         cut, (lower, upper) = self._map, self.support

@@ -36,15 +36,12 @@ _INNER_STEPS = 50
 
 @dataclass(frozen=True)
 class ResidualUpdate(ResidualParameters, EigenvalueLaw):
-    """Limiting law of the eigenvalues λ of (P - I)(P - I)ᵀ, P = Π_{l=1..L} (I + σ G_l / √d).
+    """Limiting law of the eigenvalues λ of (P - I)(P - I)ᵀ, P = Π_{l=1..L} (I + σ G_l / √d), as d → infinity.
 
     P - I is the contribution of the blocks to the residual stream: the sum over all paths except the direct one. For
     L = 1 it is σ G/√d, and the law is Marchenko–Pastur. For L > 1 there is no S-transform and no explicit map: the law
-    follows from two equations for two unknowns, with a closed form of the cdf (derived in the module docstring). The
-    lower edge is hard, at zero, with a mass ~ λ^(1/2).
-
-    The law is asymptotic (d → infinity), as for :class:`ResidualPath`. Numerical: the total mass, the mean and the
-    second moment agree with their exact values to 1e-12 relative.
+    follows from two equations for two unknowns, with a closed form of the cdf. The lower edge is hard, at zero, with a
+    mass ~ λ^(1/2). Total mass, mean and second moment agree with their exact values to 1e-12 relative.
 
     Attributes are those of :class:`ResidualPath`.
 
@@ -71,9 +68,9 @@ class ResidualUpdate(ResidualParameters, EigenvalueLaw):
     def moment(self, k: int) -> float:
         """E[λ^k]: exact for k ≤ 2, rounded once; numerical above.
 
-        With M = (1 + σ²)^L, m_1 = M - 1, exact at every d, and
-        m_2 = M² (1 + L (1 - (1 + σ²)^(-2))) - 4 L σ² M / (1 + σ²) - 1, from the limits of the mixed moments
-        E tr P Pᵀ P Pᵀ / d, E tr P P Pᵀ / d = M + L σ² M / (1 + σ²) and E tr P P / d = 1.
+        m_1 = M - 1, exact at every d,    m_2 = M² (1 + L (1 - (1 + σ²)^(-2))) - 4 L σ² M / (1 + σ²) - 1,
+
+        with M = (1 + σ²)^L.
         """
         order = require_order(k)
         if order <= 2:

@@ -66,22 +66,19 @@ def weibull_anchor(
     """Return shape, scale and R² of the least-squares line on the Weibull plot of a parent law.
 
     Y = ln(−ln(1−F)) is regressed on X = ln x(F), with x(F) the quantile function of |w|, over F uniform on [t, 1−t]: k₀
-    = Cov(X, Y)/Var(X), λ₀ = exp(mean X − mean Y/k₀), R² = Cov(X, Y)²/(Var(X) Var(Y)).
+    = Cov(X, Y)/Var(X), λ₀ = exp(mean X − mean Y/k₀), R² = Cov(X, Y)²/(Var(X) Var(Y)) (T. Ding, arXiv:2605.18898 (2026),
+    appendix A.1, for the half-normal law at t = 0.1).
 
     Args:
         trim: t, 0 ≤ t < 1/2; 0.1 keeps the "middle 80 %". A float is taken as a decimal: 0.1 means 1/10.
         distribution: a parent law, or the name of one that needs no parameter: "normal", "uniform",
             "truncated_normal" (at 2 σ), "laplace" or "logistic", each at σ = 1.
-        digits: significant digits of :attr:`WeibullAnchor.decimals`, 1000 at most.
-
-    Numerical: up to 15 digits the floats come from double-precision panels, with relative errors within 1e-14 (1e-10
-    for trims near 1/2 and at the ends of the ranges of the parameters of a parent); for more they are rounded from
-    mpmath's.
+        digits: significant digits of :attr:`WeibullAnchor.decimals`, 1 to 1000. Up to 15 the floats come from
+            double-precision panels, with relative errors within 1e-14 (1e-10 for trims near 1/2 and at the ends of the
+            ranges of a parent's parameters); for more they are rounded from mpmath's.
 
     Raises:
-        ParameterError: for a trim outside [0, 1/2), an unknown distribution, or digits < 1.
-
-    Source: T. Ding, arXiv:2605.18898 (2026), appendix A.1, for the half-normal law at t = 0.1.
+        ParameterError: for a trim outside [0, 1/2), an unknown distribution, or other digits.
     """
     trim, parent = require_trim(trim), require_parent(distribution)
     digits = require_positive_integer("digits", digits, 1_000)

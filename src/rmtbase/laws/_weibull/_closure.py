@@ -190,9 +190,7 @@ class WeibullClosure:
         rms: λ̂ √Γ(1+2/k̂) over √⟨w²⟩.
         std: λ̂ √(Γ(1+2/k̂) − Γ²(1+1/k̂)) over the standard deviation of |w|.
         std_to_rms: the same Weibull standard deviation over √⟨w²⟩, the standard deviation of the signed weights.
-        trimmed_mean: ratio of the means of the middle 1 − 2t of both laws.
-        trimmed_rms: ratio of the root mean squares of the middle 1 − 2t of both laws.
-        trimmed_std: ratio of the standard deviations of the middle 1 − 2t of both laws.
+        trimmed_mean, trimmed_rms, trimmed_std: the same for the middle 1 − 2t of both laws.
     """
 
     mean: LargeSampleLaw

@@ -116,9 +116,7 @@ def weibull_quantile_noise(p: ArrayLike, distribution: str | Parent = "normal") 
 @in_one_line
 @dataclass(frozen=True)
 class NoiseOptimum:
-    """Minimum over p of the noise N Var(Y) = p/((1−p) ln²(1−p)) of the ordinates of a Weibull plot.
-
-    It is that of the i-th of N order statistics, p = i/N, Y = ln(−ln(1 − F(x_(i)))), asymptotically.
+    """Minimum over p of the noise N Var(Y) = p/((1−p) ln²(1−p)) of the ordinates Y = ln(−ln(1 − F(x_(i)))), p = i/N.
 
     Attributes:
         probability: p*, the position of the minimum.
@@ -134,11 +132,7 @@ class NoiseOptimum:
 def weibull_noise_optimum(digits: int = 15) -> NoiseOptimum:
     """Return the minimum of p/((1−p) ln²(1−p)): 1/(4p*(1−p*)) at p* = 1 − exp(−2p*) = 1 + W₀(−2e⁻²)/2.
 
-    Args:
-        digits: significant digits of the strings; all but the last are exact.
-
-    Raises:
-        ParameterError: if digits < 1.
+    ``digits`` are the significant digits of the strings, 1 to 1000; all but the last are exact.
     """
     from mpmath import mp
 
