@@ -43,11 +43,9 @@ from rmtbase.laws._null._element_null import ElementNull, element_null, product_
 from rmtbase.laws._null._null import NULL_STATISTICS, NullLaw, known_nulls, null
 from rmtbase.laws._parameters import ChainKeywords, ProductKeywords
 from rmtbase.laws._residual._free_multiplicative_brownian import FreeMultiplicativeBrownian
-from rmtbase.laws._residual._path_length import PathLength
-from rmtbase.laws._residual._residual_moments import TraceMoments, residual_trace_moments
+from rmtbase.laws._residual._residual_moments import PathLength, TraceMoments, residual_trace_moments
 from rmtbase.laws._residual._residual_path import ResidualPath
 from rmtbase.laws._residual._residual_update import ResidualUpdate
-from rmtbase.laws._weibull._anchor import WeibullAnchor, weibull_anchor
 from rmtbase.laws._weibull._closure import (
     LargeSampleLaw,
     WeibullClosure,
@@ -59,6 +57,8 @@ from rmtbase.laws._weibull._closure import (
 )
 from rmtbase.laws._weibull._plot import (
     NoiseOptimum,
+    WeibullAnchor,
+    weibull_anchor,
     weibull_maximum_likelihood,
     weibull_noise_optimum,
     weibull_quantile_noise,

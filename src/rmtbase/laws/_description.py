@@ -29,7 +29,7 @@ from rmtbase.laws._null._null import NULL_STATISTICS, null
 from rmtbase.laws._parameters import ChainKeywords, ChainParameters, takes
 from rmtbase.laws._residual._residual_moments import residual_trace_moments
 from rmtbase.laws._residual._residual_path import ResidualPath
-from rmtbase.laws._weibull._anchor import weibull_anchor
+from rmtbase.laws._weibull._plot import weibull_anchor
 
 _WIDEST_SIGMA = 1e9  # and its inverse: eighth powers of σ, and their squares, stay finite doubles
 _BULK = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)

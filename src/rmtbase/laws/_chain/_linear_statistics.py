@@ -117,7 +117,8 @@ def linear_statistics_of_map(
         third += _cubed(lower) / (rank * chain.log_curvature(chain.lower_delta))
     mean = cut.mean(values, at_upper, at_lower)
     if kurtosis:
-        shift, scale = cut.fourth_cumulant(values)
+        unit = rank * cut.step / np.pi
+        shift, scale = rank * unit * (values @ (cut.psi * cut.first).imag), unit * (values @ cut.first.imag)
         mean, covariance = mean + kurtosis * shift, covariance + kurtosis * np.outer(scale, scale)
     return LinearStatistics(mean, covariance, 4.0 * third)
 
@@ -209,10 +210,6 @@ class _Cut:
         difference = both[:, ::2, None] - both[:, None, 1::2]
         rows = difference.reshape(len(values), -1)
         return (rows * kernel.real.ravel()) @ rows.T * (self.step / np.pi) ** 2
-
-    def fourth_cumulant(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-        scale = self.chain.rank * self.step / np.pi
-        return self.chain.rank * scale * (values @ (self.psi * self.first).imag), scale * (values @ self.first.imag)
 
     def response(self, values: FloatArray, psi_edge: float, at_edge: FloatArray) -> FloatArray:
         """f_a = (1/2 π i) ∮ (f - f(a)) d ψ / (ψ - a)², (i,), at a = ``psi_edge``."""

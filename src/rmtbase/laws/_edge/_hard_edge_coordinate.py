@@ -13,7 +13,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -247,7 +247,7 @@ class HardEdgeCoordinate:
 
 def simulated_rest(excess: int, crowd: float, score: FloatArray) -> FloatArray:
     """Return the simulated error of a score, by linear interpolation in the crowd and in ln(1 + ν)."""
-    table = _simulated()
+    table = json.loads(Path(__file__).with_name("hard_edge_rest.json").read_text(encoding="utf-8"))
     at = np.log1p(np.array(table["excess"]))
     rests = np.array(table["rest"])  # (ν, crowd, score)
     of_excess = make_interp_spline(at, rests, k=1)(min(math.log1p(excess), at[-1]))
@@ -255,11 +255,6 @@ def simulated_rest(excess: int, crowd: float, score: FloatArray) -> FloatArray:
     rest = make_interp_spline([0.0, *table["crowd"]], of_crowd, k=1)(crowd)
     raised = np.array(table["score"]) + rest
     return PchipInterpolator(raised, rest)(np.clip(score, raised[0], raised[-1]))
-
-
-@cache
-def _simulated() -> dict[str, Any]:
-    return json.loads(Path(__file__).with_name("hard_edge_rest.json").read_text(encoding="utf-8"))
 
 
 hard_edge_coordinate = lru_cache(maxsize=256)(HardEdgeCoordinate)

@@ -239,7 +239,7 @@ class VarianceGamma(_ScaledParent):
     Given g ~ χ²_h, w is normal with variance σ²g/h. In double precision the normal law is averaged by the trapezoidal
     rule in ln g, to 2e-14 relatively for |w| > 0.01 σ (and to 1e-17 of the total probability below). mpmath evaluates
     closed forms up to h = 256: the density of z = |w|√h/σ is 2 z^ν K_ν(z) / (√π Γ(h/2) 2^ν), ν = (h−1)/2, and
-    F = z (K_ν L_{ν−1} + K_{ν−1} L_ν)(z), L the Struve function (DLMF 10.43.2). See :class:`rmtbase.laws.ProductElement`.
+    F = z (K_ν L_{ν−1} + K_{ν−1} L_ν)(z), L the Struve function (DLMF 10.43.2); :class:`rmtbase.laws.ProductElement`.
     """
 
     h: int = 64  # number of terms, the head dimension

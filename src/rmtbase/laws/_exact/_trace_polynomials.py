@@ -12,13 +12,7 @@ from typing import Any, Unpack
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import Moments
-from rmtbase.laws._exact._zonal import (
-    Partition,
-    partitions,
-    power_sum_in_zonals,
-    sorted_partition,
-    zonal_at_identity_polynomial,
-)
+from rmtbase.laws._exact._zonal import Partition, partitions, power_sum_in_zonals, zonal_at_identity_polynomial
 from rmtbase.laws._parameters import (
     ChainKeywords,
     ChainParameters,
@@ -100,7 +94,7 @@ def _factor(parameters: ChainParameters, self_normalized: bool) -> Fraction:
 
 
 def require_powers(name: str, powers: Sequence[int]) -> Partition:
-    return sorted_partition([require_positive_integer(name, power) for power in powers])
+    return tuple(sorted((require_positive_integer(name, power) for power in powers), reverse=True))
 
 
 @lru_cache(maxsize=4096)

@@ -28,10 +28,6 @@ def partitions(k: int) -> tuple[Partition, ...]:
     return tuple(parts_up_to(k, k))
 
 
-def sorted_partition(parts: list[int]) -> Partition:
-    return tuple(sorted((part for part in parts if part > 0), reverse=True))
-
-
 @cache
 def power_sum_in_zonals(mu: Partition) -> dict[Partition, Fraction]:
     """Coefficients of p_mu on J_kappa; of p_k: 2 k / j_kappa Π_{boxes but the first} (2j - i) (Macdonald, VI.10)."""

@@ -14,16 +14,8 @@ from rmtbase.laws._distribution import FloatArray, InvertedScore, KnownSpread, T
 from rmtbase.laws._edge._extreme_eigenvalues import EdgeLaw, ExtremeLaw, Law, largest_eigenvalue, smallest_eigenvalue
 from rmtbase.laws._edge._tracy_widom import TracyWidom
 from rmtbase.laws._exact._trace_polynomials import trace_cumulants
-from rmtbase.laws._null._linear import (
-    few_for_the_expansion,
-    leading_moments,
-    mended_by_draws,
-    nearly_hard,
-    summands,
-    sums,
-)
-from rmtbase.laws._null._on_scale import LogPearson3
-from rmtbase.laws._null._pearson import Pearson3
+from rmtbase.laws._null import _linear as linear
+from rmtbase.laws._null._pearson import LogPearson3, Pearson3
 from rmtbase.laws._null._simulated_law import MendedLaw
 from rmtbase.laws._parameters import own_variance_log_cumulants
 from rmtbase.parameters import require_order
@@ -136,7 +128,7 @@ def _score_table(upper: EdgeLaw, lower: ExtremeLaw) -> CubicSpline:
 
 def stable_rank(dims: tuple[int, ...], convention: str) -> MendedLaw:
     """Return the null of R = Σ λ / λ_max, or of R = Σ s / s_max."""
-    return mended_by_draws(f"{convention} stable_rank", *expanded_stable_rank(dims, convention))
+    return linear.mended_by_draws(f"{convention} stable_rank", *expanded_stable_rank(dims, convention))
 
 
 def expanded_stable_rank(dims: tuple[int, ...], convention: str) -> tuple[LogPearson3, FloatArray]:
@@ -146,12 +138,12 @@ def expanded_stable_rank(dims: tuple[int, ...], convention: str) -> tuple[LogPea
     -ln of the self-normalised λ_max, exact for Σ λ / λ_max of one factor; for Σ λ / λ_max their mean is used.
     """
     times = 1.0 if convention == "eigenvalue" else 2.0  # λ_max / T, or λ_max / (Σ s)²
-    totals = sums(dims, convention)
+    totals = linear.sums(dims, convention)
     total = float(totals.mean[0])
     sum_variance = leading = times**2 * float(totals.covariance[0, 0]) / total**2
     mean, variance, third = replace(largest_eigenvalue(dims=dims), log_unit=0.0).log_cumulants()
     log_mean = times * math.log(total) - 0.5 * leading / times - mean
-    response = eigenvalue_response_of_map(chain_map(dims), summands(convention), mean)[0] / total
+    response = eigenvalue_response_of_map(chain_map(dims), linear.summands(convention), mean)[0] / total
     limit, middle = TracyWidom(1), TracyWidom(1).mean()
     skewness = -(limit.moment(3) - 3.0 * middle * limit.var() - middle**3) / limit.var() ** 1.5
     if convention == "eigenvalue":
@@ -166,9 +158,9 @@ def expanded_stable_rank(dims: tuple[int, ...], convention: str) -> tuple[LogPea
     distance = math.expm1(log_mean)
     slope = (1.0 + distance) / distance
     start = Pearson3(math.log(distance), slope * log_std, skewness - 3.0 * log_std / distance)
-    with few_for_the_expansion(dims):
+    with linear.few_for_the_expansion(dims):
         exponent = Pearson3.through(lambda y: np.logaddexp(0.0, y), log_mean, log_std, skewness, start)
-    r, e, s, p = min(dims), nearly_hard(dims), log_std, leading_moments(dims).std
+    r, e, s, p = min(dims), linear.nearly_hard(dims), log_std, linear.leading_moments(dims).std
     t, d = math.sqrt(leading) / times, math.sqrt(variance) / times / log_std - 1.0
     return LogPearson3.above(1.0, exponent), np.array([1.0 / r, s, t, (t / s) ** 2, d, p**2, p**3, e / (r**2 * s)])
 

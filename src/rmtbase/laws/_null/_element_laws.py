@@ -17,8 +17,7 @@ from rmtbase.laws._element._product_sum import DependentStatistic, Element, Shar
 from rmtbase.laws._element.parents import Normal, Parent
 from rmtbase.laws._null._cell_entropies import Estimate, ends_with_a_jump
 from rmtbase.laws._null._largest_magnitude import LargestMagnitude, NormalMaximum, ProductMaximum
-from rmtbase.laws._null._on_scale import IDENTITY, LogPearson3, OnScale, Scale
-from rmtbase.laws._null._pearson import Pearson3
+from rmtbase.laws._null._pearson import IDENTITY, LogPearson3, OnScale, Pearson3, Scale
 from rmtbase.laws._null._simulated_law import mended, simulated_quantiles
 
 _FLAT = 1e-3  # E IF² below which the noise of the curvature is added

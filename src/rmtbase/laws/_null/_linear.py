@@ -27,8 +27,7 @@ from rmtbase.laws._chain._chain_map import chain_map
 from rmtbase.laws._chain._linear_statistics import LinearStatistics, linear_statistics_of_map
 from rmtbase.laws._distribution import Distribution, FloatArray
 from rmtbase.laws._exact._participation_ratio import estimates_by_order, participation_ratio_of
-from rmtbase.laws._null._on_scale import EXPONENTIAL, OnScale
-from rmtbase.laws._null._pearson import Pearson3, TailedPearson3, log_moments
+from rmtbase.laws._null._pearson import EXPONENTIAL, OnScale, Pearson3, TailedPearson3, log_moments
 from rmtbase.laws._null._simulated_law import MendedLaw
 
 _CLOSENESS = 0.5

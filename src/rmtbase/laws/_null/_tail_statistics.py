@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -15,8 +14,7 @@ from rmtbase.laws._element._arithmetic import FLOAT
 from rmtbase.laws._element._expansion import Expansion, mean_square, panels
 from rmtbase.laws._element._product_sum import DependentStatistic, Element, SharedNorms
 from rmtbase.laws._element.parents import Parent
-from rmtbase.laws._null._on_scale import OnScale, logarithm
-from rmtbase.laws._null._pearson import Pearson3Mixture
+from rmtbase.laws._null._pearson import OnScale, Pearson3Mixture, logarithm
 from rmtbase.laws._null._reference_law import log_quantile
 from rmtbase.laws._tabulated import FINE, normal_rule
 from rmtbase.laws._weibull._plot import WeibullPlot, weibull_plot
@@ -106,7 +104,7 @@ def _hazard_polynomials(
 @lru_cache(maxsize=64)
 def _log_hazard(parent: Parent) -> Polynomials:
     """Return ln x ↦ limit, drift, κ₂, κ₃ for independent weights, and c; see :func:`tail_probability`."""
-    plot = weibull_plot(parent, Fraction(1, 10))
+    plot = weibull_plot(parent)
 
     def numbers(hazard: Expansion) -> tuple[float, ...]:
         return hazard.value, hazard.drift, hazard.variance, hazard.third, float(hazard.influence[-1])
@@ -161,7 +159,7 @@ def _overlapping(centre: FloatArray, spread: FloatArray | float) -> FloatArray:
 
 @lru_cache(maxsize=64)
 def _product_hazard(parent: Element) -> tuple[WeibullPlot, SharedNorms, Expansion]:
-    plot = weibull_plot(parent, Fraction(1, 10))
+    plot = weibull_plot(parent)
     return plot, SharedNorms(plot.grid), plot.sample_log_scale - 0.5 * mean_square(plot.grid).log()
 
 

@@ -140,7 +140,7 @@ def weibull_body_tail_gap(
 
 @lru_cache(maxsize=64)
 def body_tail_gap(parent: Parent, inner: Fraction, outer: Fraction) -> Expansion:
-    body, full = weibull_plot(parent, inner, [outer]), weibull_plot(parent, outer, [inner])
+    body, full = weibull_plot(parent, inner, (outer,)), weibull_plot(parent, outer, (inner,))
     return body.sample_shape - full.sample_shape
 
 
@@ -233,7 +233,7 @@ def _closure(trim: Fraction, parent: Parent) -> WeibullClosure:
 
 def std_closure(parent: Parent) -> Expansion:
     """Return the expansion of the closure of the standard deviation, minus 1, of a sample at a trim of 0.1."""
-    plot = weibull_plot(parent, Fraction(1, 10))
+    plot = weibull_plot(parent)
     untrimmed = WeibullPlot(plot.grid, 0.0, (0.0, math.inf))
     return _fitted_moments(plot, untrimmed)[2] / _moments(untrimmed)[2] + -1.0
 
