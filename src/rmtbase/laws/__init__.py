@@ -21,18 +21,22 @@ from rmtbase.laws._edge._spike import Outlier, RankOneSpike
 from rmtbase.laws._edge._spiked_tracy_widom import spiked_tracy_widom_cdf
 from rmtbase.laws._edge._tracy_widom import TracyWidom
 from rmtbase.laws._element import parents
-from rmtbase.laws._element._adamw import AdamWNoise
-from rmtbase.laws._element._contaminated_normal import ContaminatedNormal
-from rmtbase.laws._element._element_average import element_average, nearest_neighbour_entropy, nearest_neighbour_kl
-from rmtbase.laws._element._element_histogram import histogram_entropy, histogram_kl
+from rmtbase.laws._element._element_estimates import (
+    element_average,
+    histogram_entropy,
+    histogram_kl,
+    nearest_neighbour_entropy,
+    nearest_neighbour_kl,
+)
 from rmtbase.laws._element._normal_sample import gaussian_sample_statistic, normal_entropy, normal_kl
-from rmtbase.laws._element._pearson_bound import TwoPoint, pearson_bound
 from rmtbase.laws._element._product_element import ProductElement, product_element
+from rmtbase.laws._element._weights import AdamWNoise, ContaminatedNormal, TwoPoint, pearson_bound
 from rmtbase.laws._exact._haar_trace import HaarTrace
 from rmtbase.laws._exact._log_determinant import LogDeterminant
-from rmtbase.laws._exact._participation_ratio import normalized_participation_ratio, participation_ratio
 from rmtbase.laws._exact._trace_polynomials import (
     DimensionPolynomial,
+    normalized_participation_ratio,
+    participation_ratio,
     trace_cumulant,
     trace_cumulants,
     trace_moment,

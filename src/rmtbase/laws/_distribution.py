@@ -137,24 +137,32 @@ class Distribution(ABC):
         values = _real_numbers("x", x)
         low, high = self.support
         inside = (values > low) & (values < high)
-        if inside.all():
-            return function(values.reshape(-1)).reshape(values.shape)[()]
-        result = np.where(np.isnan(values), np.nan, np.where(values >= high, above, below))
-        if inside.any():
-            result[inside] = function(values[inside])
-        return result[()]
+        return _where(
+            inside, values, function, lambda: np.where(np.isnan(values), np.nan, np.where(values >= high, above, below))
+        )
 
     def _between(
         self, q: ArrayLike, function: Callable[[FloatArray], FloatArray], at_zero: float, at_one: float
     ) -> FloatArray:
         mass = _real_numbers("q", q)
         inside = (mass > 0.0) & (mass < 1.0)
-        if inside.all():
-            return function(mass.reshape(-1)).reshape(mass.shape)[()]
-        result = np.where(mass == 0.0, at_zero, np.where(mass == 1.0, at_one, np.nan))
-        if inside.any():
-            result[inside] = function(mass[inside])
-        return result[()]
+        return _where(
+            inside, mass, function, lambda: np.where(mass == 0.0, at_zero, np.where(mass == 1.0, at_one, np.nan))
+        )
+
+
+def _where(
+    inside: NDArray[np.bool_],
+    values: FloatArray,
+    function: Callable[[FloatArray], FloatArray],
+    outside: Callable[[], FloatArray],
+) -> FloatArray:
+    if inside.all():
+        return function(values.reshape(-1)).reshape(values.shape)[()]
+    result = outside()
+    if inside.any():
+        result[inside] = function(values[inside])
+    return result[()]
 
 
 def _real_numbers(name: str, value: ArrayLike) -> FloatArray:

@@ -1,5 +1,6 @@
 """Tabulated laws of a positive number: a table of normal scores replaces a slow distribution function."""
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import cache, cached_property
@@ -34,6 +35,10 @@ class Tabulated(ScoredLaw):
     """Law of X > 0, given by the normal score of P(X ≤ x) as a quintic spline in ln x, linear beyond its table."""
 
     furthest: ClassVar[float] = 12.0
+
+    @property
+    def support(self) -> tuple[float, float]:
+        return 0.0, math.inf
 
     @abstractmethod
     def _points(self) -> FloatArray: ...

@@ -286,15 +286,8 @@ def low_rank_product(
     at the edges, the mean is d_model σ_q² σ_k² and the variance 2 γ mean². ``sigma_q`` and ``sigma_k`` default to 1;
     ``sigma`` sets both. Errors as for :class:`GaussianChain`.
     """
-    return GaussianChain(
-        d_model=d_model,
-        d_head=d_head,
-        sigma_q=sigma_q,
-        sigma_k=sigma_k,
-        sigma=sigma,
-        normalization=normalization,
-        atom=atom,
-    )
+    scale: ChainKeywords = {"sigma_q": sigma_q, "sigma_k": sigma_k, "sigma": sigma, "normalization": normalization}
+    return GaussianChain(d_model=d_model, d_head=d_head, atom=atom, **scale)
 
 
 def marchenko_pastur(n_rows: int, n_columns: int, sigma: float = 1.0, atom: bool = False) -> GaussianChain:

@@ -55,10 +55,6 @@ class BesselEdge(Tabulated):
         if not 0.0 <= require_finite_number("index", self.index) <= LARGEST_INDEX:
             raise ParameterError("index", self.index, f"a number from 0 to {LARGEST_INDEX:g}; beyond, the edge is soft")
 
-    @property
-    def support(self) -> tuple[float, float]:
-        return 0.0, math.inf
-
     def _points(self) -> FloatArray:
         nu = self.index
         low = math.log(4.0) + 2.0 * (gammaln(nu + 2.0) - _FURTHEST) / (nu + 1.0)

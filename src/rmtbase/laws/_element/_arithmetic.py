@@ -37,18 +37,9 @@ class Arithmetic:
 
 
 FLOAT = Arithmetic(
-    number=float,
-    pi=np.pi,
-    sqrt=np.sqrt,
-    exp=np.exp,
-    expm1=np.expm1,
-    tanh=np.tanh,
-    erf=special.erf,
-    erfc=special.erfc,
-    beta=special.beta,
-    beta_cdf=special.betainc,
-    where=np.where,
-)
+    float, np.pi, np.sqrt, np.exp, np.expm1, np.tanh,
+    special.erf, special.erfc, special.beta, special.betainc, np.where,
+)  # fmt: skip
 
 
 @cache

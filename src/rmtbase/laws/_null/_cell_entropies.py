@@ -11,7 +11,7 @@ from scipy import special
 from scipy.interpolate import CubicSpline
 
 from rmtbase.laws._distribution import Distribution, FloatArray
-from rmtbase.laws._element._element_histogram import log_normal_mass
+from rmtbase.laws._element._element_estimates import log_normal_mass
 from rmtbase.laws._element._expansion import Expansion, mean_square
 from rmtbase.laws._element.parents import Parent
 from rmtbase.laws._null._pearson import Pearson3, Pearson3Mixture, ShiftedLogNormal, ThreeMoments

@@ -25,10 +25,8 @@ from rmtbase.laws._chain._linear_statistics import kurtosis_weight, linear_stati
 from rmtbase.laws._distribution import Distribution, FloatArray, KnownSpread, StatedLaw, TransformedLaw
 from rmtbase.laws._edge._extreme_eigenvalues import is_nearly_hard, largest_eigenvalue, smallest_eigenvalue
 from rmtbase.laws._exact._log_determinant import LogDeterminant
-from rmtbase.laws._exact._participation_ratio import log_inverse_moment
-from rmtbase.laws._exact._trace_polynomials import trace_cumulants
-from rmtbase.laws._null import _linear as linear
-from rmtbase.laws._null._edges import condition_number, stable_rank
+from rmtbase.laws._exact._trace_polynomials import log_inverse_moment, trace_cumulants
+from rmtbase.laws._null import _spectral_laws as spectral
 from rmtbase.laws._null._pearson import LogPearson3, Pearson3
 from rmtbase.laws._parameters import ChainKeywords, ChainParameters, takes
 from rmtbase.parameters import require_moderate_sigmas
@@ -201,7 +199,7 @@ def change_of(statistic: str, dims: tuple[int, ...]) -> Change:
     if statistic == "smallest_eigenvalue":
         return Change(_at_mean(smallest_eigenvalue, dims), 0.0, scale)
     convention = "singular" if statistic.endswith("_singular") or statistic == "effective_rank" else "eigenvalue"
-    power = linear.POWERS[convention]
+    power = spectral.POWERS[convention]
     if statistic.startswith("condition_number"):
         return Change(power * (_at_mean(largest_eigenvalue, dims) - _at_mean(smallest_eigenvalue, dims)), 0.0, 0.0)
     totals, by = _change_of_sums(dims, convention)
@@ -211,8 +209,8 @@ def change_of(statistic: str, dims: tuple[int, ...]) -> Change:
         stable = float(totals[0]) / math.exp(power * chain_map(dims).log_upper)
         return Change(0.0, stable * (float(by[0] / totals[0]) - power * _at_mean(largest_eigenvalue, dims)), 0.0)
     summed = "participation_ratio" if "participation_ratio" in statistic else "entropy"
-    chosen = [0, linear.SECOND[summed]]
-    expansion = linear.EXPANSIONS[summed](*totals[chosen])  # the entropy, or ln of the participation ratio
+    chosen = [0, spectral.SECOND[summed]]
+    expansion = spectral.EXPANSIONS[summed](*totals[chosen])  # the entropy, or ln of the participation ratio
     shift = float(expansion.gradient @ by[chosen])
     if "entropy" not in statistic:
         shift *= math.exp(expansion.value)
@@ -221,8 +219,8 @@ def change_of(statistic: str, dims: tuple[int, ...]) -> Change:
 
 @lru_cache(maxsize=256)
 def _change_of_sums(dims: tuple[int, ...], convention: str) -> tuple[FloatArray, FloatArray]:
-    normal = linear.sums(dims, convention).mean
-    return normal, linear_statistics_of_map(chain_map(dims), linear.summands(convention), 1.0).mean - normal
+    normal = spectral.sums(dims, convention).mean
+    return normal, linear_statistics_of_map(chain_map(dims), spectral.summands(convention), 1.0).mean - normal
 
 
 @lru_cache(maxsize=256)
@@ -391,17 +389,17 @@ _RECIPES: dict[str, _Recipe] = {
     "smallest_eigenvalue": _at_edge("smallest_eigenvalue", lambda case: case.law(smallest_eigenvalue)),
     "trace": _traces(1),
     "trace_of_square": _traces(2),
-    "participation_ratio": _scale_free(linear.participation_ratio, "eigenvalue", False),
-    "normalized_participation_ratio": _scale_free(linear.participation_ratio, "eigenvalue", True),
-    "spectral_entropy": _scale_free(linear.entropy, "eigenvalue"),
-    "condition_number": _at_edge("condition_number", lambda case: condition_number(case.dims, 1.0)),
-    "stable_rank": _scale_free(stable_rank, "eigenvalue", stable=True),
+    "participation_ratio": _scale_free(spectral.participation_ratio, "eigenvalue", False),
+    "normalized_participation_ratio": _scale_free(spectral.participation_ratio, "eigenvalue", True),
+    "spectral_entropy": _scale_free(spectral.entropy, "eigenvalue"),
+    "condition_number": _at_edge("condition_number", lambda case: spectral.condition_number(case.dims, 1.0)),
+    "stable_rank": _scale_free(spectral.stable_rank, "eigenvalue", stable=True),
     "log_determinant": _Recipe(lambda case: case.law(LogDeterminant), lambda _: ALL_EXACT),
-    "effective_rank": _scale_free(linear.effective_number, "singular", "entropy"),
-    "participation_ratio_singular": _scale_free(linear.participation_ratio, "singular", False),
-    "normalized_participation_ratio_singular": _scale_free(linear.participation_ratio, "singular", True),
-    "spectral_entropy_singular": _scale_free(linear.entropy, "singular"),
-    "condition_number_singular": _at_edge("condition_number", lambda case: condition_number(case.dims, 0.5)),
-    "stable_rank_singular": _scale_free(stable_rank, "singular", stable=True),
+    "effective_rank": _scale_free(spectral.effective_number, "singular", "entropy"),
+    "participation_ratio_singular": _scale_free(spectral.participation_ratio, "singular", False),
+    "normalized_participation_ratio_singular": _scale_free(spectral.participation_ratio, "singular", True),
+    "spectral_entropy_singular": _scale_free(spectral.entropy, "singular"),
+    "condition_number_singular": _at_edge("condition_number", lambda case: spectral.condition_number(case.dims, 0.5)),
+    "stable_rank_singular": _scale_free(spectral.stable_rank, "singular", stable=True),
 }
 NULL_STATISTICS: tuple[str, ...] = tuple(_RECIPES)

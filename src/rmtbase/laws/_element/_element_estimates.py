@@ -1,12 +1,16 @@
-"""Mean and spread of histogram estimates of entropy and divergence from the elements of one W_QK."""
+"""Averages over the elements of one W_QK, which depend on each other, and estimates of entropy and divergence."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import lru_cache
+from itertools import pairwise
 from typing import Unpack
 
 import numpy as np
 import scipy
+from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from rmtbase.errors import ParameterError
@@ -15,7 +19,163 @@ from rmtbase.laws._element._product_element import ProductElement, chi_square_ru
 from rmtbase.laws._parameters import ProductKeywords, takes
 from rmtbase.parameters import require_interval, require_positive_integer, require_positive_number
 
-_METHOD = "second-order delta method on exact covariances; error is an estimate of the neglected terms"
+_LOG_STEP = 0.125
+_LOG_REACH = 37.0  # a normal variable is below e^-37 of its standard deviation with probability 1e-16
+_METHOD = "asymptotic: leading order in 1/d_model; error is an estimate of the neglected terms"
+_SMALLEST_HEAD = 3
+
+
+@takes(ProductKeywords)
+def element_average(
+    function: Callable[[FloatArray], ArrayLike], d_model: int, d_head: int, **scale: Unpack[ProductKeywords]
+) -> Moments:
+    """Return mean and standard deviation of Σ_ij f(w_ij) / d², over the d² elements of one W_QK, d = d_model.
+
+    Given q_i, the elements q_i · k_j of row i are independent N(0, |q_i|²); likewise for columns. Elements in the same
+    row or column share only that χ² variable, others are independent (Hoeffding 1948), so
+
+        variance = [Var f(w) + 2 (d - 1) Var E(f(w) | |q|²)] / d².
+
+    Exact for every d, and numerical to 1e-12 for f analytic in ln |w|; f maps an array to one of the same shape.
+    """
+    law = product_element(d_model, d_head, **scale)
+    mean, spread, shared = _average_parts(function, law)
+    return Moments(mean, math.sqrt(spread + 2.0 * (d_model - 1) * shared) / d_model, "exact")
+
+
+def _average_parts(function: Callable[[FloatArray], ArrayLike], law: ProductElement) -> tuple[float, float, float]:
+    x, kernel, weights = _normal_mixture(law)
+    values = np.stack([np.asarray(function(side), dtype=np.float64) for side in (x, -x)])
+    if values.shape != (2, x.size) or not np.isfinite(values).all():
+        raise ParameterError("function", function, "a function that returns one finite number per element")
+    conditional = kernel @ values.sum(axis=0)
+    mean = float(weights @ conditional)
+    spread = float(weights @ (kernel @ ((values - mean) ** 2).sum(axis=0)))
+    return mean, spread, float(weights @ (conditional - mean) ** 2)
+
+
+def _normal_mixture(law: ProductElement) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return x > 0, the kernel (node, x) and weights (node) with E f(w) = weights @ kernel @ (f(x) + f(-x))."""
+    # Trapezoidal rule in ln x, where x times a normal density is analytic in a strip of width π/2 for all variances.
+    v, weights = chi_square_rule(law.d_head)
+    log_std = 0.5 * v
+    t = np.arange(log_std[0] - _LOG_REACH, log_std[-1] + math.log(9.5), _LOG_STEP)
+    ratio = t - log_std[:, None]
+    kernel = _LOG_STEP / math.sqrt(2.0 * math.pi) * np.exp(ratio - 0.5 * np.exp(2.0 * ratio))
+    return law.std() * np.exp(t), kernel, weights
+
+
+@takes(ProductKeywords)
+def nearest_neighbour_entropy(d_model: int, d_head: int, k: int = 1, **scale: Unpack[ProductKeywords]) -> Moments:
+    """Return mean and standard deviation of the k-th neighbour entropy of the N = d_model² elements of one W_QK.
+
+    The estimate is :func:`rmtbase.statistics.nearest_neighbour_entropy`. With p the law of one element and p(·|s) the
+    law in one row,
+
+        mean = entropy - χ/d_model,    χ = E ∫ p(x|s)²/p(x) dx - 1, about 1/d_head,
+        variance = [Var ln p + c_k + 2 (d_model - 1) Var E(ln p | s)] / N.
+
+    The elements of one matrix follow a random density around p, whose entropy is lower by χ/d_model. c_k is the
+    contribution of the distances, 2.14114 for k = 1 and near 1.8/k for larger k (Delattre & Fournier 2017 for the
+    variance of independent elements, [Var ln p + c_k]/N). For d_head < 3, χ is infinite because p is singular at zero.
+
+    Raises:
+        ParameterError: as :func:`rmtbase.laws.low_rank_product`, for a d_head below 3, and for a k that is not a
+            positive integer or leaves no k-th neighbour.
+    """
+    law = _require_law(d_model, d_head, scale)
+    return _moments(law, d_model, k, law.entropy(), -1.0, 0.0, False)
+
+
+@takes(ProductKeywords)
+def nearest_neighbour_kl(
+    d_model: int, d_head: int, k: int = 1, reference_sigma: float | None = None, **scale: Unpack[ProductKeywords]
+) -> Moments:
+    """Return mean and standard deviation of the k-th neighbour estimate of D_KL(w ‖ normal) from one W_QK.
+
+    The estimate is :func:`rmtbase.statistics.nearest_neighbour_kl`: the cross-entropy minus the entropy. The
+    cross-entropy is ln(2π s²)/2 + mean(w²)/(2 s²) with s = reference_sigma, or ln(2π e mean(w²))/2 if that is None (a
+    fitted σ). The bias is χ/d_model; at a fitted σ, minus Var(mean w²)/(4 (E w²)²), which is also about
+    1/(d_model d_head). Accuracy, arguments and errors as for :func:`nearest_neighbour_entropy`; ``reference_sigma``
+    must be positive and finite.
+    """
+    law = _require_law(d_model, d_head, scale)
+    if reference_sigma is None:
+        # Relative variance of mean(w²), exact: (2 + 6/h + 4 (d - 1)/h) / d².
+        fitted = (2.0 + (4.0 * d_model + 2.0) / law.d_head) / d_model**2
+        return _moments(law, d_model, k, law.kl_to_normal() - 0.25 * fitted, 1.0, 0.5 / law.var(), True)
+    weight = 0.5 / require_positive_number("reference_sigma", reference_sigma) ** 2
+    cross_entropy = 0.5 * math.log(math.pi / weight) + weight * law.var()
+    return _moments(law, d_model, k, cross_entropy - law.entropy(), 1.0, weight, False)
+
+
+def _require_law(d_model: int, d_head: int, scale: ProductKeywords) -> ProductElement:
+    law = product_element(d_model, d_head, **scale)
+    if law.d_head < _SMALLEST_HEAD:
+        raise ParameterError("d_head", d_head, f"at least {_SMALLEST_HEAD}: the density of an element must be finite")
+    return law
+
+
+def _moments(
+    law: ProductElement, d_model: int, k: int, value: float, sign: float, square_weight: float, fitted: bool
+) -> Moments:
+    """Return the moments of the mean of sign ln p(w) + square_weight w² over one matrix, p estimated by neighbours."""
+    count = d_model**2
+    if require_positive_integer("k", k) >= count:
+        raise ParameterError("k", k, f"less than the number of elements, {count}")
+    _, spread, shared = _average_parts(lambda w: sign * law.logpdf(w) + square_weight * w * w, law)
+    _, kernel, weights = _normal_mixture(law)
+    shift = (2.0 * float(np.sum(weights @ kernel**2 / (weights @ kernel))) - 1.0) / d_model
+    std = math.sqrt((spread + _distance_variance(k) + 2.0 * (d_model - 1) * shared) / count)
+    return Moments(value + sign * shift, std, _METHOD, shift**2 + k / count, shift**2 / std)
+
+
+@lru_cache(maxsize=64)
+def _distance_variance(k: int) -> float:
+    """c_k = lim n Var(Σ ln ρ_i / n), ρ_i the k-th neighbour distances of n uniform points; 2.14114 for k = 1.
+
+    With D_x that of a point x of a Poisson process, and h(r) = P(D > r), c_k = ψ'(k) - 1 + ∫ dy ∫∫ [P(D_0 > r, D_y > t)
+    - P(D_0 > r) h(t) - h(r) P(D_y > t) + h(r) h(t)] dr dt/(r t), conditional on points at 0 and y.
+    """
+    # Gauss–Legendre quadrature in t/r, y/r and r over the pieces on which the integrand is analytic, to 1e-10.
+    nodes, gauss = np.polynomial.legendre.leggauss(24)
+    end = 0.5 * (k + 12.0 * math.sqrt(k) + 40.0)
+    fine, fine_gauss = np.polynomial.legendre.leggauss(64)
+    r, r_weight = 0.5 * end * (fine + 1.0), 0.5 * end * fine_gauss
+    total = 0.0
+    for low, high in ((0.0, 0.5), (0.5, 1.0)):
+        for node, weight in zip(nodes, gauss, strict=True):
+            u = 0.5 * (low + high + (high - low) * node)
+            for start, stop in pairwise(sorted((0.0, u, 1.0 - u, 1.0, 1.0 + u))):
+                z = 0.5 * (start + stop + (stop - start) * nodes)[:, None]
+                inner = 0.5 * (stop - start) * gauss @ _pair_excess(k, r, u, z) @ r_weight
+                total += 4.0 * 0.5 * (high - low) * weight / u * float(inner)
+    return float(special.polygamma(1, k)) - 1.0 + total
+
+
+def _pair_excess(k: int, r: FloatArray, u: float, z: FloatArray) -> FloatArray:
+    """Return the bracket of :func:`_distance_variance` at t = u r, u < 1, and y = z r, 0 < z < 1 + u."""
+    # Lengths of the overlap of the intervals (-r, r) and (y - t, y + t), and of the rest of each.
+    overlap = r * np.minimum(2.0 * u, 1.0 + u - z)
+    left, right = 2.0 * r - overlap, 2.0 * u * r - overlap
+    near, far = (z < 1.0).astype(int), (z < u).astype(int)  # each point counts among the other's neighbours
+    together = sum(
+        np.exp(special.xlogy(j, overlap) - overlap - special.gammaln(j + 1))
+        * _fewer(k - near - j, left)
+        * _fewer(k - far - j, right)
+        for j in np.arange(k)
+    )
+    alone, alone_other = _fewer(k, 2.0 * r), _fewer(k, 2.0 * u * r)
+    return (
+        together - _fewer(k - near, 2.0 * r) * alone_other - alone * _fewer(k - far, 2.0 * u * r) + alone * alone_other
+    )
+
+
+def _fewer(count: NDArray[np.integer] | int, mean: FloatArray) -> FloatArray:
+    return np.where(np.asarray(count) > 0, special.pdtr(np.maximum(count, 1) - 1, np.maximum(mean, 0.0)), 0.0)
+
+
+_DELTA_METHOD = "second-order delta method on exact covariances; error is an estimate of the neglected terms"
 _FEW = 60.0  # expected count below which the expectation of n ln n is summed exactly
 _MOST = 200  # a count that such a bin never exceeds
 _MOST_BINS = 10_000  # whose covariances take 800 MB
@@ -47,7 +207,7 @@ def histogram_entropy(
     # -Σ p ln(p/width) is ln(high - low) minus the divergence of p from the uniform law.
     divergence = cells.divergence(np.full((3, cells.share.size), [[-math.log(bins)], [0.0], [0.0]]))
     return Moments(
-        math.log(high - low) - divergence.mean, divergence.std, _METHOD, divergence.error, divergence.std_error
+        math.log(high - low) - divergence.mean, divergence.std, _DELTA_METHOD, divergence.error, divergence.std_error
     )
 
 
@@ -137,7 +297,7 @@ class _Cells:
         shared = self.dependent[bins, bins]
         beyond = float(np.sum(-self.third / (6.0 * share**2) + shared**2 / (4.0 * share**3))) / total
         mean, std = value + 0.5 * float(np.trace(curved)) + bias / total, math.sqrt(max(first + second, 0.0))
-        return Moments(mean, std, _METHOD, abs(beyond), abs(std - math.sqrt(first)))
+        return Moments(mean, std, _DELTA_METHOD, abs(beyond), abs(std - math.sqrt(first)))
 
 
 def _beyond_second_order(count: int, share: FloatArray, slope: FloatArray) -> tuple[float, float]:
