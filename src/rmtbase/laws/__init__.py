@@ -46,9 +46,8 @@ from rmtbase.laws._grid import BINS, PROBABILITIES, histogram_edges, logarithmic
 from rmtbase.laws._null._element_null import ElementNull, element_null, product_element_null
 from rmtbase.laws._null._null import NULL_STATISTICS, NullLaw, known_nulls, null
 from rmtbase.laws._parameters import ChainKeywords, ProductKeywords
-from rmtbase.laws._residual._free_multiplicative_brownian import FreeMultiplicativeBrownian
 from rmtbase.laws._residual._residual_moments import PathLength, TraceMoments, residual_trace_moments
-from rmtbase.laws._residual._residual_path import ResidualPath
+from rmtbase.laws._residual._residual_path import FreeMultiplicativeBrownian, ResidualPath
 from rmtbase.laws._residual._residual_update import ResidualUpdate
 from rmtbase.laws._weibull._closure import (
     LargeSampleLaw,
@@ -69,71 +68,18 @@ from rmtbase.laws._weibull._plot import (
 )
 
 __all__ = [
-    "NULL_STATISTICS",
-    "AdamWNoise",
-    "ChainKeywords",
-    "ContaminatedNormal",
-    "DimensionPolynomial",
-    "DiscreteDistribution",
-    "Distribution",
-    "EdgeLaw",
-    "ElementNull",
-    "FreeMultiplicativeBrownian",
-    "GaussianChain",
-    "HaarTrace",
-    "HardEdgeLaw",
-    "LargeSampleLaw",
-    "LinearStatistics",
-    "LogDeterminant",
-    "Moments",
-    "NoiseOptimum",
-    "NullLaw",
-    "OrderedEigenvalues",
-    "Outlier",
-    "PathLength",
-    "ProductElement",
-    "ProductKeywords",
-    "RankOneSpike",
-    "ResidualPath",
-    "ResidualUpdate",
-    "TraceMoments",
-    "TracyWidom",
-    "TwoPoint",
-    "WeibullAnchor",
-    "WeibullClosure",
-    "WeibullNull",
-    "eigenvalue_displacement",
-    "element_null",
-    "histogram_entropy",
-    "histogram_kl",
-    "largest_eigenvalue",
-    "linear_statistics",
-    "low_rank_product",
-    "marchenko_pastur",
-    "naive_marchenko_pastur",
-    "nearest_neighbour_entropy",
-    "nearest_neighbour_kl",
-    "normal_entropy",
-    "normal_kl",
-    "normalized_participation_ratio",
-    "null",
-    "ordered_eigenvalues",
-    "parents",
-    "participation_ratio",
-    "pearson_bound",
-    "product_element",
-    "product_element_null",
-    "residual_trace_moments",
-    "smallest_eigenvalue",
-    "trace_cumulant",
-    "trace_moment",
-    "trace_moment_polynomial",
-    "weibull_anchor",
-    "weibull_body_tail_gap",
-    "weibull_closure",
-    "weibull_noise_optimum",
-    "weibull_null",
-]
+    "NULL_STATISTICS", "AdamWNoise", "ChainKeywords", "ContaminatedNormal", "DimensionPolynomial",
+    "DiscreteDistribution", "Distribution", "EdgeLaw", "ElementNull", "FreeMultiplicativeBrownian", "GaussianChain",
+    "HaarTrace", "HardEdgeLaw", "LargeSampleLaw", "LinearStatistics", "LogDeterminant", "Moments", "NoiseOptimum",
+    "NullLaw", "OrderedEigenvalues", "Outlier", "PathLength", "ProductElement", "ProductKeywords", "RankOneSpike",
+    "ResidualPath", "ResidualUpdate", "TraceMoments", "TracyWidom", "TwoPoint", "WeibullAnchor", "WeibullClosure",
+    "WeibullNull", "eigenvalue_displacement", "element_null", "histogram_entropy", "histogram_kl", "largest_eigenvalue",
+    "linear_statistics", "low_rank_product", "marchenko_pastur", "naive_marchenko_pastur", "nearest_neighbour_entropy",
+    "nearest_neighbour_kl", "normal_entropy", "normal_kl", "normalized_participation_ratio", "null",
+    "ordered_eigenvalues", "parents", "participation_ratio", "pearson_bound", "product_element", "product_element_null",
+    "residual_trace_moments", "smallest_eigenvalue", "trace_cumulant", "trace_moment", "trace_moment_polynomial",
+    "weibull_anchor", "weibull_body_tail_gap", "weibull_closure", "weibull_noise_optimum", "weibull_null",
+]  # fmt: skip
 
 check_public(globals())
 check_public(parents.__dict__, [name for name, value in parents.__dict__.items() if isinstance(value, type)])

@@ -63,11 +63,9 @@ def describe(
     """Return every analytic number of W_QK = W_Qᵀ W_K, of any Gaussian chain, or of a residual path.
 
     Sections of W_QK: the spectrum and its edges, the extreme eigenvalues and the statistics of one draw, exact moments,
-    one element, a planted rank-one spike, and one factor. A chain of other ``dims``, of which (n, m) is one matrix, has
-    the first four. With ``depth``, and ``sigma`` and ``d_model`` if wanted, they are the spectrum of a residual path
-    and, at that width, its Tracy–Widom scales and exact moments. Each has its method and accuracy.
-
-    ``self_normalized`` divides each factor by its own estimate of σ first, as the scoring of heads does.
+    one element, a planted spike, and one factor; of a chain of other ``dims`` the first four. With ``depth``, and
+    ``sigma`` and ``d_model`` if given, it is a residual path. ``self_normalized`` divides each factor by its own
+    estimate of σ first.
 
     Dictionaries, lists, strings and finite numbers that can be written as JSON; None where there is no number.
     """
@@ -315,7 +313,6 @@ def _anchor(parent: parents.Parent) -> dict[str, float]:
 
 
 def _spike(chain: ChainParameters, factor: ChainKeywords, reason: str | None) -> dict[str, Any]:
-    """Summarize spike thresholds and the power of the test on λ_max; ``reason`` says why λ_max has no null."""
     spikes = {
         "on_product": RankOneSpike(**chain.keywords),
         "on_factor": RankOneSpike(**chain.keywords, factor=0),

@@ -27,6 +27,11 @@ def normal_rule(count: int = 48) -> tuple[FloatArray, FloatArray]:
     return score, weight / weight.sum()
 
 
+def beta_rule(a: float, b: float, count: int = 48) -> tuple[FloatArray, FloatArray]:
+    score, weight = normal_rule(count)
+    return special.betainccinv(a, b, special.ndtr(-score)), weight
+
+
 Table = tuple[FloatArray, FloatArray, BSpline, PchipInterpolator]
 """ln x and score at the points where the score rises, and each as a function of the other."""
 

@@ -74,7 +74,6 @@ class ChainProfile:
         return np.where(at.chi < self._masses.middle, 1.0 - self._upper_mass(at), self._lower_mass(at))
 
     def quantile(self, below: FloatArray, above: FloatArray) -> Position:
-        """Return the points with masses ``below`` and ``above`` them, both positive; the smaller mass is used."""
         masses = self._masses
         chi = np.empty(below.shape)
         upper = below > masses.cdf_at_middle

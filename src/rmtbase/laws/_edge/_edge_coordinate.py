@@ -1,10 +1,7 @@
 """Langer's coordinate ζ of a soft edge, in which an extreme eigenvalue is Tracy–Widom to second order.
 
-    (2/3) (-ζ)^(3/2) = π r (mass between λ and the edge) inside;  (2/3) ζ^(3/2) = (r/2) |∫ (ψ_2 - ψ_1) d ln λ| outside,
-    shift = (1/2) ψ''(z)/ψ'(z) - ψ'(z)/ψ at z = ζ^(1/2) = 0,    Var(ζ + shift) = Var TW_1 + {ψ, z}/3,
-
-{,} the Schwarzian derivative, ψ_1 and ψ_2 the real solutions that meet at the edge; derived in
-docs/mathematics/extreme-eigenvalues.md (Langer 1931; Eynard & Orantin 2007; Tracy & Widom 1996).
+shift = (1/2) ψ''(z)/ψ'(z) - ψ'(z)/ψ at z = ζ^(1/2) = 0 and Var(ζ + shift) = Var TW_1 + {ψ, z}/3, {,} the Schwarzian
+derivative; derived in docs/mathematics/extreme-eigenvalues.md (Langer 1931; Eynard & Orantin 2007).
 """
 
 import math

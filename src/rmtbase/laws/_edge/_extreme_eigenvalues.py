@@ -364,7 +364,6 @@ def _self_normalized(law: Law, dims: tuple[int, ...]) -> Law:
 
 @cache
 def _score_spline() -> CubicSpline:
-    """(ln F')' of TW_1 on the interval from the first to the last of _SCORE_ENDS."""
     pieces = pairwise(_SCORE_ENDS)
     slopes = [Chebyshev.interpolate(lambda s: np.log(_TRACY_WIDOM.pdf(s)), 40, ends).deriv() for ends in pieces]
     nodes = np.linspace(_SCORE_ENDS[0], _SCORE_ENDS[-1], 1501)

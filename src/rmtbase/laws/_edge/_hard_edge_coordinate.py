@@ -1,12 +1,7 @@
 """Law of the Bessel edge, and the coordinate of a (nearly) hard lower edge in which λ_min follows it.
 
-With u = r (1 + ψ), the Bessel curve s = -4 y (y + ν), and both integrals from the edge,
-
-    ∫ (u_+ - u_-) d ln λ = ∫ √(ν² - s) d ln s,    shift of ln λ: (1/2) ln(-G_+/G_-) / (u_+ - u_-),
-    D = ±(4 ln |(u_+ - u_-)²/(y_+ - y_-)²| - 4 ln |(d u / d ln λ)/(d y / d ln s)|) / |u_+ - u_-|²,
-
-+ inside the support, G = ψ² λ'(ψ) / ((1 + ψ)(1 + r ψ/n)), P(λ_min ≤ λ) = F + (D F')'/2. Derived in
-docs/mathematics/extreme-eigenvalues.md; what remains was simulated (``studies/hard_edge``) and is subtracted.
+Derived in docs/mathematics/extreme-eigenvalues.md, with s, ν, y, u, G and D; the rest was simulated
+(``studies/hard_edge``).
 """
 
 import json
@@ -42,11 +37,9 @@ _FAR, _FARTHER = 14.0, 18.0  # -ln of the upper tail at the points that fix its 
 class BesselEdge(Tabulated):
     """Law of the smallest point of the hard-edge Bessel process of β = 1.
 
-    For a real m × (m + ν) Gaussian matrix it is the law of 2 (2 m + ν - 1) λ_min / σ², up to order 1/m². P(S > s) =
-    det(1 - V) on L²(0, 1), V(x, y) = (√s/2) J_ν(√(s x y)), by quadrature (Bornemann 2010); in the upper tail, below
-    e^-14, by ln P = τ - s/8 + (ν - 1)√s/2 - ν(ν - 1)(ln s)/8 + c/√s with τ and c from the determinant. The table has
-    an error relative to the smaller tail within 1e-8 down to 1e-6, and 1e-4 down to 1e-30 (Forrester 2006; Edelman
-    1988; Ramírez, Rider and Zeitouni 2011, for the tail).
+    For a real m × (m + ν) Gaussian matrix it is that of 2 (2 m + ν - 1) λ_min / σ², up to order 1/m². P(S > s) =
+    det(1 - V), V(x, y) = (√s/2) J_ν(√(s x y)) on L²(0, 1) (Bornemann 2010); below e^-14 ln P = τ - s/8 + (ν - 1)√s/2 -
+    ν(ν - 1)(ln s)/8 + c/√s (Ramírez, Rider and Zeitouni 2011). Errors of the smaller tail: 1e-8 down to 1e-6.
     """
 
     index: float  # ν, from 0 to 32; an integer for a matrix
@@ -122,7 +115,6 @@ class HardEdgeCoordinate:
 
     @property
     def excess(self) -> int:
-        """ν, the second smallest dimension minus the smallest."""
         return self.dims[1] - self.dims[0]
 
     @property

@@ -1,9 +1,7 @@
 """Planted rank-one spike: its threshold, its outlier, and the power of the test for it (docs/mathematics/spikes.md).
 
-θ u vᵀ is added to X_{a+1} ... X_b, the whole product or one factor. With c_l = r/n_l, p_l = c_l ψ / (1 + c_l ψ),
-S = Σ_l p_l and S_in the sum over a < l < b, an outlier at λ = F(ψ), 0 < ψ < ψ_+, has the strength
-
-    θ² = K Π_{a<l<b} (1 + c_l ψ) / ψ,    d ln λ / d ln ψ = S - 1,    d ln θ² / d ln ψ = S_in - 1.
+θ u vᵀ is added to X_{a+1} ... X_b. With p_l = c_l ψ / (1 + c_l ψ), S = Σ_l p_l and S_in the sum over a < l < b,
+d ln λ / d ln ψ = S - 1 and d ln θ² / d ln ψ = S_in - 1.
 """
 
 from __future__ import annotations

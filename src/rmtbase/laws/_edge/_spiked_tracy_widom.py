@@ -20,15 +20,11 @@ _STORED = Path(__file__).with_name("spiked_tracy_widom.npy")
 
 
 def spiked_tracy_widom_cdf(x: ArrayLike, w: ArrayLike, beta: int = 1) -> FloatArray:
-    """Return P(λ_max ≤ x) at a soft edge with a rank-one spike, in units of the edge; x and w broadcast.
+    """Return P(λ_max ≤ x) at a soft edge with a rank-one spike at ``w`` from its threshold, in units of the edge.
 
-    ``w`` is the distance of the spike from its threshold, w = 0: w → ∞ is the Tracy–Widom law of ``beta``, w → -∞ a
-    normal outlier of mean w² and variance 4 |w| / β. It solves (Bloemendal & Virág 2013)
-
-        dF/dx + (2/β) d²F/dw² + (x - w²) dF/dw = 0,    F → 0 at w → -∞.
-
-    The table for β = 1 is stored by ``python -m rmtbase.laws._edge._spiked_tracy_widom``, others are computed. Errors
-    for x in [-8, 9] are below 2e-6 for β = 1 and 5e-6 for β = 2; for x > 9 the starting form is within 0.015.
+    dF/dx + (2/β) d²F/dw² + (x - w²) dF/dw = 0, F → 0 at w → -∞ (Bloemendal & Virág 2013): w → ∞ is Tracy–Widom's law,
+    w → -∞ a normal outlier of mean w² and variance 4 |w| / β. The table for β = 1 is stored by ``python -m
+    rmtbase.laws._edge._spiked_tracy_widom``. Errors for x in [-8, 9] are below 2e-6 for β = 1 and 5e-6 for β = 2.
     """
     spline, angles, weights = _table(beta)
     x, w = np.broadcast_arrays(require_real_numbers("x", x), require_real_numbers("w", w))
@@ -74,7 +70,6 @@ def _far_right(x: FloatArray, w: FloatArray, beta: int) -> FloatArray:
 
 @cache
 def _table(beta: int) -> tuple[CubicSpline, FloatArray, FloatArray]:
-    """Return F at the Chebyshev angles as a spline in x, the angles, and their barycentric weights."""
     angles, weights = _chebyshev()
     values = np.load(_STORED, allow_pickle=False) if beta == 1 else collocated(beta)
     steps = range((len(values) - 1) // _STAGES)

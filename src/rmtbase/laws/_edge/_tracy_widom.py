@@ -1,7 +1,6 @@
-"""Tracy–Widom laws; the left tail by the Hastings-McLeod solution q of Painlevé II (Tracy & Widom 1994, 1996).
+"""Tracy–Widom laws; the left tail by the Hastings-McLeod solution of Painlevé II (Tracy & Widom 1994, 1996).
 
-q'' = s q + 2 q³,  q(s) ~ Ai(s) as s → ∞,  q(-v) = √(v/2) Σ_j a_j v^(-3j),  (ln F_2)'' = -q²,
-(ln F_1)' = ((ln F_2)' + q) / 2: well-conditioned where F is small and its determinant loses all digits.
+q'' = s q + 2 q³, q(-v) = √(v/2) Σ_j a_j v^(-3j), (ln F_2)'' = -q², (ln F_1)' = ((ln F_2)' + q) / 2 lose no digits.
 """
 
 from __future__ import annotations

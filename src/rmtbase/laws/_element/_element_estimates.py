@@ -31,12 +31,8 @@ def element_average(
 ) -> Moments:
     """Return mean and standard deviation of Σ_ij f(w_ij) / d², over the d² elements of one W_QK, d = d_model.
 
-    Given q_i, the elements q_i · k_j of row i are independent N(0, |q_i|²); likewise for columns. Elements in the same
-    row or column share only that χ² variable, others are independent (Hoeffding 1948), so
-
-        variance = [Var f(w) + 2 (d - 1) Var E(f(w) | |q|²)] / d².
-
-    Exact for every d, and numerical to 1e-12 for f analytic in ln |w|; f maps an array to one of the same shape.
+    Elements share only the χ² variable of their row or column (Hoeffding 1948), so the variance is, for every d,
+    [Var f(w) + 2 (d - 1) Var E(f(w) | |q|²)] / d²; numerical to 1e-12 for f analytic in ln |w|.
     """
     law = product_element(d_model, d_head, **scale)
     mean, spread, shared = _average_parts(function, law)
@@ -134,8 +130,8 @@ def _moments(
 def _distance_variance(k: int) -> float:
     """c_k = lim n Var(Σ ln ρ_i / n), ρ_i the k-th neighbour distances of n uniform points; 2.14114 for k = 1.
 
-    With D_x that of a point x of a Poisson process, and h(r) = P(D > r), c_k = ψ'(k) - 1 + ∫ dy ∫∫ [P(D_0 > r, D_y > t)
-    - P(D_0 > r) h(t) - h(r) P(D_y > t) + h(r) h(t)] dr dt/(r t), conditional on points at 0 and y.
+    With those of a Poisson process, and h(r) = P(D > r), c_k = ψ'(k) - 1 + ∫ dy ∫∫ [P(D_0 > r, D_y > t) - P(D_0 > r)
+    h(t) - h(r) P(D_y > t) + h(r) h(t)] dr dt/(r t), conditional on points at 0 and y.
     """
     # Gauss–Legendre quadrature in t/r, y/r and r over the pieces on which the integrand is analytic, to 1e-10.
     nodes, gauss = np.polynomial.legendre.leggauss(24)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from jaxtyping import Float
+from scipy.interpolate import CubicHermiteSpline
 
 from rmtbase.laws._distribution import FloatArray
-from rmtbase.laws._element._arithmetic import FLOAT
-from rmtbase.laws._element.parents import Parent
+from rmtbase.laws._element.parents import FLOAT, Parent
 
 _ORDER = 16
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(_ORDER)
@@ -64,6 +64,42 @@ def panels(parent: Parent, breaks: Sequence[float] = ()) -> Panels:
     return Panels(np.log(np.unique(np.concatenate([ends, inner]))), parent)
 
 
+POWERS = np.arange(7)  # of the partial moments
+
+
+class PartialMoments:
+    """∫ x^k dF from 0 to c for k = 0 … 6, with F the law of |w|/σ, as splines in ln c that are right to 1e-9."""
+
+    def __init__(self, parent: Parent) -> None:
+        grid = panels(parent)
+        self.sigma = math.sqrt(float(grid.probability @ np.exp(2.0 * grid.log_x)))
+        self.kurtosis = float(grid.probability @ np.exp(4.0 * grid.log_x)) / self.sigma**4
+        upper = float(parent.upper(FLOAT)) / self.sigma
+        log_x = grid.edges - math.log(self.sigma)
+        x = np.exp(log_x)
+        per_panel = grid.probability.reshape(log_x.size - 1, -1)
+        powers = (np.exp(grid.log_x) / self.sigma)[:, None] ** POWERS
+        running = np.zeros((log_x.size, POWERS.size))
+        np.cumsum(np.einsum("pn,pnk->pk", per_panel, powers.reshape(*per_panel.shape, -1)), axis=0, out=running[1:])
+        inside = np.minimum(np.exp(grid.edges), np.nextafter(parent.upper(FLOAT), 0.0))
+        slope = (parent.law(inside, FLOAT)[0] * inside)[:, None] * x[:, None] ** POWERS
+        apart = np.append(True, np.diff(log_x) > 0.0)  # near the end of a law rounding can make two edges equal
+        self._spline = CubicHermiteSpline(log_x[apart], running[apart], slope[apart])
+        self._ends = float(log_x[0]), min(float(log_x[-1]), math.log(upper))
+        self._parent, self.upper = parent, upper
+
+    def __call__(self, c: FloatArray) -> FloatArray:
+        with np.errstate(divide="ignore"):
+            log_c = np.clip(np.log(np.maximum(c, 0.0)), *self._ends)
+        return np.moveaxis(self._spline(log_c), -1, 0)
+
+    def beyond(self, c: FloatArray) -> FloatArray:
+        inside = np.clip(c, 1e-300, np.nextafter(self.upper, 0.0))
+        return np.where(c <= 0.0, 1.0, np.where(c >= self.upper, 0.0, self._parent.law(inside * self.sigma, FLOAT)[2]))
+
+
+partial_moments = lru_cache(maxsize=64)(PartialMoments)
+
 _STEP = 1e-4  # of a parameter, for finite differences of functions that are analytic in it
 _TERMS = np.arange(1, 25)  # directions in which a quadratic form is evaluated
 
@@ -79,14 +115,10 @@ def _flat(_: FloatArray) -> float:
 class Expansion:
     """Statistic T of n numbers as a functional of their empirical law F_n, expanded about the law F of the parent.
 
-        T(F_n) = T(F) + Σ IF(w_i)/n + curvature(F_n/F − 1)/2 + …
+        T(F_n) = T(F) + Σ IF(w_i)/n + curvature(F_n/F − 1)/2 + …    (von Mises 1947; Fernholz 1983)
+        n E(T − T(F)) → drift,    n Var T → E IF²,    n² κ₃(T) → E IF³ + 3 curvature(IF)    for independent numbers
 
-    (von Mises 1947; Fernholz 1983). F is symmetric and T is the same for w and −w, so first-order changes depend only
-    on the law of |w|, and the sign of w enters only to second order. For independent numbers, to a relative 1/n,
-
-        n E(T − T(F)) → drift,    n Var T → E IF²,    n² κ₃(T) → E IF³ + 3 curvature(IF).
-
-    Sums, products, quotients and smooth functions of expansions are expansions, by the chain rule.
+    F is symmetric and T is the same for w and −w, so the sign of w enters only to second order.
     """
 
     grid: Panels  # quadrature over the law of the parent
@@ -98,7 +130,6 @@ class Expansion:
     odd_curvature: Quadratic = _flat  # the same for a φ that is odd in w, given for w > 0
 
     def along(self, direction: FloatArray) -> float:
-        """Return the first derivative along φ."""
         return float(self.grid.probability @ (self.influence * direction))
 
     def covariance(self, other: Expansion) -> float:

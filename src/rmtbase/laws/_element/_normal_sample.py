@@ -60,10 +60,9 @@ def _positive(name: str, value: ArrayLike) -> FloatArray:
 class SampleStatisticLaw(KnownSpread):
     """Law of one statistic of n i.i.d. normal numbers; that of the mean is exact (Student's t).
 
-    Skewness and kurtosis have D'Agostino's (1970) and Anscombe and Glynn's (1983) transforms, with errors of 1/n: low
-    kurtosis is 3 times as frequent as stated at 0.001 and n = 100, as :func:`rmtbase.laws.element_null` corrects. For
-    the largest magnitude, deviations of Thompson's exact law (1935) are treated as independent: in the lower tail the
-    size at 0.05 is 0.035 at n = 200, 0.045 at 1000 and 0.05 from 8000 on.
+    Skewness and kurtosis have D'Agostino's (1970) and Anscombe and Glynn's (1983) transforms, with errors of 1/n. For
+    the largest magnitude, deviations of Thompson's law (1935) are taken as independent: the lower size at 0.05 is 0.035
+    at n = 200.
     """
 
     # ``"mean"`` (of the numbers, in units of their sample standard deviation), ``"skewness"``, ``"excess_kurtosis"`` or

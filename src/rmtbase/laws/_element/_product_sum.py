@@ -12,7 +12,6 @@ from scipy.linalg import eigh_tridiagonal
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import FloatArray
-from rmtbase.laws._element._arithmetic import FLOAT, Arithmetic, Number
 from rmtbase.laws._element._expansion import (
     Expansion,
     Panels,
@@ -22,7 +21,7 @@ from rmtbase.laws._element._expansion import (
     quadratic_cumulants,
 )
 from rmtbase.laws._element._product_element import chi_square_rule
-from rmtbase.laws._element.parents import Normal, Parent, VarianceGamma
+from rmtbase.laws._element.parents import FLOAT, Arithmetic, Normal, Number, Parent, VarianceGamma
 
 _FEWEST_TERMS = 8
 _NORMAL_TAIL = 1.6  # limit on the ratio of the quantiles at 1e-12 and 1e-6: 1.46 for a normal, 2 for an exponential law
@@ -239,13 +238,11 @@ class DependentStatistic:
 class SharedNorms:
     """Elements w_ij = q_i · k_j of a d_query × d_key W_QK; given q_i, row i is independent (:class:`RowLaw`).
 
-    Elements in one row or column share its norm, others nothing. Let a = E(IF | |q|²) for an influence function IF, b
-    the same for columns, IF = a + b + c, φ_g the relative change of the law in a row of norm g, M = d_key + d_query:
+    With a = E(IF | |q|²), b the same for columns, IF = a + b + c, φ_g the relative change of the law in a row of norm
+    g, M = d_key + d_query, and to a relative order 1/d_head in the drift and the third cumulant (Hoeffding 1948),
 
         N × bias = drift + (M − 2) E curvature(φ_g)/2,    N Var = E IF² + (M − 2) E a²,
-        N² κ₃ = E c³ + 3 M E ac² + 6 N E abc + (d_key² + d_query²) E a³ + 3 curvature(IF + (M − 2) E a φ_g)
-
-    (Hoeffding 1948). Neglected: terms of relative order 1/d_head in the drift and the third cumulant.
+        N² κ₃ = E c³ + 3 M E ac² + 6 N E abc + (d_key² + d_query²) E a³ + 3 curvature(IF + (M − 2) E a φ_g).
     """
 
     def __init__(self, grid: Panels) -> None:

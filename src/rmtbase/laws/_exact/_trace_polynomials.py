@@ -100,7 +100,6 @@ def require_powers(name: str, powers: Sequence[int]) -> Partition:
 
 @lru_cache(maxsize=4096)
 def unit_trace_moment(mu: Partition, dims: tuple[int, ...], self_normalized: bool) -> Fraction:
-    """Return :func:`trace_moment` of the raw product at σ = 1 for checked arguments, with μ in descending order."""
     degree = sum(mu)
     zonals, (numerators, denominator) = _zonals_at_identities(degree, dims), _over_one_denominator(mu)
     raw = Fraction(sum(a * zonals[kappa] for kappa, a in numerators), denominator)

@@ -88,7 +88,6 @@ class Estimate:
     family: ClassVar[type[ThreeMoments]] = ShiftedLogNormal
 
     def law(self, cumulants: tuple[float, float, float], noise: Sequence[float]) -> Distribution:
-        """Return the law, given n times the bias, n times the variance and n² times the third cumulant."""
         return self.family.of_numbers(self.n, self.statistic.value, cumulants, noise)
 
     def of_independent(self) -> Distribution:
@@ -215,7 +214,6 @@ def histogram_residual(parent: Parent, n: int) -> Estimate:
 
 
 def _cumulants_within(law: ReferenceLaw, n: int, half: float) -> tuple[float, float, float]:
-    """Return mean, variance and third cumulant of the histogram estimate given that the range is ±half."""
     edges = np.linspace(0.0, half, _BINS // 2 + 1)
     mass = law.masses(edges)
     share = mass / mass.sum()  # law of |w| within the range

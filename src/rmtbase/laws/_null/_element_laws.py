@@ -9,12 +9,11 @@ from typing import NamedTuple
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import Distribution, FloatArray
-from rmtbase.laws._element._arithmetic import FLOAT
 from rmtbase.laws._element._expansion import Expansion, Panels, mean_square, panels, quadratic_noise
 from rmtbase.laws._element._normal_sample import gaussian_sample_statistic
 from rmtbase.laws._element._product_element import ProductElement
 from rmtbase.laws._element._product_sum import DependentStatistic, Element, SharedNorms
-from rmtbase.laws._element.parents import Normal, Parent
+from rmtbase.laws._element.parents import FLOAT, Normal, Parent
 from rmtbase.laws._null._cell_entropies import Estimate, ends_with_a_jump
 from rmtbase.laws._null._largest_magnitude import LargestMagnitude, NormalMaximum, ProductMaximum
 from rmtbase.laws._null._pearson import IDENTITY, LogPearson3, OnScale, Pearson3, Scale

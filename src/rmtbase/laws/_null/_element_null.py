@@ -16,8 +16,8 @@ from rmtbase.laws._element._expansion import Expansion, Panels, mean_square, pan
 from rmtbase.laws._element._product_sum import Element, element_of_product
 from rmtbase.laws._element.parents import Normal, Parent, require_parent
 from rmtbase.laws._null import _cell_entropies as cells
+from rmtbase.laws._null import _largest_magnitude as tails
 from rmtbase.laws._null import _reference_law as smooth
-from rmtbase.laws._null import _tail_statistics as tails
 from rmtbase.laws._null._element_laws import (
     ElementLaw,
     Estimated,

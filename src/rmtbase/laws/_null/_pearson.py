@@ -27,8 +27,6 @@ _WEIGHT = np.exp(-0.5 * _Z * _Z) / np.exp(-0.5 * _Z * _Z).sum()
 
 @dataclass(frozen=True)
 class TwoMoments(KnownSpread):
-    """Law with known mean and standard deviation."""
-
     centre: float  # mean
     spread: float  # standard deviation
 
@@ -41,8 +39,6 @@ class TwoMoments(KnownSpread):
 
 @dataclass(frozen=True)
 class ThreeMoments(TwoMoments):
-    """Law that is determined by its first three moments."""
-
     skewness: float  # third central moment over std³
 
     @classmethod

@@ -7,7 +7,6 @@ import numpy as np
 from scipy import special
 
 from rmtbase.laws._distribution import FloatArray
-from rmtbase.laws._element._arithmetic import FLOAT
 from rmtbase.laws._element._expansion import (
     Expansion,
     Panels,
@@ -19,7 +18,7 @@ from rmtbase.laws._element._expansion import (
     substituted,
     variance,
 )
-from rmtbase.laws._element.parents import Parent
+from rmtbase.laws._element.parents import FLOAT, Parent
 from rmtbase.laws._weibull._plot import weibull_maximum_likelihood
 
 LOG_TWO_PI = math.log(2.0 * math.pi)

@@ -1,13 +1,9 @@
 """Nulls of entropies, participation ratios and ranks, with their fitted corrections, and of condition numbers.
 
-Where the normal score of T under the law of an expansion is z + δ(z), δ is a cubic polynomial, whose coefficients were
-fitted as products of sizes (``studies/spectral_tails``), clipped to their range among the chains of the fit:
-
-    s, p    standard deviation of ln T from the expansion; of the logarithm of the eigenvalues' participation ratio
-    e       exp(-(n - r)/2), with n the second smallest dimension; one where the lower edge is hard
-    t, d    for stable ranks: relative standard deviation of the sum, and sd(ln λ_max)/sd(ln T) - 1 (s_max for s)
-    f       for the participation ratio of eigenvalues: by how much less than usual the fourth moment of its inverse
-            adds to the skewness; it is inaccurate for many factors and few eigenvalues
+The error of an expansion's normal score is a cubic whose coefficients were fitted as products of sizes, clipped to
+their range in the fit (``studies/spectral_tails``): s, p, the spreads of ln T and of the logarithm of the participation
+ratio; e = exp(-(n - r)/2), n the second smallest dimension; t, d, for stable ranks, the sum's relative spread and
+sd(ln λ_max)/sd(ln T) - 1; f, by how much less than usual the fourth moment of 1/P adds to the skewness of P.
 """
 
 from __future__ import annotations
@@ -114,10 +110,9 @@ def expanded_number(
 ) -> tuple[Pearson3 | TailedPearson3, FloatArray]:
     """Return the law of N without the correction fitted to draws, and the sizes on which that correction depends.
 
-    The participation ratio of eigenvalues has four exact moments. The others are of type III in N, with moments of ln N
-    from the sums: the mean by the Δ method, the skewness to leading order, the covariance at dimensions raised by one
-    half, the std times 1 + 1/(2r). Remaining corrections are those of ln P, known exactly, times Var ln N / Var ln P: a
-    closure, up to six factors within 1.5 % of the std and 0.03 of the skewness.
+    That of eigenvalues' participation ratios has four exact moments, others are of type III in N, with moments of ln N
+    from the sums at dimensions raised by one half, the std times 1 + 1/(2r). What remains is that of ln P, known
+    exactly, times Var ln N / Var ln P: a closure, up to six factors within 1.5 % of the std and 0.03 of the skewness.
     """
     reference, moments = leading_moments(dims), participation_ratio_of(dims)
     number = TailedPearson3.matched(moments.mean, moments.std, moments.skewness, moments.excess_kurtosis)
@@ -317,8 +312,8 @@ def stable_rank(dims: tuple[int, ...], convention: str) -> MendedLaw:
 def expanded_stable_rank(dims: tuple[int, ...], convention: str) -> tuple[LogPearson3, FloatArray]:
     """Return the law of R without the correction fitted to draws, and the sizes on which that correction depends.
 
-    Of type III in ln(R - 1), with three moments of ln R. To leading order the skewness is minus that of TW_1, and of
-    -ln of the self-normalised λ_max, exact for Σ λ / λ_max of one factor; for Σ λ / λ_max their mean is used.
+    Of type III in ln(R - 1). The skewness is minus that of TW_1 or, exact for one factor, of the self-normalised λ_max;
+    for Σ λ / λ_max their mean is used.
     """
     times = 1.0 if convention == "eigenvalue" else 2.0  # λ_max / T, or λ_max / (Σ s)²
     totals = sums(dims, convention)

@@ -1,8 +1,7 @@
 """Laws of eigenvalues λ > 0 given by an analytic map w → ln λ on its cut, and the inverse of the map there.
 
-The physical branch runs from w_+, the critical point of the upper edge, through the upper half plane along the curve of
-real ln λ. It is followed once, in small steps, and tabulated, so that no root has to be chosen. A point's first axis
-lists its coordinates; ln λ, because at depth 1000 eigenvalues span thousands of orders of magnitude.
+The physical branch, a curve of real ln λ from w_+ through the upper half plane, is followed once in small steps. The
+first axis of a point lists its coordinates.
 """
 
 import math

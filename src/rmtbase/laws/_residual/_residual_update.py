@@ -1,12 +1,8 @@
 """Limiting eigenvalue law of a residual path without its direct path, and its map (τ², a) → ln λ.
 
-With α = e^(a+f), β = e^(a-f), α - β = σ² τ, n = (τ - 1)/(τ + 1), B = n α^L, C = β^L / n, as derived in
-docs/mathematics/residual-paths.md,
-
-    z = (1 - B)(1 - C),    m = τ / (C - B),    k = m (z - 1 + (B + C)/2) = ((α + β)/2 - α β)/σ²,
-
-m(z) = E 1/(λ - z). All is even in τ: a point is (e, a), e = τ² - 1. E ln(λ - z) = -ln(e/4) + L (α - 1)(β - 1)/σ². With
-S = (α + β)/2 - 1, D = (α - β)/2, P = 1 - (B + C)/2, Q = (C - B)/2, D (P - z) = Q (S + S² - D²) does not cancel.
+α, β, n, B, C, z, m and k are those of docs/mathematics/residual-paths.md. All is even in τ: a point is (e, a), e = τ² -
+1. E ln(λ - z) = -ln(e/4) + L (α - 1)(β - 1)/σ². With S = (α + β)/2 - 1, D = (α - β)/2, P = 1 - (B + C)/2, Q = (C -
+B)/2, the equation for k, D (P - z) = Q (S + S² - D²), does not cancel.
 """
 
 from __future__ import annotations

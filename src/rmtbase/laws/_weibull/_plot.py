@@ -15,9 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
 from rmtbase.laws._distribution import FloatArray
-from rmtbase.laws._element._arithmetic import FLOAT, GUARD, Number, decimal, multiprecision
 from rmtbase.laws._element._expansion import Expansion, Panels, ordered_average, panels
-from rmtbase.laws._element.parents import Parent, require_parent
+from rmtbase.laws._element.parents import FLOAT, GUARD, Number, Parent, decimal, multiprecision, require_parent
 from rmtbase.parameters import require_positive_integer, require_real_numbers, require_trim
 from rmtbase.shown import in_one_line
 
