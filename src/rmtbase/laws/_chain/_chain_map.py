@@ -81,7 +81,6 @@ class ChainMap(Cut):
 
     @cached_property
     def upper_delta(self) -> float:
-        """1 + ψ_+, where ψ_+ > 0 is the critical point of the upper edge."""
         # Σ c ψ / (1 + c ψ) = 1 implies ψ ≥ 1/L (all c = 1), and its second term gives a finite upper bound.
         widest = max((1.0 / c for c, _, _ in self.wide), default=1.0)
         root = find_edge(
@@ -120,7 +119,6 @@ class ChainMap(Cut):
         return math.log1p(float((upper - lower) / lower))
 
     def log_slope(self, delta: ComplexArray) -> ComplexArray:
-        """Return d ln x / d ψ at ψ = δ - 1."""
         total = self.minimal_count / delta - 1.0 / (delta - 1.0)
         for c, gap, multiplicity in self.wide:
             total = total + multiplicity * c / (gap + c * delta)

@@ -106,7 +106,6 @@ class ChainProfile:
 
     @cached_property
     def _end(self) -> float:
-        """Angle of a soft lower edge; at a hard edge, an angle beyond which ψ has its leading form."""
         chain = self.chain
         if not chain.has_hard_edge:
             return math.pi

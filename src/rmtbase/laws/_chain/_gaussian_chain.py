@@ -202,7 +202,6 @@ class GaussianChain(ChainParameters, CutLaw):
 
     @cached_property
     def _edge_remainders(self) -> tuple[float, float]:
-        """Exact edges minus the doubles of ``support``, which keeps distances to an edge accurate."""
         unit = self._variance_factor * math.prod(self.dims) / self.rank
         lower, upper = self.support
         below = (

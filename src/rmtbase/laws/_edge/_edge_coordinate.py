@@ -101,7 +101,6 @@ class EdgeCoordinate:
         return result
 
     def real_solutions(self, log_x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return both real 1 + ψ that meet at the edge, at ln x beyond it, same shape; at a lower edge larger first."""
         first, second = self._real_solutions(log_x)
         return self._delta_at(first), self._delta_at(second)
 
@@ -180,7 +179,6 @@ class EdgeCoordinate:
         return result
 
     def _half_gap(self, log_x: FloatArray) -> FloatArray:
-        """Return Im ψ inside the support, and half the distance of the two real solutions outside."""
         chain = self.chain
         result = np.zeros(log_x.shape)
         inside = self._is_inside(log_x)

@@ -61,7 +61,6 @@ class BesselEdge(Tabulated):
         return -np.expm1(log_sf), np.exp(log_sf)
 
     def _log_determinant(self, s: float) -> float:
-        """ln det(1 - V) by the eigenvalues of V, so that a small 1 - det(1 - V) has a small relative error."""
         nodes, weights = np.polynomial.legendre.leggauss(30 + int(math.sqrt(s)))
         root = 0.5 * (nodes + 1.0)  # of x
         weight = root * weights
@@ -167,7 +166,6 @@ class HardEdgeCoordinate:
 
     @cached_property
     def _table(self) -> tuple[FloatArray, FloatArray, BSpline]:
-        """ln λ, scores, and the spline of the score as a function of ln λ."""
         chain, bessel = self._chain, bessel_edge(self.excess)
         s, log_x = self._matched(np.exp(bessel.table[0]))
         # The shift of ln s, and D. Near zero both are constant; values lost to rounding are filled in.

@@ -43,15 +43,12 @@ def ordered_eigenvalues(
         E N = r sf(λ) - (2 arg ψ - arg(-d ψ/d λ)) / 2 π,    x = r density 2 Im ψ / |d ψ/d λ|,
         std(λ_k) = (Var N - 1/12)^(1/2) / (r density),    Var N = (1/π²) [ln(2 π x) + γ_E + 1 - π²/8],
 
-    with ψ on the upper lip of the cut, x the number of eigenvalues in its local length scale, and 1/12 the variance of
-    a position within one spacing. The first and the last have their own laws (:func:`rmtbase.laws.largest_eigenvalue`,
-    :func:`rmtbase.laws.smallest_eigenvalue`), as far as such a law exists.
+    with ψ on the upper lip of the cut. The first and the last have their own laws, as far as such a law exists.
 
     Asymptotic. Against 2 000 to 40 000 draws at d_head from 8 to 64 and d_head ≤ d_model / 2, means are within 0.06
     standard deviations and standard deviations within 5 %; at d_head > d_model / 2, and for three factors, within 0.15
     and 7 %. For d_head = d_model the fourth and third last eigenvalues are off by up to 0.35 and 25 %, the last but one
-    by 0.65 and 60 %. ``self_normalized`` is that of :func:`rmtbase.laws.largest_eigenvalue`; errors as for
-    :class:`rmtbase.laws.GaussianChain`.
+    by 0.65 and 60 %. ``self_normalized`` and errors as for :func:`rmtbase.laws.largest_eigenvalue`.
     """
     law = GaussianChain(*shape, **chain)
     dims, rank = law.dims, law.rank

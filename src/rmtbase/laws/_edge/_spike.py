@@ -66,7 +66,6 @@ class OutlierMap:
         return psi
 
     def overlap(self, psi: FloatArray) -> FloatArray:
-        """(1 - S)/(1 - S_in), the squared overlap without the factor of either side."""
         return (1.0 - _slope(self.ratios, psi)) / (1.0 - _slope(self.inner, psi))
 
     def overlaps(self, psi: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -109,7 +109,6 @@ def _chebyshev() -> tuple[FloatArray, FloatArray]:
 
 
 def _radau(stages: int) -> tuple[FloatArray, FloatArray]:
-    """Return nodes on (0, 1] and matrix of the Radau IIA method: stiffly accurate, of order 2 stages - 1."""
     nodes = 0.5 * (np.append(roots_jacobi(stages - 1, 1.0, 0.0)[0], 1.0) + 1.0)
     powers = np.arange(stages)
     integrals = nodes[:, None] ** (powers + 1) / (powers + 1)

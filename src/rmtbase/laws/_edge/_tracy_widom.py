@@ -56,11 +56,11 @@ class TracyWidom(Distribution):
 
     def logsf(self, s: ArrayLike) -> FloatArray:
         """ln P(TW > s), finite for every finite s."""
-        return self._inside(s, self._by_tails(_log1m_exp, np.positive), 0.0, -math.inf)
+        return self._inside(s, self._by_tails(lambda log_cdf: np.log1p(-np.exp(log_cdf)), np.positive), 0.0, -math.inf)
 
     def logcdf(self, s: ArrayLike) -> FloatArray:
         """ln P(TW ≤ s), finite for every finite s."""
-        return self._inside(s, self._by_tails(np.positive, _log1m_exp), -math.inf, 0.0)
+        return self._inside(s, self._by_tails(np.positive, lambda log_sf: np.log1p(-np.exp(log_sf))), -math.inf, 0.0)
 
     def _cdf(self, x: FloatArray) -> FloatArray:
         return self._by_tails(np.exp, lambda log_sf: -np.expm1(log_sf))(x)
@@ -101,7 +101,12 @@ class TracyWidom(Distribution):
         body = _right_body(self.beta)[derivative](s)
         far = s > _RIGHT
         if far.any():
-            body[far] = _right_tail(self.beta, s[far], derivative)
+            beta, s = self.beta, s[far]
+            series = _right_tail_series(beta)[derivative](s**-1.5)
+            if derivative:
+                body[far] = -1.5 * s**-2.5 * series - beta * np.sqrt(s) - 0.75 * beta / s
+            else:
+                body[far] = series - 2.0 * beta / 3.0 * s**1.5 - 0.75 * beta * np.log(s)
         return body
 
     def _at_log_masses(self, log_cdf: FloatArray, log_sf: FloatArray) -> FloatArray:
@@ -119,10 +124,6 @@ class TracyWidom(Distribution):
                 guess = np.clip(guess - (log_mass(guess) - goal) / log_mass(guess, 1), *ends)
             s[side] = guess
         return s
-
-
-def _log1m_exp(x: FloatArray) -> FloatArray:
-    return np.log1p(-np.exp(x))
 
 
 def _piecewise(
@@ -213,13 +214,6 @@ def _right_tail_series(beta: int) -> tuple[Chebyshev, Chebyshev]:
     return series, series.deriv()
 
 
-def _right_tail(beta: int, s: FloatArray, derivative: int) -> FloatArray:
-    series = _right_tail_series(beta)[derivative]
-    if derivative:
-        return -1.5 * s**-2.5 * series(s**-1.5) - beta * np.sqrt(s) - 0.75 * beta / s
-    return series(s**-1.5) - 2.0 * beta / 3.0 * s**1.5 - 0.75 * beta * np.log(s)
-
-
 @cache
 def _quantile_guesses(beta: int) -> tuple[FloatArray, FloatArray, FloatArray]:
     s = np.concatenate([np.linspace(-60.0, FAR_LEFT, 400), np.linspace(FAR_LEFT, 10.0, 2601)[1:],
@@ -249,7 +243,6 @@ def _hastings_mcleod_series() -> tuple[float, ...]:
 
 
 def hastings_mcleod_far_left(v: FloatArray) -> FloatArray:
-    """q(-v) for v ≥ -FAR_LEFT."""
     series = np.polyval(_hastings_mcleod_series()[::-1], v**-3.0)
     return np.asarray(np.sqrt(0.5 * v) * series, dtype=np.float64)
 

@@ -71,13 +71,11 @@ def nearest_neighbour_entropy(d_model: int, d_head: int, k: int = 1, **scale: Un
         mean = entropy - χ/d_model,    χ = E ∫ p(x|s)²/p(x) dx - 1, about 1/d_head,
         variance = [Var ln p + c_k + 2 (d_model - 1) Var E(ln p | s)] / N.
 
-    The elements of one matrix follow a random density around p, whose entropy is lower by χ/d_model. c_k is the
-    contribution of the distances, 2.14114 for k = 1 and near 1.8/k for larger k (Delattre & Fournier 2017 for the
-    variance of independent elements, [Var ln p + c_k]/N). For d_head < 3, χ is infinite because p is singular at zero.
+    c_k is the contribution of the distances, 2.14114 for k = 1 and near 1.8/k for larger k (Delattre & Fournier 2017).
 
     Raises:
-        ParameterError: as :func:`rmtbase.laws.low_rank_product`, for a d_head below 3, and for a k that is not a
-            positive integer or leaves no k-th neighbour.
+        ParameterError: as :func:`rmtbase.laws.low_rank_product`, for a d_head below 3, for which χ is infinite, and for
+            a k that is not a positive integer or leaves no k-th neighbour.
     """
     law = _require_law(d_model, d_head, scale)
     return _moments(law, d_model, k, law.entropy(), -1.0, 0.0, False)
@@ -89,11 +87,9 @@ def nearest_neighbour_kl(
 ) -> Moments:
     """Return mean and standard deviation of the k-th neighbour estimate of D_KL(w ‖ normal) from one W_QK.
 
-    The estimate is :func:`rmtbase.statistics.nearest_neighbour_kl`: the cross-entropy minus the entropy. The
-    cross-entropy is ln(2π s²)/2 + mean(w²)/(2 s²) with s = reference_sigma, or ln(2π e mean(w²))/2 if that is None (a
-    fitted σ). The bias is χ/d_model; at a fitted σ, minus Var(mean w²)/(4 (E w²)²), which is also about
-    1/(d_model d_head). Accuracy, arguments and errors as for :func:`nearest_neighbour_entropy`; ``reference_sigma``
-    must be positive and finite.
+    The estimate is :func:`rmtbase.statistics.nearest_neighbour_kl`, with N(0, reference_sigma²), or σ fitted if that is
+    None. The bias is χ/d_model; at a fitted σ, minus Var(mean w²)/(4 (E w²)²), about 1/(d_model d_head). Accuracy,
+    arguments and errors as for :func:`nearest_neighbour_entropy`; ``reference_sigma`` must be positive and finite.
     """
     law = _require_law(d_model, d_head, scale)
     if reference_sigma is None:
@@ -150,7 +146,6 @@ def _distance_variance(k: int) -> float:
 
 
 def _pair_excess(k: int, r: FloatArray, u: float, z: FloatArray) -> FloatArray:
-    """Return the bracket of :func:`_distance_variance` at t = u r, u < 1, and y = z r, 0 < z < 1 + u."""
     # Lengths of the overlap of the intervals (-r, r) and (y - t, y + t), and of the rest of each.
     overlap = r * np.minimum(2.0 * u, 1.0 + u - z)
     left, right = 2.0 * r - overlap, 2.0 * u * r - overlap
@@ -184,14 +179,11 @@ def histogram_entropy(
 ) -> Moments:
     """Return mean and standard deviation of the histogram entropy of the N = d_model² elements of one W_QK.
 
-    The estimate is :func:`rmtbase.statistics.histogram_entropy`, -Σ p ln(p/width) with p the fractions of the elements
-    within ``range``, (low, high), in ``bins`` equal bins. Its mean is the entropy of the law, plus the effects of
-    binning (width²/(24 variance)) and of the cut, minus (occupied bins - 1)/(2N) (Miller 1955), minus the effect of the
-    dependence, about 1/(d_model d_head). Its standard deviation is near √((1/2 + d_model/d_head)/N); for independent
-    elements it would be √(1/(2N)).
-
-    Means, variances and covariances of the counts are exact (as in :func:`element_average`), and so is the expectation
-    of n ln n for a binomial count n. ``error`` and ``std_error`` are the next orders of the dependence and the spread.
+    The estimate is :func:`rmtbase.statistics.histogram_entropy`, with ``bins`` equal bins in ``range``, (low, high).
+    Its mean is the entropy of the law, plus the effects of binning (width²/(24 variance)) and of the cut, minus
+    (occupied bins - 1)/(2N) (Miller 1955), minus about 1/(d_model d_head), the effect of the dependence. Its standard
+    deviation is near √((1/2 + d_model/d_head)/N), for independent elements √(1/(2N)). Moments of the counts, and the
+    expectation of n ln n, are exact. ``error`` and ``std_error`` are the next orders of the dependence and the spread.
 
     Raises:
         ParameterError: as :func:`rmtbase.laws.low_rank_product`, and for a number of bins that is not a positive
@@ -218,14 +210,11 @@ def histogram_kl(
 ) -> Moments:
     """Return mean and standard deviation of the histogram estimate of D_KL(w ‖ normal) from one W_QK.
 
-    The estimate is :func:`rmtbase.statistics.histogram_kl`, Σ p ln(p/q) with p the fractions of the elements within
-    ``range`` in ``bins`` equal bins, and q the probabilities of these bins under N(0, reference_sigma²). If
-    ``reference_sigma`` is None, σ is fitted: it is the root mean square of the same elements. The mean of the estimate
-    is the divergence of the binned law, plus (occupied bins - 1)/(2N), minus 1/(2N) if σ is fitted, plus the effect of
-    the dependence between elements. That effect is 1/(d_model d_head) at a given σ, and nearly zero at a fitted σ,
-    which follows the width of the density of the matrix.
-
-    Accuracy, arguments and errors as for :func:`histogram_entropy`; ``reference_sigma`` must be positive and finite.
+    The estimate is :func:`rmtbase.statistics.histogram_kl`: that from N(0, reference_sigma²), whose σ, if None, is the
+    root mean square of the same elements. Its mean is the divergence of the binned law, plus (occupied bins - 1)/(2N),
+    minus 1/(2N) if σ is fitted, plus the effect of the dependence: 1/(d_model d_head) at a given σ, nearly zero at a
+    fitted σ, which follows the width of the density of the matrix. Accuracy, arguments and errors as for
+    :func:`histogram_entropy`; ``reference_sigma`` must be positive and finite.
     """
     law = product_element(d_model, d_head, **scale)
     edges = np.linspace(*require_interval("range", range), require_positive_integer("bins", bins, _MOST_BINS) + 1)
@@ -316,7 +305,6 @@ def _beyond_second_order(count: int, share: FloatArray, slope: FloatArray) -> tu
 
 
 def _log_normal_shares(edges: FloatArray) -> FloatArray:
-    """ln of the probabilities of the bins under N(0, 1) within the range, and two derivatives in ln variance."""
     log_mass = log_normal_mass(edges[:-1], edges[1:])
     log_total = np.logaddexp.reduce(log_mass)
     log_density = -0.5 * edges**2 - 0.5 * math.log(2.0 * math.pi)

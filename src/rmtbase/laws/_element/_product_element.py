@@ -242,7 +242,6 @@ def _magnitude_quantile(d_head: int, lower: FloatArray) -> FloatArray:
 
 @lru_cache(maxsize=128)
 def _quantile_tables(d_head: int) -> tuple[CubicHermiteSpline, CubicHermiteSpline]:
-    """ln x as a function of ln P(0 < w < x), and of ln P(w > x), at scale 1."""
     std = math.sqrt(d_head)
     furthest = std
     while _log_sf(d_head, np.array([furthest]))[0] > _LOWEST_LOG:
@@ -285,7 +284,6 @@ def _kl_to_normal(d_head: int) -> float:
 
 
 def _exponential_remainder(v: FloatArray) -> FloatArray:
-    """Return e^v - 1 - v with a small relative error, by its series for small v."""
     near = np.clip(v, -0.5, 0.5)
     series = near * near * np.polyval(_REMAINDER_SERIES, near)
     return np.asarray(np.where(np.abs(v) < 0.5, series, np.expm1(v) - v), dtype=np.float64)

@@ -171,7 +171,6 @@ def _table(entry: Parent, h: int) -> _Table:
 
 @lru_cache(maxsize=32)
 def _entry_rule(entry: Parent) -> tuple[FloatArray, FloatArray]:
-    """Return nodes a² and weights of a Gauss rule of the law of the entries at σ = 1."""
     grid = panels(entry)
     square, weight = _gauss_rule(np.exp(2.0 * grid.log_x), grid.probability, _OF_ENTRY)
     return square / float(weight @ square), weight

@@ -72,7 +72,6 @@ class LogGammaSum:
         return (digamma(x) - np.log(a) if k == 1 else polygamma(k - 1, x)) @ (m * c**k)
 
     def _saddle_value(self, s: FloatArray) -> FloatArray:
-        """Return y for which exp(K - s y) / s has its saddle point at s."""
         return self._derivative(s, 1) - 1.0 / s
 
     def _log_tail_and_density(self, s: FloatArray) -> tuple[FloatArray, FloatArray]:

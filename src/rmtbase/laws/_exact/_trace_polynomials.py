@@ -262,11 +262,10 @@ def participation_ratio(*shape: Any, **chain: Unpack[ChainKeywords]) -> Moments:
     """Return mean, standard deviation and shape of P = (tr M)² / tr M² = (Σ λ)² / Σ λ², M = Wᵀ W.
 
     They depend only on the dimensions. With T = tr M and Q = tr M², the moments of Y = 1/P = Q/T² are exact in the law
-    of the chain weighted by T^n, E_n Y^s = E[Q^s T^(n - 2s)] / E[T^n], n = 2s, 2s + 1, ..., and for one factor they do
-    not depend on n. The differences in s of order k, at s = 0, of ln E_n Y^s are of order ε^(k-1), with ε the relative
-    variance of Y. Thiele's rational function through them continues them from n = 2k..14 to n = 0, and likewise
-    (1/s) ln E Y^s from s = 1..m to s = -1..-4, which gives the moments of P. The order m is 5, or the highest at which
-    the differences settle with n: 4 and 3 where many factors meet few eigenvalues, 2 (Y log-normal) below rank 4.
+    of the chain weighted by T^n, E_n Y^s = E[Q^s T^(n - 2s)] / E[T^n]. Thiele's rational function through the
+    differences in s of order k of ln E_n Y^s continues them from n = 2k..14 to n = 0, and likewise (1/s) ln E Y^s from
+    s = 1..m to -1..-4. The order m is 5, or the highest at which the differences settle (2, Y log-normal, below rank
+    4).
 
     ``error`` and ``std_error`` are the changes by the last order. Errors of mean (in standard deviations), std,
     skewness and excess kurtosis in excess of the sampling errors of 200 000 to 400 000 draws:

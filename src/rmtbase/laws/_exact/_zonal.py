@@ -72,7 +72,6 @@ def _one_more_box(kappa: Partition) -> tuple[tuple[Partition, Fraction], ...]:
 
 
 def _energy(kappa: Partition) -> int:
-    """Return the eigenvalue of the Laplace-Beltrami operator on J_kappa, up to a constant for each degree."""
     return sum(part * (part - 1 - row) for row, part in enumerate(kappa))
 
 
@@ -98,7 +97,6 @@ def zonal_in_power_sums(kappa: Partition) -> dict[Partition, Fraction]:
 
 
 def zonal_at_identity(kappa: Partition, n: int) -> int:
-    """Return J_kappa(1, ..., 1) with n ones, which is also 2^k (n/2)_kappa."""
     return math.prod(n + 2 * column - row for row, part in enumerate(kappa) for column in range(part))
 
 

@@ -124,8 +124,6 @@ def kernel_residual(parent: Parent, n: int) -> Estimate:
 
 
 class _Smoothed:
-    """Density p of the parent, convolved with a normal density K, on a grid."""
-
     def __init__(self, law: ReferenceLaw, bandwidth: float) -> None:
         upper = min(law.upper, 12.0)
         self.bandwidth, self.step = bandwidth, bandwidth / _PER_BANDWIDTH
@@ -146,7 +144,6 @@ class _Smoothed:
         return np.interp(x, self.at, self._surprise)
 
     def squared(self, x: FloatArray, direction: FloatArray) -> float:
-        """∫ δp²/p_K for a relative change of p that is even and given at ascending x > 0."""
         change = np.convolve(self.mass * np.interp(np.abs(self.at), x, direction), self.kernel, mode="same")
         return float(self.step * np.sum(change**2 / np.maximum(self.density, 1e-30)))
 

@@ -181,12 +181,9 @@ class Mended(ElementLaw):
 
             def at(n: int) -> Distribution:
                 if n < self.fewest and ends_with_a_jump(parent, n):
-                    raise ParameterError(
-                        "n",
-                        n,
-                        f"at least {self.fewest} weights of a law that ends with a jump, as {parent} does, for the "
-                        "statistics that are counted in cells; fewer only of 'uniform' and 'truncated_normal' weights",
-                    )
+                    expected = f"at least {self.fewest} weights of a law that ends with a jump, as {parent} does, for "
+                    expected += "the statistics that are counted in cells; fewer only of 'uniform' and "
+                    raise ParameterError("n", n, f"{expected}'truncated_normal' weights")
                 return plain.at(n)
 
             return Laws(plain.limit, at)

@@ -241,11 +241,9 @@ def _require_recipe(statistic: object, parent: Parent) -> _Recipe:
 def element_null(statistic: str, n: int, distribution: str | Parent = "normal") -> ElementNull:
     """Return the law of an element statistic of n independent weights.
 
-    Args:
-        statistic: one of ``rmtbase.statistics.ELEMENT_STATISTICS``.
-        n: number of weights, at least 100; at least 20 for the mean, skewness, excess kurtosis and largest magnitude of
-            normal weights.
-        distribution: the law of a weight, as in :func:`weibull_anchor`; its σ does not matter.
+    ``statistic`` is one of ``rmtbase.statistics.ELEMENT_STATISTICS``; ``distribution`` is the law of a weight, as in
+    :func:`weibull_anchor`, whose σ does not matter. ``n`` is at least 100; at least 20 for the mean, skewness, excess
+    kurtosis and largest magnitude of normal weights.
 
     Raises:
         ParameterError: for an unknown statistic, too few weights, an unknown distribution, or a distribution without
@@ -264,14 +262,8 @@ def product_element_null(
 ) -> ElementNull:
     """Return the law of an element statistic of all d_query × d_key elements of one W_QK = W_Qᵀ W_K.
 
-    Elements in the same row or column share its norm (:class:`SharedNorms`).
-
-    Args:
-        statistic: one of ``rmtbase.statistics.ELEMENT_STATISTICS``.
-        d_query: number of rows of W_QK, at least 32.
-        d_head: number of products in an element, at least 3; at least 8 if the entries of the factors are not normal.
-        d_key: number of columns of W_QK, at least 32.
-        distribution: the law of the entries of the factors, as in :func:`weibull_anchor`; its σ does not matter.
+    ``statistic`` and ``distribution``, that of the entries of the factors, are as for :func:`element_null`. W_QK has at
+    least 32 rows, d_query, and columns, d_key, and elements of d_head ≥ 3 products, 8 if the entries are not normal.
 
     Raises:
         ParameterError: for an unknown statistic or distribution, dimensions that are smaller or not positive integers,

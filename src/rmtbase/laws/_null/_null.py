@@ -242,15 +242,13 @@ class NullLaw(StatedLaw):
     """Distribution of one statistic over independent draws of a Gaussian chain.
 
     Attributes:
-        statistic: registered name of the statistic.
-        dims: (n_0, ..., n_L) of the chain.
+        statistic, dims: registered name of the statistic, and (n_0, ..., n_L) of the chain.
         distribution: the law itself.
         method: ``"exact"``; ``"exact moments"`` if mean and standard deviation are exact but the shape is not;
-            ``"asymptotic"`` (an expansion in 1/r, with r the rank); or ``"asymptotic, corrected by draws"`` (the same,
-            with a correction fitted to draws of other chains).
+            ``"asymptotic"`` (an expansion in 1/r); or ``"asymptotic, corrected by draws"`` of other chains.
         accuracy: the accuracy measured for chains of this kind, in words.
-        mean_within: largest error of the mean, in standard deviations: 0 if exact, NaN if not stated.
-        std_within: largest relative error of the standard deviation, likewise.
+        mean_within, std_within: largest error of the mean, in standard deviations, and relative error of the standard
+            deviation: 0 if exact, NaN if not stated.
     """
 
     statistic: str
@@ -263,8 +261,6 @@ class NullLaw(StatedLaw):
 
 
 class Case(NamedTuple):
-    """Chain with a flag for self-normalisation (each factor is first divided by its own size)."""
-
     chain: ChainParameters
     self_normalized: bool
 

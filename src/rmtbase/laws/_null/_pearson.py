@@ -171,7 +171,6 @@ def moments_at_scores(values: FloatArray) -> tuple[float, float, float]:
 
 
 def log_moments(at_score: Callable[[FloatArray], FloatArray]) -> tuple[float, float, float]:
-    """Return the same moments of the logarithm of a number that is never below 1, from its values at normal scores."""
     return moments_at_scores(np.log(np.maximum(at_score(_Z), 1.0)))
 
 
@@ -181,8 +180,6 @@ def _tailed(z: FloatArray, tail: float) -> FloatArray:
 
 @lru_cache(maxsize=256)
 def _tailed_shape(skewness: float, excess_kurtosis: float) -> tuple[float, float]:
-    """Return the skewness of the body and the tail of the law with this skewness and excess kurtosis."""
-
     def excess(parameters: FloatArray) -> list[float]:
         shape, tail = map(float, parameters)
         if not 0.3 < tail < 2.0 or abs(shape) > 4.0:

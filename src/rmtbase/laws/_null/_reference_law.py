@@ -27,7 +27,6 @@ _STEP = 1e-4  # in ln x, for the slope of a density
 
 
 def excess_kurtosis(grid: Panels) -> Expansion:
-    """m₄/m₂² − 3 with central moments m_k = Σ(w − w̄)^k/n."""
     square, fourth = mean_square(grid), average(grid, np.exp(4.0 * grid.log_x))
     about_mean = fourth.drifting(6.0 * square.value**2 - 4.0 * fourth.value)
     return about_mean / square.drifting(-square.value).power(2.0) + -3.0

@@ -248,21 +248,18 @@ class EdgeRatio(InvertedScore, KnownSpread):
         return 1.0, math.inf
 
     def mean(self) -> float:
-        return self.numerator.mean() * self.inverse.mean()
+        numerator, inverse = self.powers
+        return numerator.mean() * inverse.mean()
 
     def std(self) -> float:
-        if math.isinf(self.inverse.std()):
+        if math.isinf(self.powers[1].std()):
             return math.inf
-        squares = [(power.std() / power.mean()) ** 2 for power in (self.numerator, self.inverse)]
+        squares = [(power.std() / power.mean()) ** 2 for power in self.powers]
         return self.mean() * math.sqrt(math.fsum([*squares, math.prod(squares)]))
 
     @property
-    def numerator(self) -> EdgePower:
-        return EdgePower(self.upper, self.power)
-
-    @property
-    def inverse(self) -> EdgePower:
-        return EdgePower(self.lower, -self.power)
+    def powers(self) -> tuple[EdgePower, EdgePower]:
+        return EdgePower(self.upper, self.power), EdgePower(self.lower, -self.power)
 
     @property
     def _table(self) -> CubicSpline:

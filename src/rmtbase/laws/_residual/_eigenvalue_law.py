@@ -60,7 +60,6 @@ class CutMap(Cut):
     def sf(self, w: ComplexArray) -> FloatArray: ...
 
     def newton_step(self, w: ComplexArray, log_x: FloatArray) -> ComplexArray:
-        """Return the Newton step towards ln λ = ``log_x``, which is to be subtracted."""
         return (self.log_x(w) - log_x) * self.velocity(w)
 
     @property
@@ -136,7 +135,6 @@ class CutMap(Cut):
 
     @cached_property
     def curve_masses(self) -> tuple[FloatArray, FloatArray]:
-        """(cdf, sf) at the nodes of :attr:`curve`, made monotone against rounding."""
         w = self.curve[1]
         below, above = self.cdf(w), self.sf(w)
         below[0], above[0] = 1.0, 0.0

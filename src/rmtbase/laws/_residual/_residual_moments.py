@@ -104,16 +104,12 @@ def _square_root(value: Fraction) -> float:
 class PathLength(ResidualParameters, DiscreteDistribution):
     """Law of the length k of a path through L residual blocks, each path weighted by its expected squared norm.
 
-    P = Π_l (I + σ G_l / √d) = Σ_k O_k, where O_k is the sum of the binom(L, k) products T of exactly k blocks. If a
-    block enters only one of two products, E tr(T T'ᵀ) = 0, since G and -G have the same law. So the products are
-    orthogonal in expectation, each product of k blocks has E ||T||_F² / d = σ^(2k), and
+    P = Π_l (I + σ G_l / √d) = Σ_k O_k, O_k the sum of the binom(L, k) products of exactly k blocks, which are
+    orthogonal in expectation, since G and -G have the same law. Each has E ||T||_F² / d = σ^(2k), hence
 
-        E tr(O_j O_kᵀ) / d = binom(L, k) σ^(2k) [j = k],    E ||P||_F² / d = (1 + σ²)^L.
+        E tr(O_j O_kᵀ) / d = binom(L, k) σ^(2k) [j = k],    E ||P||_F² / d = (1 + σ²)^L:
 
-    The length therefore has the law Binomial(L, σ²/(1 + σ²)), exactly at every d. For σ² = t/L and L → infinity it is
-    Poisson(t).
-
-    Attributes and errors are those of :class:`ResidualPath`.
+    the law Binomial(L, σ²/(1 + σ²)), exactly at every d. Attributes and errors are those of :class:`ResidualPath`.
     """
 
     @property
@@ -127,10 +123,7 @@ class PathLength(ResidualParameters, DiscreteDistribution):
         return np.arange(self.depth + 1.0)
 
     def pmf(self, x: ArrayLike) -> FloatArray:
-        """Probability of length ``x``, same shape; 0 unless x is an integer from 0 to L, nan at nan.
-
-        The relative error is a few units of rounding times ln L!.
-        """
+        """Probability of length ``x``, same shape, to a few units of rounding times ln L!; nan at nan."""
         values = require_real_numbers("x", x)
         inside = (values >= 0.0) & (values <= self.depth) & (values == np.floor(values))
         length = np.where(inside, values, 0.0)

@@ -159,8 +159,6 @@ class ResidualMap(CutMap):
         return math.log1p(math.exp(find_edge(critical, low, 0.0)))
 
     def _lower_point(self) -> float:
-        """ln(1 + p_-) for σ < 1, where p_- is in (-1, -σ²)."""
-
         def fraction(t: float) -> float:  # (-σ² - p) / (1 - σ²) as a function of its logit
             return 1.0 / (1.0 + math.exp(-t))
 

@@ -168,12 +168,10 @@ class ResidualUpdateMap(CutMap):
         return _Equations(z, d * (p - z) - q * (s + work), (by_e[0], by_a[0]), (by_e[1], by_a[1]))
 
     def _direction(self, point: _Equations) -> tuple[ComplexArray, ComplexArray]:
-        """(da/de, d ln z/de) along the solution of the equation."""
         a_slope = -point.residual_slopes[0] / point.residual_slopes[1]
         return a_slope, point.log_z_slopes[0] + point.log_z_slopes[1] * a_slope
 
     def _solved_for_a(self, e: complex, a: complex) -> complex:
-        """Solve the equation for a at fixed e, by Newton's method from a nearby value."""
         for _ in range(_INNER_STEPS):
             point = self._at(e, a)
             step = complex(point.residual / point.residual_slopes[1])
@@ -254,13 +252,12 @@ class ResidualUpdateMap(CutMap):
 
     def cdf(self, w: ComplexArray) -> FloatArray:
         """π cdf = arg e - L Im (α - 1)(β - 1) / σ², from the potential."""
-        return np.clip((np.angle(w[0]) - self._work(w)) / np.pi, 0.0, 1.0)
+        work = self.depth / self.variance * self._halves(w[0], w[1]).work.imag
+        return np.clip((np.angle(w[0]) - work) / np.pi, 0.0, 1.0)
 
     def sf(self, w: ComplexArray) -> FloatArray:
-        return np.clip((np.arctan2(w[0].imag, -w[0].real) + self._work(w)) / np.pi, 0.0, 1.0)
-
-    def _work(self, w: ComplexArray) -> FloatArray:
-        return self.depth / self.variance * self._halves(w[0], w[1]).work.imag
+        work = self.depth / self.variance * self._halves(w[0], w[1]).work.imag
+        return np.clip((np.arctan2(w[0].imag, -w[0].real) + work) / np.pi, 0.0, 1.0)
 
 
 _residual_update_map = lru_cache(maxsize=256)(ResidualUpdateMap)

@@ -70,10 +70,8 @@ class WeibullNull:
     """Large-sample laws of the Weibull fit of N independent weights from a parent law.
 
     Attributes:
-        trim: t.
-        parent: the law of the weights.
-        shape: law of k̂.
-        scale: law of λ̂, in the units of the parent's σ.
+        trim, parent: t, and the law of the weights.
+        shape, scale: laws of k̂, and of λ̂ in the units of the parent's σ.
         r_squared: law of R². Its spread is nan for a Weibull parent, for which 1 − R² is of order 1/N and not normal.
         scale_to_rms: law of λ̂ over the root mean square of the same sample, which does not require σ. Its spread is
             nan if the parent has no fourth moment, and the ratio is 0 if it has no second moment.
@@ -239,7 +237,6 @@ def std_closure(parent: Parent) -> Expansion:
 
 
 def _moments(window: WeibullPlot) -> list[Expansion]:
-    """Return mean, root mean square and standard deviation of the weights between the trims of the window."""
     first, second = (
         window.trimmed_mean(lambda x, p=p: np.exp(p * x), lambda x, p=p: p * np.exp(p * x)) for p in (1, 2)
     )
@@ -247,7 +244,6 @@ def _moments(window: WeibullPlot) -> list[Expansion]:
 
 
 def _fitted_moments(plot: WeibullPlot, window: WeibullPlot) -> list[Expansion]:
-    """Return the same three for the Weibull law fitted to ``plot``, with quantile function λ exp(Y/k)."""
     y, stretch = window.grid.log_hazard, plot.sample_shape.power(-1.0)
 
     def moment(power: int) -> Expansion:

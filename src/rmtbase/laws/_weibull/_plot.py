@@ -70,7 +70,6 @@ class WeibullPlot:
 
     @cached_property
     def _sample_mean(self) -> Expansion:
-        """Mean X of a sample minus that of the parent."""
         mean = self.trimmed_mean(lambda x: x - self.x_mean, np.ones_like)
         return mean if self.trim else mean.drifting(math.nan)
 
