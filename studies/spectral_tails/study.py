@@ -15,9 +15,8 @@ from draws import RECORD, SCORES
 from scipy.special import ndtr, ndtri
 
 from rmtbase.laws import Distribution
-from rmtbase.laws._null._edges import expanded_stable_rank
-from rmtbase.laws._null._linear import expanded_number, hermite, mended_by_draws
 from rmtbase.laws._null._simulated_law import normal_scores
+from rmtbase.laws._null._spectral_laws import expanded_number, expanded_stable_rank, hermite, mended_by_draws
 
 REST = Path(__file__).parents[2] / "src/rmtbase/laws/_null/expansion_rest.json"
 RESULTS, README = Path(__file__).with_name("results.json"), Path(__file__).with_name("README.md")

@@ -61,7 +61,7 @@ REGISTERED: list[Distribution] = [
         laws.null(name, dims=SHAPE).distribution.law
         for name in ("participation_ratio", "effective_rank", "stable_rank")
     ),
-    laws.null("condition_number", dims=SHAPE).distribution.numerator,
+    laws.null("condition_number", dims=SHAPE).distribution.powers[0],
     laws.element_null("weibull_shape", 1000),
     *(
         laws.element_null(name, 1000).distribution

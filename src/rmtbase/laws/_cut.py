@@ -23,42 +23,33 @@ class Cut(ABC):
 
     @property
     @abstractmethod
-    def has_hard_edge(self) -> bool:
-        """True if the cut reaches down to zero."""
+    def has_hard_edge(self) -> bool: ...
 
     @cached_property
     @abstractmethod
-    def log_upper(self) -> float:
-        """ln x_+."""
+    def log_upper(self) -> float: ...
 
     @cached_property
     @abstractmethod
-    def log_lower(self) -> float:
-        """ln x_-; -inf for a hard edge."""
+    def log_lower(self) -> float: ...
 
     @cached_property
     def log_span(self) -> float:
         return self.log_upper - self.log_lower
 
     def angle(self, log_x: FloatArray) -> FloatArray:
-        """Return the coordinate χ of ln x in which the map is analytic, soft edges included.
-
-        ln x = ln x_+ - ln(x_+/x_-) sin²(χ/2), χ in [0, π], for two soft edges;
-        ln x = ln x_+ - χ², χ in [0, ∞), for a hard lower one.
-        """
+        """Angle χ, in which the map is analytic: ln(x_+/x) = ln(x_+/x_-) sin²(χ/2), or χ² at a hard edge."""
         above = np.maximum(self.log_upper - log_x, 0.0)
         if self.has_hard_edge:
             return np.sqrt(above)
         return 2.0 * np.arctan2(np.sqrt(above), np.sqrt(np.maximum(log_x - self.log_lower, 0.0)))
 
     def log_x_at_angle(self, chi: FloatArray) -> FloatArray:
-        """Invert :meth:`angle`."""
         if self.has_hard_edge:
             return self.log_upper - chi**2
         return self.log_upper - self.log_span * np.sin(0.5 * chi) ** 2
 
     def log_x_slope_at_angle(self, chi: FloatArray) -> FloatArray:
-        """Return -d ln x / d χ."""
         return 2.0 * chi if self.has_hard_edge else 0.5 * self.log_span * np.sin(chi)
 
 
@@ -71,14 +62,12 @@ class CutLaw(Distribution):
 
     @property
     @abstractmethod
-    def _last_angle(self) -> float:
-        """Angle χ beyond which no mass is left."""
+    def _last_angle(self) -> float: ...
 
     def expect(self, f: Callable[[FloatArray], ArrayLike], rtol: float = 1e-12) -> float:
-        """Return E[f(X)] for a function f that maps an array to finite numbers of the same shape.
+        """Return E[f(X)], f from an array to finite numbers of the same shape, by the trapezoidal rule in χ.
 
-        The trapezoidal rule in χ converges geometrically for analytic f (also ln λ and powers of λ above -1/2). Nodes
-        double until three results agree to ``rtol`` relative to E|f|; IntegrationWarning if 65 536 do not suffice.
+        Nodes double until three results agree to ``rtol`` of E|f|; IntegrationWarning if 65 536 do not suffice.
         """
         total, previous, agreed, count = 0.0, math.nan, 0, 32
         while count <= _MOST_NODES:
@@ -102,7 +91,6 @@ class CutLaw(Distribution):
 
 
 def find_edge(function: Callable[[float], float], low: float, high: float) -> float:
-    """Return, to rounding, the root of a function that changes sign between ``low`` and ``high``."""
     return brentq(function, low, high, xtol=1e-15, rtol=1e-15)  # type: ignore[arg-type, return-value]
 
 

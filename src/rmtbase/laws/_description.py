@@ -29,7 +29,7 @@ from rmtbase.laws._null._null import NULL_STATISTICS, null
 from rmtbase.laws._parameters import ChainKeywords, ChainParameters, takes
 from rmtbase.laws._residual._residual_moments import residual_trace_moments
 from rmtbase.laws._residual._residual_path import ResidualPath
-from rmtbase.laws._weibull._anchor import weibull_anchor
+from rmtbase.laws._weibull._plot import weibull_anchor
 
 _WIDEST_SIGMA = 1e9  # and its inverse: eighth powers of σ, and their squares, stay finite doubles
 _BULK = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
@@ -63,11 +63,9 @@ def describe(
     """Return every analytic number of W_QK = W_Qᵀ W_K, of any Gaussian chain, or of a residual path.
 
     Sections of W_QK: the spectrum and its edges, the extreme eigenvalues and the statistics of one draw, exact moments,
-    one element, a planted rank-one spike, and one factor. A chain of other ``dims``, of which (n, m) is one matrix, has
-    the first four. With ``depth``, and ``sigma`` and ``d_model`` if wanted, they are the spectrum of a residual path
-    and, at that width, its Tracy–Widom scales and exact moments. Each has its method and accuracy.
-
-    ``self_normalized`` divides each factor by its own estimate of σ first, as the scoring of heads does.
+    one element, a planted spike, and one factor; of a chain of other ``dims`` the first four. With ``depth``, and
+    ``sigma`` and ``d_model`` if given, it is a residual path. ``self_normalized`` divides each factor by its own
+    estimate of σ first.
 
     Dictionaries, lists, strings and finite numbers that can be written as JSON; None where there is no number.
     """
@@ -88,78 +86,70 @@ def describe(
 def _describe_head(chain: ChainParameters, self_normalized: bool) -> dict[str, Any]:
     d_model, d_head, _ = chain.dims
     sigma_q, sigma_k = chain.sigmas
-    law, statistics = GaussianChain(**chain.keywords), _statistics(chain, self_normalized)
     scale = {"sigma_q": sigma_q, "sigma_k": sigma_k}
     product: dict[str, Any] = {"d_model": d_model, "d_head": d_head, **scale, "normalization": chain.normalization}
-    naive = naive_marchenko_pastur(**product)
+    law, naive = GaussianChain(**chain.keywords), naive_marchenko_pastur(**product)
     low, high = naive.support
     outside = float(law.cdf(low)) + float(law.sf(high))
-    factor: ChainKeywords = {"dims": (d_head, d_model), "sigma": sigma_q, "normalization": "none"}
-    alone, moments = GaussianChain(**factor), _exact_moments(chain, self_normalized)
+    quoted = {"often_quoted": {"law": _NAIVE, **_support(naive), "fraction_outside": outside}}
+    matrix = "W_QK = W_Q^T W_K" + " / sqrt(d_model)" * (chain.normalization == "sqrt_d")
+    conventions = _conventions(matrix, "W_QK", "d_head", "natural; entropies and divergences in nats")
+    sections = _sections(chain, self_normalized, conventions, {"accuracy": _BULK_OF_HEAD, **_bulk(law), **quoted})
+    moments = sections["exact_moments"]
     for power, name in ((1, "trace"), (2, "trace_of_square")):
         moments[name] |= _mean_of_trace(chain, self_normalized, power)
     if self_normalized and chain.rank == 1:
         constant = (1.0 if chain.normalization == "sqrt_d" else 2.0) * math.log(d_model)
-        log_determinant = _four_moments(Moments(constant, 0.0, "exact"))
-    else:
-        log_determinant = _log_determinant(chain, self_normalized)
-    matrix = "W_QK = W_Q^T W_K" + " / sqrt(d_model)" * (chain.normalization == "sqrt_d")
+        moments["log_determinant"] = _four_moments(Moments(constant, 0.0, "exact"))
+    factor: ChainKeywords = {"dims": (d_head, d_model), "sigma": sigma_q, "normalization": "none"}
+    alone = GaussianChain(**factor)
+    of_factor = {"accuracy": _BULK_OF_HEAD, "shape": alone.dims, **_bulk(alone), **_location(alone)}
     return {
         "d_model": d_model,
         "d_head": d_head,
         "aspect_ratio": d_head / d_model,
         **scale,
-        "normalization": chain.normalization,
-        "self_normalized": self_normalized,
-        "conventions": _conventions(matrix, "W_QK", "d_head", "natural; entropies and divergences in nats"),
-        "spectrum": {
-            "method": "asymptotic",
-            "accuracy": _BULK_OF_HEAD,
-            **_bulk(law),
-            "often_quoted": {"law": _NAIVE, **_support(naive), "fraction_outside": outside},
-            **_spectrum(law),
-        },
-        "extreme_eigenvalues": _extreme_eigenvalues(chain, self_normalized, statistics),
-        "statistics": statistics,
-        "exact_moments": moments | {"log_determinant": log_determinant},
+        **sections,
         "element": _element(product),
-        "spike": _spike(chain, factor, statistics["largest_eigenvalue"]["reason"]),
-        "factor": {
-            "method": "asymptotic",
-            "accuracy": _BULK_OF_HEAD,
-            "shape": alone.dims,
-            **_bulk(alone),
-            **_location(alone),
-        },
+        "spike": _spike(chain, factor, sections["statistics"]["largest_eigenvalue"]["reason"]),
+        "factor": {"method": "asymptotic", **of_factor},
     }
 
 
 def _describe_chain(chain: ChainParameters, self_normalized: bool) -> dict[str, Any]:
-    law, statistics = GaussianChain(**chain.keywords), _statistics(chain, self_normalized)
-    count = len(chain.sigmas)
+    law, count = GaussianChain(**chain.keywords), len(chain.sigmas)
     factors = "X" if count == 1 else " ".join(f"X_{place + 1}" for place in range(count))
     matrix = f"W = {factors}" + f" / sqrt({chain.dims[0]})" * (chain.normalization == "sqrt_d")
-    moments = _exact_moments(chain, self_normalized)
-    try:
-        log_determinant = _log_determinant(chain, self_normalized)
-    except ParameterError:
-        log_determinant = None
+    conventions = _conventions(matrix, "W", chain.rank, "natural")
+    sections = _sections(chain, self_normalized, conventions, {"accuracy": _BULK_OF_CHAIN, **_bulk(law)})
+    return {"dims": chain.dims, "rank": chain.rank, "sigmas": chain.sigmas, **sections}
+
+
+def _sections(
+    chain: ChainParameters, self_normalized: bool, conventions: dict[str, str], bulk: dict[str, Any]
+) -> dict[str, Any]:
+    law, statistics, orders = GaussianChain(**chain.keywords), _statistics(chain, self_normalized), range(1, 5)
     return {
-        "dims": chain.dims,
-        "rank": chain.rank,
-        "sigmas": chain.sigmas,
         "normalization": chain.normalization,
         "self_normalized": self_normalized,
-        "conventions": _conventions(matrix, "W", chain.rank, "natural"),
-        "spectrum": {"method": "asymptotic", "accuracy": _BULK_OF_CHAIN} | _bulk(law) | _spectrum(law),
+        "conventions": conventions,
+        "spectrum": {
+            "method": "asymptotic",
+            **bulk,
+            **_location(law),
+            "median": law.ppf(0.5),
+            "moments": [law.moment(k) for k in orders],
+            "cumulants": [law.cumulant(k) for k in orders],
+            "free_cumulants": [law.free_cumulant(k) for k in orders],
+            "quantiles": _quantiles(law.ppf, _BULK),
+        },
         "extreme_eigenvalues": _extreme_eigenvalues(chain, self_normalized, statistics),
         "statistics": statistics,
-        "exact_moments": moments | {"log_determinant": log_determinant},
+        "exact_moments": _exact_moments(chain, self_normalized),
     }
 
 
 def _describe_path(depth: int, self_normalized: bool, shape: Sequence[Any], keywords: ChainKeywords) -> dict[str, Any]:
-    """Describe a residual path; ``shape`` and ``keywords`` are the remaining arguments of :func:`describe`."""
     arguments = {"shape": shape or None, "self_normalized": self_normalized or None, **keywords}
     for name in ("shape", "dims", "d_head", "sigma_q", "sigma_k", "sigmas", "self_normalized"):
         if arguments.get(name) is not None:
@@ -215,18 +205,6 @@ def _bulk(law: GaussianChain) -> dict[str, Any]:
     return _support(law) | {"hard_edge": law.has_hard_edge, "edge_scale": law.edge_scale}
 
 
-def _spectrum(law: GaussianChain) -> dict[str, Any]:
-    orders = range(1, 5)
-    return {
-        **_location(law),
-        "median": law.ppf(0.5),
-        "moments": [law.moment(k) for k in orders],
-        "cumulants": [law.cumulant(k) for k in orders],
-        "free_cumulants": [law.free_cumulant(k) for k in orders],
-        "quantiles": _quantiles(law.ppf, _BULK),
-    }
-
-
 def _support(law: GaussianChain | ResidualPath) -> dict[str, Any]:
     return {"support": law.support, "support_singular_values": [math.sqrt(edge) for edge in law.support]}
 
@@ -267,28 +245,27 @@ def _statistics(chain: ChainParameters, self_normalized: bool) -> dict[str, dict
 
 
 def _exact_moments(chain: ChainParameters, self_normalized: bool) -> dict[str, Any]:
-    """Return the moments of both traces, their correlation, and a place for those of the log-determinant."""
     traces = [trace_cumulants(power, **chain.keywords, self_normalized=self_normalized) for power in (1, 2)]
     unit: ChainKeywords = {"dims": chain.dims, "normalization": "none"}
     variance, variance_of_square, covariance = (
         trace_cumulant(powers, **unit, self_normalized=self_normalized) for powers in ((1, 1), (2, 2), (2, 1))
     )
     variances = variance * variance_of_square
+    try:
+        law = LogDeterminant(**chain.keywords, self_normalized=self_normalized)
+        log_determinant = _location(law) | {"skewness": law.skewness(), "excess_kurtosis": law.excess_kurtosis()}
+    except ParameterError:  # it is constant
+        log_determinant = None
     return _EXACT | {
         "trace": _four_moments(traces[0]),
         "trace_of_square": _four_moments(traces[1]),
-        "log_determinant": None,
+        "log_determinant": log_determinant,
         "correlation_of_traces": float(covariance) / math.sqrt(variances) if variances else None,
     }
 
 
 def _four_moments(moments: Moments) -> dict[str, float]:
     return {name: getattr(moments, name) for name in ("mean", "std", "skewness", "excess_kurtosis")}
-
-
-def _log_determinant(chain: ChainParameters, self_normalized: bool) -> dict[str, float]:
-    law = LogDeterminant(**chain.keywords, self_normalized=self_normalized)
-    return _location(law) | {"skewness": law.skewness(), "excess_kurtosis": law.excess_kurtosis()}
 
 
 def _mean_of_trace(chain: ChainParameters, self_normalized: bool, power: int) -> dict[str, str]:
@@ -336,7 +313,6 @@ def _anchor(parent: parents.Parent) -> dict[str, float]:
 
 
 def _spike(chain: ChainParameters, factor: ChainKeywords, reason: str | None) -> dict[str, Any]:
-    """Summarize spike thresholds and the power of the test on λ_max; ``reason`` says why λ_max has no null."""
     spikes = {
         "on_product": RankOneSpike(**chain.keywords),
         "on_factor": RankOneSpike(**chain.keywords, factor=0),
@@ -354,7 +330,6 @@ def _quantiles(ppf: Callable[[ArrayLike], ArrayLike], probabilities: tuple[float
 
 
 def _plain(value: Any) -> Any:
-    """Convert a value to dictionaries, lists, strings and finite numbers; None replaces what is not finite."""
     if isinstance(value, dict):
         return {key: _plain(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -27,12 +28,10 @@ _TIGHT = {"xatol": 0.0, "xrtol": 4e-16, "fatol": 0.0, "frtol": 0.0}
 class Distribution(ABC):
     """Law of one real number X.
 
-    A subclass defines its domain, :attr:`support`, and ``_cdf`` at flat arrays of points strictly inside it. It may
-    also define ``_sf``, ``_pdf``, ``_ppf`` and ``_isf`` (at probabilities strictly between 0 and 1), :meth:`moment` and
-    :meth:`var`. The defaults are complements, bracketing root finding, numerical derivatives and quadrature.
-
-    The methods take arrays of real numbers and return float64 arrays of the same shape, nan where the argument is nan.
-    Any other argument (complex or masked numbers, booleans, text) raises a ParameterError.
+    A subclass defines its :attr:`support` and ``_cdf`` at flat arrays of points strictly inside it. It may also define
+    ``_sf``, ``_pdf``, ``_ppf`` and ``_isf`` (at probabilities strictly between 0 and 1), :meth:`moment` and
+    :meth:`var`. The methods take arrays of real numbers and return float64 arrays of the same shape, nan where the
+    argument is nan. Any other argument (complex or masked numbers, booleans, text) raises a ParameterError.
     """
 
     def __init_subclass__(cls) -> None:
@@ -107,13 +106,7 @@ class Distribution(ABC):
         return np.minimum(1.0, 2.0 * nearer).reshape(values.shape)[()]
 
     def moment(self, k: int) -> float:
-        """E[X^k], k = 0, 1, 2, ...
-
-        By default by quadrature, to about 1e-10 of E|X|^k where the quantile function is smooth.
-
-        Raises:
-            ParameterError: if k is not a non-negative integer.
-        """
+        """E[X^k], k = 0, 1, 2, ...; by default by quadrature, to 1e-10 of E|X|^k for a smooth quantile function."""
         order = require_order(k)
         return self._average(lambda x: x**order)
 
@@ -144,24 +137,32 @@ class Distribution(ABC):
         values = _real_numbers("x", x)
         low, high = self.support
         inside = (values > low) & (values < high)
-        if inside.all():
-            return function(values.reshape(-1)).reshape(values.shape)[()]
-        result = np.where(np.isnan(values), np.nan, np.where(values >= high, above, below))
-        if inside.any():
-            result[inside] = function(values[inside])
-        return result[()]
+        return _where(
+            inside, values, function, lambda: np.where(np.isnan(values), np.nan, np.where(values >= high, above, below))
+        )
 
     def _between(
         self, q: ArrayLike, function: Callable[[FloatArray], FloatArray], at_zero: float, at_one: float
     ) -> FloatArray:
         mass = _real_numbers("q", q)
         inside = (mass > 0.0) & (mass < 1.0)
-        if inside.all():
-            return function(mass.reshape(-1)).reshape(mass.shape)[()]
-        result = np.where(mass == 0.0, at_zero, np.where(mass == 1.0, at_one, np.nan))
-        if inside.any():
-            result[inside] = function(mass[inside])
-        return result[()]
+        return _where(
+            inside, mass, function, lambda: np.where(mass == 0.0, at_zero, np.where(mass == 1.0, at_one, np.nan))
+        )
+
+
+def _where(
+    inside: NDArray[np.bool_],
+    values: FloatArray,
+    function: Callable[[FloatArray], FloatArray],
+    outside: Callable[[], FloatArray],
+) -> FloatArray:
+    if inside.all():
+        return function(values.reshape(-1)).reshape(values.shape)[()]
+    result = outside()
+    if inside.any():
+        result[inside] = function(values[inside])
+    return result[()]
 
 
 def _real_numbers(name: str, value: ArrayLike) -> FloatArray:
@@ -204,7 +205,7 @@ class InvertedScore(ScoredLaw):
 
 
 class TransformedLaw(Distribution):
-    """Law of a monotone function of a number that has another law."""
+    """Law of a monotone function of a number that has another law, by the function and its inverse."""
 
     law: Distribution  # the other law
 
@@ -213,12 +214,10 @@ class TransformedLaw(Distribution):
         return True
 
     @abstractmethod
-    def _to(self, x: FloatArray) -> FloatArray:
-        """Return the function at values of the number."""
+    def _to(self, x: FloatArray) -> FloatArray: ...
 
     @abstractmethod
-    def _from(self, x: FloatArray) -> FloatArray:
-        """Return the values of the number at values of the function."""
+    def _from(self, x: FloatArray) -> FloatArray: ...
 
     def _cdf(self, x: FloatArray) -> FloatArray:
         with np.errstate(over="ignore"):
@@ -235,38 +234,18 @@ class TransformedLaw(Distribution):
         return self._to(self.law.isf(q) if self.rising else self.law.ppf(q))
 
 
+def _delegated(name: str) -> Any:
+    return lambda self, *arguments, **by_name: getattr(self.distribution, name)(*arguments, **by_name)
+
+
 class StatedLaw(KnownSpread):
-    """Law that delegates its methods to another law and adds information about it."""
+    """Law that delegates to another law and adds information about it."""
 
     distribution: Distribution
 
-    @property
-    def support(self) -> tuple[float, float]:
-        return self.distribution.support
-
-    def moment(self, k: int) -> float:
-        return self.distribution.moment(k)
-
-    def mean(self) -> float:
-        return self.distribution.mean()
-
-    def std(self) -> float:
-        return self.distribution.std()
-
-    def _pdf(self, x: FloatArray) -> FloatArray:
-        return self.distribution._pdf(x)
-
-    def _cdf(self, x: FloatArray) -> FloatArray:
-        return self.distribution._cdf(x)
-
-    def _sf(self, x: FloatArray) -> FloatArray:
-        return self.distribution._sf(x)
-
-    def _ppf(self, q: FloatArray) -> FloatArray:
-        return self.distribution._ppf(q)
-
-    def _isf(self, q: FloatArray) -> FloatArray:
-        return self.distribution._isf(q)
+    support: Any = property(lambda self: self.distribution.support)
+    moment, mean, std = map(_delegated, ("moment", "mean", "std"))
+    _pdf, _cdf, _sf, _ppf, _isf = map(_delegated, ("_pdf", "_cdf", "_sf", "_ppf", "_isf"))
 
 
 class DiscreteDistribution(Distribution):
@@ -304,11 +283,9 @@ class DiscreteDistribution(Distribution):
         return np.zeros(x.shape)
 
     def _ppf(self, q: FloatArray) -> FloatArray:
-        """Return the smallest value x with cdf(x) ≥ q."""
         return self.points[np.minimum(np.searchsorted(self.cdf(self.points), q), self.points.size - 1)]
 
     def _isf(self, q: FloatArray) -> FloatArray:
-        """Return the smallest value x with sf(x) ≤ q."""
         return self.points[np.searchsorted(-self.sf(self.points), -q)]
 
     def _average(self, f: Callable[[FloatArray], FloatArray]) -> float:

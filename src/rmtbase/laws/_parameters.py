@@ -35,18 +35,12 @@ def as_float(value: Fraction) -> float:
 
 
 def own_variance_moment(power: int, dims: tuple[int, ...]) -> Fraction:
-    """Return E Π_l (σ̂_l²)^power exactly at σ = 1, where σ̂_l² = |X_l|_F² / N_l and N_l = n_{l-1} n_l.
-
-    σ̂_l² is independent of the direction of X_l and N_l σ̂_l² is χ² of N_l, so for a statistic of degree p in Π σ_l²
-
-        E T_own^k = E T^k / E Π_l (σ̂_l²)^(p k),    E (χ²_N / N)^k = N (N + 2) ... (N + 2k - 2) / N^k.
-    """
+    """E Π_l (σ̂_l²)^power at σ = 1, σ̂_l² = |X_l|_F²/N_l: N_l σ̂_l² is χ² of N_l, independent of X_l's direction."""
     entries = [n * m for n, m in pairwise(dims)]
     return Fraction(math.prod(n + 2 * i for n in entries for i in range(power)), math.prod(entries) ** power)
 
 
 def own_variance_log_cumulants(dims: tuple[int, ...]) -> tuple[float, float, float]:
-    """Return the exact first three cumulants of ln Π_l σ̂_l² at σ_l = 1."""
     halves = [0.5 * m * n for m, n in pairwise(dims)]
     return (
         math.fsum(float(digamma(x)) - math.log(x) for x in halves),
@@ -118,7 +112,6 @@ class ChainParameters:
 
     @property
     def rank(self) -> int:
-        """Rank r = min n_l, the number of structurally nonzero eigenvalues."""
         return min(self.dims)
 
     @property
@@ -160,7 +153,6 @@ def takes(keywords: type) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
 
 def _with_keywords(signature: inspect.Signature, keywords: type) -> inspect.Signature:
-    """Return the signature with each keyword listed, before the function's own keyword-only parameters."""
     parameters = [entry for entry in signature.parameters.values() if entry.kind is not entry.VAR_KEYWORD]
     by_name = [entry for entry in parameters if entry.kind is entry.KEYWORD_ONLY]
     listed = [
@@ -200,7 +192,6 @@ def _read(shape: tuple[Any, ...], keywords: Mapping[str, Any]) -> tuple[tuple[in
 
 
 def _by_position(shape: tuple[Any, ...], by_name: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the positional arguments, (dims), (dims, sigmas) or (d_model, d_head), by name."""
     if not shape:
         return {}
     is_chain = isinstance(shape[0], Iterable) and getattr(shape[0], "ndim", 1) > 0
@@ -223,7 +214,6 @@ def _by_position(shape: tuple[Any, ...], by_name: Mapping[str, Any]) -> dict[str
 
 
 def _refuse_mixtures(arguments: Mapping[str, Any]) -> None:
-    """Refuse arguments that mix the two ways, incomplete ones, and a standard deviation that is given twice."""
     of_product, of_chain = ([name for name in names if name in arguments] for names in (_OF_PRODUCT, _OF_CHAIN))
     if of_product and of_chain:
         raise ParameterError(of_chain[0], arguments[of_chain[0]], f"none beside {', '.join(of_product)}: {_WAYS}")

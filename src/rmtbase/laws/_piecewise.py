@@ -26,7 +26,6 @@ class PiecewisePolynomial:
 
     @classmethod
     def through(cls, values: Float[np.ndarray, "piece node"], low: float, high: float) -> PiecewisePolynomial:
-        """Interpolate ``values`` at the :func:`nodes` of [low, high]."""
         centre = values[:, _DEGREE // 2]
         coefficients = ((values - centre[:, None]) @ _to_powers()).T[::-1].copy()
         coefficients[-1] += centre
@@ -67,7 +66,6 @@ def roughness(values: Float[np.ndarray, "piece node"]) -> float:
 
 @cache
 def to_series(degree: int) -> Float[np.ndarray, "point coefficient"]:
-    """Return the matrix from values at the Chebyshev points to Chebyshev coefficients."""
     points = chebyshev.chebpts1(degree + 1)
     matrix = np.asarray(chebyshev.chebvander(points, degree), dtype=np.float64) * (2.0 / (degree + 1))
     matrix[:, 0] *= 0.5
@@ -76,7 +74,6 @@ def to_series(degree: int) -> Float[np.ndarray, "point coefficient"]:
 
 @cache
 def _to_powers() -> FloatArray:
-    """Return the matrix from values at the Chebyshev points to coefficients of 1, u, u², ..."""
     powers = np.zeros((_DEGREE + 1, _DEGREE + 1))
     for degree in range(_DEGREE + 1):
         powers[degree, : degree + 1] = chebyshev.cheb2poly([0.0] * degree + [1.0])

@@ -1,5 +1,6 @@
 """Tabulated laws of a positive number: a table of normal scores replaces a slow distribution function."""
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import cache, cached_property
@@ -20,11 +21,15 @@ _TINY = 1e-300
 
 @cache
 def normal_rule(count: int = 48) -> tuple[FloatArray, FloatArray]:
-    """Return nodes and weights for the mean over a standard normal variable."""
     nodes, weights = np.polynomial.legendre.leggauss(count)
     score = _REACH * nodes
     weight = _REACH * weights * np.exp(-0.5 * score**2)
     return score, weight / weight.sum()
+
+
+def beta_rule(a: float, b: float, count: int = 48) -> tuple[FloatArray, FloatArray]:
+    score, weight = normal_rule(count)
+    return special.betainccinv(a, b, special.ndtr(-score)), weight
 
 
 Table = tuple[FloatArray, FloatArray, BSpline, PchipInterpolator]
@@ -36,13 +41,15 @@ class Tabulated(ScoredLaw):
 
     furthest: ClassVar[float] = 12.0
 
-    @abstractmethod
-    def _points(self) -> FloatArray:
-        """Return the x of the table, ascending."""
+    @property
+    def support(self) -> tuple[float, float]:
+        return 0.0, math.inf
 
     @abstractmethod
-    def _tails(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """P(X ≤ x) and P(X > x)."""
+    def _points(self) -> FloatArray: ...
+
+    @abstractmethod
+    def _tails(self, x: FloatArray) -> tuple[FloatArray, FloatArray]: ...
 
     @cached_property
     def table(self) -> Table:
@@ -82,7 +89,6 @@ def score_table(x: FloatArray, tails: Callable[[FloatArray], tuple[FloatArray, F
 
 
 def log_rule(table: Table) -> tuple[FloatArray, FloatArray]:
-    """Return nodes ln x and weights for the mean over the law of a table."""
     _, score, _, backward = table
     nodes, weight = normal_rule(FINE)
     return backward(np.clip(nodes, score[0], score[-1])), weight

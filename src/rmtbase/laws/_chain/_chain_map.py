@@ -1,16 +1,7 @@
-"""Map ψ → x = Π_l (1 + c_l ψ) / ψ of a Gaussian chain, its edges, and its inverse on the cut.
+"""Map ψ → x = Π_l (1 + c_l ψ) / ψ of a chain, λ = C x, its edges, and its inverse on the cut; the n_l may be fractions.
 
-With r = min n_l, c_l = r / n_l and C = Π σ_l² Π n_l / r, the eigenvalues are λ = C x, and ψ(λ) is the moment
-generating function of the r nonzero ones (Burda, Jarosz, Livan, Nowak, Swiech 2010). Everything here is dimensionless,
-so one map serves every σ. The n_l need not be integers: the edge laws shift them by one half.
-
-On the cut, ψ lies in the upper half plane on the curve
-
-    Σ_l arg(1 + c_l ψ) = arg ψ.
-
-This equation selects the physical one of the L + 1 roots: for the others the two sides differ by multiples of 2 π. At a
-given arg ψ the left side grows with |ψ|, so the curve is a function of arg ψ in (0, π). It starts at the upper edge
-ψ_+ > 0 and ends at the lower edge: at ψ_- < -1 if it is soft, at -1 if it is hard (two or more of the n_l equal r).
+On the cut, ψ is on the curve Σ_l arg(1 + c_l ψ) = arg ψ, which selects one of the L + 1 roots: the left side grows with
+|ψ| at a given arg ψ. It runs from the upper edge ψ_+ > 0 to the lower: ψ_- < -1, or -1 if two or more n_l equal r.
 """
 
 import math
@@ -68,7 +59,6 @@ class ChainMap(Cut):
         return ((self.minimal_count - 1) * psi - 1.0) / delta + wide
 
     def log_x(self, delta: float) -> float:
-        """Return ln |x| at real ψ = δ - 1."""
         return (
             self.minimal_count * math.log(abs(delta))
             + math.fsum(m * math.log(abs(gap + c * delta)) for c, gap, m in self.wide)
@@ -91,7 +81,6 @@ class ChainMap(Cut):
 
     @cached_property
     def upper_delta(self) -> float:
-        """1 + ψ_+, where ψ_+ > 0 is the critical point of the upper edge."""
         # Σ c ψ / (1 + c ψ) = 1 implies ψ ≥ 1/L (all c = 1), and its second term gives a finite upper bound.
         widest = max((1.0 / c for c, _, _ in self.wide), default=1.0)
         root = find_edge(
@@ -130,7 +119,6 @@ class ChainMap(Cut):
         return math.log1p(float((upper - lower) / lower))
 
     def log_slope(self, delta: ComplexArray) -> ComplexArray:
-        """Return d ln x / d ψ at ψ = δ - 1."""
         total = self.minimal_count / delta - 1.0 / (delta - 1.0)
         for c, gap, multiplicity in self.wide:
             total = total + multiplicity * c / (gap + c * delta)
@@ -250,11 +238,9 @@ _chain_map = lru_cache(maxsize=256)(ChainMap)
 
 
 def chain_scale(chain: ChainMap, factor: Fraction) -> float:
-    """Return the unit of the eigenvalues, C = factor Π n_l / r, rounded once."""
     return as_float(factor * math.prod(map(Fraction, chain.dims)) / Fraction(chain.rank))
 
 
 def edge_scale(chain: ChainMap, delta: float, eigenvalue: float) -> float:
-    """Return (λ √(|F''|/2) / r)^(2/3) at the edge ψ = δ - 1, where λ = F(ψ)."""
     curvature = abs(chain.log_curvature(delta)) * eigenvalue
     return (eigenvalue * math.sqrt(curvature / 2.0) / chain.rank) ** (2.0 / 3.0)

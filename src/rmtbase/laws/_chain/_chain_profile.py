@@ -1,14 +1,9 @@
-"""Law of a Gaussian chain in the coordinate χ of its map, as piecewise polynomials.
-
-Let u = 1 - x/x_+ and v = 1 - x_-/x be the distances to the edges (v = 1 at a hard edge), and k the number of minimal
-n_l. Then
+"""Law of a Gaussian chain in the coordinate χ of its map, as piecewise polynomials of a, b and c, analytic in χ.
 
     Im ψ = u^(1/2) v^(1/2) exp(a),   sf = u^(3/2) exp(b),   cdf = v^(3/2) exp(c)              (soft edges)
-    Im ψ = u^(1/2) (x/x_+)^(1/k) exp(a),                    cdf = (x/x_+)^(1/k) exp(c)        (hard edge).
+    Im ψ = u^(1/2) (x/x_+)^(1/k) exp(a),                    cdf = (x/x_+)^(1/k) exp(c)        (hard edge)
 
-The prefactors hold everything that is singular: a, b and c are analytic in χ up to and including the edges, so a few
-polynomials give them to rounding, and the relative error of the law is small up to the last double inside the support.
-Towards a hard edge a and c become constant.
+with u = 1 - x/x_+, v = 1 - x_-/x, and k the number of minimal n_l. The prefactors hold all that is singular.
 """
 
 import math
@@ -42,8 +37,6 @@ class Position:
 
 @dataclass(frozen=True, eq=False)
 class _Masses:
-    """Masses above and below a point: sf for angles up to ``middle``, cdf beyond."""
-
     middle: float  # angle near the median
     cdf_at_middle: float  # mass below ``middle``
     upper: PiecewisePolynomial  # b, on [0, middle]
@@ -67,11 +60,9 @@ class ChainProfile:
         return Position(chi, above, -np.expm1(-above), -np.expm1(-below))
 
     def imag_psi(self, at: Position) -> FloatArray:
-        """Im ψ = π x density(x)."""
         return np.sqrt(at.u * at.v) * np.exp(self._height(at.chi) - self._fall(at))
 
     def mass_per_angle(self, at: Position) -> FloatArray:
-        """-d sf / d χ = Im ψ |d ln x / d χ| / π."""
         if self.chain.has_hard_edge:
             return self.imag_psi(at) * (2.0 / np.pi) * at.chi
         return self.imag_psi(at) * (0.5 * self.chain.log_span / np.pi) * np.sin(at.chi)
@@ -83,7 +74,6 @@ class ChainProfile:
         return np.where(at.chi < self._masses.middle, 1.0 - self._upper_mass(at), self._lower_mass(at))
 
     def quantile(self, below: FloatArray, above: FloatArray) -> Position:
-        """Return the points with masses ``below`` and ``above`` them, both positive; the smaller mass is used."""
         masses = self._masses
         chi = np.empty(below.shape)
         upper = below > masses.cdf_at_middle
@@ -112,12 +102,10 @@ class ChainProfile:
         return at.v * np.sqrt(at.v) * np.exp(self._masses.lower(at.chi) - self._fall(at))
 
     def _fall(self, at: Position) -> FloatArray | float:
-        """-ln (x/x_+)^(1/k) at a hard edge."""
         return at.above / self.chain.minimal_count if self.chain.has_hard_edge else 0.0
 
     @cached_property
     def _end(self) -> float:
-        """Angle of a soft lower edge; at a hard edge, an angle beyond which ψ has its leading form."""
         chain = self.chain
         if not chain.has_hard_edge:
             return math.pi

@@ -32,11 +32,9 @@ class GaussianChain(ChainParameters, CutLaw):
         C Π_{l=0..L} (1 + c_l ψ) / ψ = λ,    C = Π σ_l² Π n_l / r,    density(λ) = |Im ψ(λ)| / (π λ)
 
     (Burda, Jarosz, Livan, Nowak, Swiech 2010; Dupic & Perez Castillo 2014), with C divided by n_0 for ``sqrt_d``. L = 1
-    is Marchenko–Pastur; (d, h, d) is W_QK.
-
-    The law is asymptotic: exact for n_l → infinity at fixed ratios. The mean density of a finite draw differs by O(1/r)
-    inside the support and has tails of Tracy–Widom width beyond it. Numerical: relative errors are within 2e-14 for pdf
-    and sf and 1e-13 for cdf, up to the last double inside an edge (aspect ratios from 1e-12 to 1, L up to 20).
+    is Marchenko–Pastur; (d, h, d) is W_QK. Asymptotic: exact for n_l → infinity at fixed ratios; the mean density of a
+    draw differs by O(1/r) inside the support and has tails of Tracy–Widom width. Numerical: relative errors are within
+    2e-14 for pdf and sf and 1e-13 for cdf, up to the last double inside an edge (ratios from 1e-12 to 1, L up to 20).
 
     Attributes:
         dims: (n_0, ..., n_L), positive integers, L ≥ 1; ``d_model=, d_head=`` give those of W_QK.
@@ -46,9 +44,8 @@ class GaussianChain(ChainParameters, CutLaw):
             with an atom of mass 1 - r/n_L at zero; ``pdf`` is then the continuous part, all else includes the atom.
 
     Raises:
-        ParameterError: for dimensions that are not positive integers, fewer than two, or a positional pair of them,
-            d_head > d_model, sigmas that are not positive and finite or not L, an unknown normalization, or keywords
-            that exclude each other.
+        ParameterError: for dimensions that are not two or more positive integers, a positional pair of them, d_head >
+            d_model, sigmas that are not L positive numbers, or keywords that are unknown or exclude each other.
     """
 
     atom: bool
@@ -205,7 +202,6 @@ class GaussianChain(ChainParameters, CutLaw):
 
     @cached_property
     def _edge_remainders(self) -> tuple[float, float]:
-        """Exact edges minus the doubles of ``support``, which keeps distances to an edge accurate."""
         unit = self._variance_factor * math.prod(self.dims) / self.rank
         lower, upper = self.support
         below = (
@@ -214,7 +210,6 @@ class GaussianChain(ChainParameters, CutLaw):
         return below, float(unit * self._map.rational_x(self._map.upper_delta) - Fraction(upper))
 
     def _locate(self, values: FloatArray) -> tuple[NDArray[np.bool_], Position]:
-        """Return a mask of the values inside the support, and the positions of these values."""
         (lower, upper), (lower_remainder, upper_remainder) = self.support, self._edge_remainders
         from_upper = (upper - values) + upper_remainder
         from_lower = (values - lower) - lower_remainder
@@ -229,7 +224,6 @@ class GaussianChain(ChainParameters, CutLaw):
         return inside, Position(chi, above, from_upper / upper, from_lower / x)
 
     def _mass_beyond(self, x: ArrayLike, function: Callable[[Position], FloatArray], beyond: np.ufunc) -> FloatArray:
-        """Evaluate the cdf or sf of the continuous part; outside the support it is the whole mass or 0."""
         values = require_real_numbers("x", x)
         inside, at = self._locate(values)
         mass = np.where(np.isnan(values), np.nan, beyond(values, sum(self.support) / 2.0))
@@ -254,7 +248,6 @@ class GaussianChain(ChainParameters, CutLaw):
         return quantile[()]
 
     def _rational_moments(self, order: int) -> list[Fraction]:
-        """m_1, ..., m_order, exactly."""
         mass = Fraction(self.rank, self.dims[-1]) if self.atom else Fraction(1)
         unit, moments = self._variance_factor * Fraction(math.prod(self.dims), self.rank), []
         for k in range(1, order + 1):  # (C^k / k) [ψ^(k-1)] Π_l (1 + c_l ψ)^k
@@ -292,24 +285,16 @@ def low_rank_product(
     at the edges, the mean is d_model σ_q² σ_k² and the variance 2 γ mean². ``sigma_q`` and ``sigma_k`` default to 1;
     ``sigma`` sets both. Errors as for :class:`GaussianChain`.
     """
-    return GaussianChain(
-        d_model=d_model,
-        d_head=d_head,
-        sigma_q=sigma_q,
-        sigma_k=sigma_k,
-        sigma=sigma,
-        normalization=normalization,
-        atom=atom,
-    )
+    scale: ChainKeywords = {"sigma_q": sigma_q, "sigma_k": sigma_k, "sigma": sigma, "normalization": normalization}
+    return GaussianChain(d_model=d_model, d_head=d_head, atom=atom, **scale)
 
 
 def marchenko_pastur(n_rows: int, n_columns: int, sigma: float = 1.0, atom: bool = False) -> GaussianChain:
     """Return the limiting law of the eigenvalues of Xᵀ X, X of shape (n_rows, n_columns) with entries N(0, σ²).
 
-    The support is σ² (√n_rows ± √n_columns)². These are squared singular values of X without any normalization, the
-    same for X and Xᵀ. Use σ = 1/√n_rows for the sample covariance Xᵀ X/n_rows, and σ = 1/√max(n_rows, n_columns) for
-    the support (1 ± √γ)², γ ≤ 1, of X and Xᵀ. Without the atom it is the law of the min(n_rows, n_columns) nonzero
-    eigenvalues; with the atom, of all n_columns (Marchenko & Pastur 1967). Errors as for :class:`GaussianChain`.
+    The support is σ² (√n_rows ± √n_columns)², without any normalization, the same for X and Xᵀ; σ = 1/√n_rows gives the
+    sample covariance Xᵀ X/n_rows. Without the atom it is the law of the min(n_rows, n_columns) nonzero eigenvalues;
+    with it, of all n_columns (Marchenko & Pastur 1967). Errors as for :class:`GaussianChain`.
     """
     dims = (require_positive_integer("n_rows", n_rows), require_positive_integer("n_columns", n_columns))
     return GaussianChain(dims=dims, sigma=require_positive_number("sigma", sigma), atom=atom)

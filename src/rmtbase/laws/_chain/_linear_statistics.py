@@ -1,19 +1,10 @@
 """Linear spectral statistics Σ_k f(λ_k) of a real Gaussian chain: mean, covariance and third cumulants.
 
-One step of the chain, M = Xᵀ B X with a given B and an X of n columns, is the sample covariance matrix of Bai &
-Silverstein (2004). Let Psi = Σ_k λ_k / (λ - λ_k) = r ψ, and Psi_B(w) = Psi_M(λ), so that λ = w (n + Psi). Then their
-correction of the mean of the resolvent is the one-form (1/2) d ln(d λ/d w), and their covariance is the kernel
-
-    2 [ d w_1 d w_2 / (w_1 - w_2)² - d λ_1 d λ_2 / (λ_1 - λ_2)² ].
-
-The contribution of B passes through the step unchanged as a form in Psi. So the steps telescope, from B = 1, where
-λ_0 = 1 + n_0/Psi is a Moebius function of Psi:
-
-    mean        (1/2) d ln(d λ/d λ_0) = (1/2) d ln(ψ² λ'(ψ)),
-    covariance  2 d ψ_1 d ψ_2 / (ψ_1 - ψ_2)², minus a term whose integral around the cut is zero.
-
-The third cumulant is the next form in the recursion of Eynard & Orantin (2007) with x = ln λ and y = r ψ, times (2/β)²:
-a sum over all zeros of d λ, including those that are not edges of the support.
+One factor, λ = w (n + Psi) with Psi = r ψ, adds (1/2) d ln(d λ/d w) to the mean of the resolvent, and to its covariance
+the kernel 2 d w_1 d w_2 / (w_1 - w_2)² minus that of λ (Bai & Silverstein 2004). From λ_0 = 1 + n_0/Psi on, the steps
+telescope. The third cumulant is the next form of the recursion of Eynard & Orantin (2007), times (2/β)². Entries that
+are not normal add, with K = Σ_l κ_l / (n_{l-1} n_l), -(K/2) (r ψ(λ))² to E ln det(λ - W Wᵀ) and K r ψ(λ_1) r ψ(λ_2) to
+its covariance (docs/mathematics/product-spectrum.md).
 """
 
 from __future__ import annotations
@@ -24,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from typing import Any, Unpack
 
 import numpy as np
 from jaxtyping import Float
@@ -33,10 +25,10 @@ from scipy.optimize import brentq
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws._chain._chain_map import ChainMap, chain_map, chain_scale
-from rmtbase.laws._chain._fourth_cumulant import kurtosis_weight
 from rmtbase.laws._chain._gaussian_chain import GaussianChain
 from rmtbase.laws._distribution import ComplexArray, FloatArray
-from rmtbase.laws._parameters import variance_factor
+from rmtbase.laws._parameters import ChainKeywords, ChainParameters, takes, variance_factor
+from rmtbase.parameters import require_real_numbers
 from rmtbase.shown import in_one_line
 
 _FEWEST, _MOST = 64, 1024
@@ -51,8 +43,7 @@ class LinearStatistics:
 
     Attributes:
         mean: E[S_i] = r E_law[f_i] + a correction of order 1; neglected: terms of order 1/r.
-        covariance: Cov(S_i, S_j); neglected: terms of relative order 1/r.
-        third_cumulant: of order 1/r; neglected: terms of relative order 1/r.
+        covariance, third_cumulant: of S_i, S_j (and S_k); neglected: terms of relative order 1/r.
     """
 
     mean: Float[np.ndarray, " function"]
@@ -67,17 +58,13 @@ def linear_statistics(
 
     With ψ on the cut of the chain's law, f(ψ) short for f(λ(ψ)), contours around the cut, and a the zeros of λ'(ψ),
 
-        E[S]          = r E_law[f] + (1/2) (1/2 π i) ∮ f d ln(ψ² λ'(ψ))           (correction for β = 1)
-        Cov(S, T)     = 2 (1/2 π i)² ∮∮ f(ψ_1) g(ψ_2) d ψ_1 d ψ_2 / (ψ_1 - ψ_2)²
+        E[S]          = r E_law[f] + (1/2) (1/2 π i) ∮ f d ln(ψ² λ'(ψ)) - K r² (1/2 π i) ∮ f ψ d ψ
+        Cov(S, T)     = 2 (1/2 π i)² ∮∮ f(ψ_1) g(ψ_2) d ψ_1 d ψ_2 / (ψ_1 - ψ_2)² + K C(f) C(g)
         k3(S, T, U)   = 4 Σ_a f_a g_a u_a λ(a) / (r λ''(a)),     f_a = (1/2 π i) ∮ f d ψ / (ψ - a)²
 
-    Entries with excess kurtosis κ_l add, to the same orders and with K = Σ_l κ_l / (n_{l-1} n_l),
-
-        E[S]      += -K r² (1/2 π i) ∮ f ψ d ψ,
-        Cov(S, T) += K C(f) C(g),    C(f) = -r (1/2 π i) ∮ f d ψ,
-
-    a fluctuation of the scale of W only. Numerical, to 1e-10: a trapezoidal rule whose integrands are periodic and
-    analytic (soft edges). scipy.integrate.IntegrationWarning if 1024 nodes do not reach that, as at a kink.
+    with K = Σ_l κ_l / (n_{l-1} n_l) and C(f) = -r (1/2 π i) ∮ f d ψ. Numerical, to 1e-10, by a trapezoidal rule (soft
+    edges); scipy.integrate.IntegrationWarning if 1024 nodes do not reach that, as at a kink (Bai & Silverstein, Ann.
+    Probab. 32, 553 (2004), for one Wishart matrix; Eynard & Orantin 2007 for the kernels).
 
     Args:
         law: the chain; its atom, if any, is left out.
@@ -85,11 +72,7 @@ def linear_statistics(
         excess_kurtosis: κ of the entries of all factors, or one for each factor.
 
     Raises:
-        ParameterError: if ``law`` is not a chain, for no function, or one that does not return finite numbers, or for a
-            kurtosis that no law has.
-
-    Source: Bai & Silverstein, Ann. Probab. 32, 553 (2004), for one Wishart matrix; Eynard & Orantin, Commun. Number
-    Theory Phys. 1, 347 (2007), for the kernels.
+        ParameterError: for no function, one that does not return finite numbers, or a kurtosis that no law has.
     """
     if len(functions) == 0:
         raise ParameterError("functions", functions, "at least one function")
@@ -134,7 +117,8 @@ def linear_statistics_of_map(
         third += _cubed(lower) / (rank * chain.log_curvature(chain.lower_delta))
     mean = cut.mean(values, at_upper, at_lower)
     if kurtosis:
-        shift, scale = cut.fourth_cumulant(values)
+        unit = rank * cut.step / np.pi
+        shift, scale = rank * unit * (values @ (cut.psi * cut.first).imag), unit * (values @ cut.first.imag)
         mean, covariance = mean + kurtosis * shift, covariance + kurtosis * np.outer(scale, scale)
     return LinearStatistics(mean, covariance, 4.0 * third)
 
@@ -142,10 +126,7 @@ def linear_statistics_of_map(
 def eigenvalue_response_of_map(
     chain: ChainMap, functions: Callable[[FloatArray], FloatArray], log_x: float
 ) -> Float[np.ndarray, " function"]:
-    """Return Cov(ln λ, S_i) for the eigenvalue at ln x inside the support: it moves with the number of those above it.
-
-    To leading order Cov = 2 Im J(p) / (r Im p), J(p) = (1/2 π i) ∮ (f(ψ) - f(p)) d ψ / (ψ - p), p the upper lip's ψ.
-    """
+    """Cov(ln λ, S_i) at ln x inside the support: 2 Im ∮ (f(ψ) - f(p)) d ψ / (ψ - p) / (2 π i r Im p), p its ψ."""
     cut = _Cut.of(chain, _EIGENVALUE_NODES)
     place = np.array([log_x])
     p = chain.solve(place)[0] - 1.0
@@ -230,12 +211,54 @@ class _Cut:
         rows = difference.reshape(len(values), -1)
         return (rows * kernel.real.ravel()) @ rows.T * (self.step / np.pi) ** 2
 
-    def fourth_cumulant(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the changes per unit of K: of E[S], (i,), and C, (i,); see ``_fourth_cumulant``."""
-        scale = self.chain.rank * self.step / np.pi
-        return self.chain.rank * scale * (values @ (self.psi * self.first).imag), scale * (values @ self.first.imag)
-
     def response(self, values: FloatArray, psi_edge: float, at_edge: FloatArray) -> FloatArray:
         """f_a = (1/2 π i) ∮ (f - f(a)) d ψ / (ψ - a)², (i,), at a = ``psi_edge``."""
         weight = (self.first / (self.psi - psi_edge) ** 2).imag
         return (values - at_edge[:, None]) @ weight * (self.step / np.pi)
+
+
+_LEAST_KURTOSIS = -2.0  # the minimum over all laws, attained by two values of equal probability
+
+
+@takes(ChainKeywords)
+def eigenvalue_displacement(
+    eigenvalue: ArrayLike, excess_kurtosis: ArrayLike, *shape: Any, **chain: Unpack[ChainKeywords]
+) -> FloatArray:
+    """Return the relative displacement K r Re ψ(λ) of eigenvalues by entries with excess kurtosis κ, same shape as λ.
+
+    K = Σ_l κ_l / (n_{l-1} n_l), and ψ is the moment generating function of :class:`rmtbase.laws.GaussianChain`, real
+    outside the support. For W_QK it is 2 κ Re ψ / d_model. At (768, 64) it shifts the log-determinant by about -κ/√2 of
+    its standard deviations and λ_max by +κ/5 of its own. Self-normalised means, after it is undone, are within 0.07
+    standard deviations of those of normal entries at (128, 16) and 0.025 at (256, 32) for uniform entries (κ = -1.2),
+    0.24 and 0.19 for Laplace entries (κ = 3); scale-free spreads differ by at most 4 %, 20 % for Laplace ones.
+
+    ``eigenvalue`` is λ ≥ 0 of the chain with its σ and normalization; ``excess_kurtosis`` is κ, at least -2, of the
+    entries of all factors, or one for each. Other values raise a ParameterError.
+    """
+    parameters = ChainParameters(*shape, **chain)
+    values = require_real_numbers("eigenvalue", eigenvalue)
+    if (values < 0.0).any():
+        raise ParameterError("eigenvalue", float(values.min()), "numbers that are not negative")
+    weight = kurtosis_weight(parameters.dims, excess_kurtosis)
+    chain_of = chain_map(parameters.dims)
+    unit = chain_scale(chain_of, variance_factor(parameters.dims, parameters.sigmas, parameters.normalization))
+    with np.errstate(divide="ignore"):
+        log_x = np.log(values.reshape(-1) / unit)
+    defined = ~np.isnan(log_x)
+    moved = np.full(log_x.shape, np.nan)
+    moved[defined] = weight * parameters.rank * chain_of.real_psi(log_x[defined])
+    return moved.reshape(values.shape)[()]
+
+
+def kurtosis_weight(dims: Sequence[int], excess_kurtosis: ArrayLike) -> float:
+    kurtosis = require_real_numbers("excess_kurtosis", excess_kurtosis)
+    if kurtosis.shape not in {(), (len(dims) - 1,)}:
+        raise ParameterError(
+            "excess_kurtosis", kurtosis.tolist(), f"one number, or one for each of {len(dims) - 1} factors"
+        )
+    if not (np.isfinite(kurtosis) & (kurtosis >= _LEAST_KURTOSIS)).all():
+        raise ParameterError("excess_kurtosis", excess_kurtosis, f"finite, and at least {_LEAST_KURTOSIS:g}")
+    factors = list(pairwise(dims))
+    return math.fsum(
+        float(k) / (m * n) for k, (m, n) in zip(np.broadcast_to(kurtosis, len(factors)), factors, strict=True)
+    )

@@ -1,27 +1,7 @@
-"""Coordinate of a soft edge in which an extreme eigenvalue is Tracy–Widom to second order.
+"""Langer's coordinate ζ of a soft edge, in which an extreme eigenvalue is Tracy–Widom to second order.
 
-Near a soft edge the map λ(ψ) of a chain folds. Langer's coordinate ζ(λ) straightens the fold:
-
-    (2/3) (-ζ)^(3/2) = π r (mass between λ and the edge)                inside the support,
-    (2/3)   ζ^(3/2)  = (r/2) |int_edge^λ (ψ_2 - ψ_1) d ln λ|    outside, ψ_1 and ψ_2 the two
-                                                                                 real solutions that meet at the edge,
-
-It is one analytic function of ln λ across the edge. In it the limiting density is that of the Airy process, √(-ζ)/π,
-everywhere and not only to leading order. With z = ζ^(1/2) on the physical sheet, real matrices (β = 1) add
-
-* a shift. The 1/r correction of the resolvent is the one-form (1/2) d ln(ψ² λ'(ψ)) (derived for
-  :func:`rmtbase.laws.linear_statistics`), and that of the Airy limit is (1/2) d ln z. The difference moves ζ to
-  ζ + shift with shift = (1/2) ψ''(z)/ψ'(z) - ψ'(z)/ψ at z = 0, of order r^(-1/3);
-* a variance. The fluctuations of the other eigenvalues have the kernel 2 d ψ_1 d ψ_2 / (ψ_1 - ψ_2)², those of the Airy
-  limit 2 d z_1 d z_2 / (z_1 - z_2)². At the edge the difference is 2 B d z_1 d z_2, where B = {ψ, z}/6 < 0 and {,} is
-  the Schwarzian derivative. A random shift of variance 2 B would give the same covariance. So TW_1 is ζ + shift plus an
-  independent normal variable of variance -2 B, and the variance of ζ + shift is that of TW_1 plus 2 B, of order
-  r^(-2/3).
-
-For the Gaussian unitary ensemble (no shift, B in place of 2 B) the same steps give ζ = t + t²/(20 n^(2/3)) and
-B = -3/(20 n^(2/3)), the known expansion F + (t² F'/5 - 3 F''/10) / (4 n^(2/3)) (Choup 2006; Bornemann 2024). Sources:
-Langer, Trans. Amer. Math. Soc. 33, 23 (1931); Eynard & Orantin, Commun. Number Theory Phys. 1, 347 (2007), for the
-kernel; Tracy & Widom, Commun. Math. Phys. 177, 727 (1996).
+shift = (1/2) ψ''(z)/ψ'(z) - ψ'(z)/ψ at z = ζ^(1/2) = 0 and Var(ζ + shift) = Var TW_1 + {ψ, z}/3, {,} the Schwarzian
+derivative; derived in docs/mathematics/extreme-eigenvalues.md (Langer 1931; Eynard & Orantin 2007).
 """
 
 import math
@@ -50,10 +30,7 @@ _NEWTON_STEPS = 60
 
 @dataclass(frozen=True)
 class EdgeCoordinate:
-    """Langer's coordinate ζ of one soft edge, dimensionless; it grows away from the bulk.
-
-    The error relative to max(1, |ζ|) is 1e-13 for r/n_l > 1e-3; below, the rounding of ln λ in widths of the edge.
-    """
+    """Coordinate ζ of one soft edge, growing outwards; right to 1e-13 of max(1, |ζ|) for r/n_l > 1e-3."""
 
     chain: ChainMap
     side: Side  # a lower edge must be soft
@@ -64,7 +41,6 @@ class EdgeCoordinate:
 
     @property
     def psi(self) -> float:
-        """Critical point ψ of the edge."""
         return self._delta - 1.0
 
     @property
@@ -74,11 +50,7 @@ class EdgeCoordinate:
 
     @property
     def shift(self) -> float:
-        """Shift that is added to ζ; of order r^(-1/3).
-
-        It moves the edge in ln λ by -(e_1 + e_3/e_2)/2, e_k the elementary symmetric polynomials of 1/(n_l + r ψ); for
-        one factor the first term, that of n_l - 1/2 in place of n_l, is all (Johnstone 2001).
-        """
+        """Shift added to ζ, of order r^(-1/3); for one factor that of n_l - 1/2 in place of n_l (Johnstone 2001)."""
         first, second, _ = self._fold
         return -self._sign * (second / first - first / self.psi) / self._unit
 
@@ -103,7 +75,6 @@ class EdgeCoordinate:
         return result
 
     def zeta_slope(self, log_x: FloatArray) -> FloatArray:
-        """|d ζ / d ln x| at finite ln x, same shape."""
         result = np.empty(log_x.shape)
         near = self._is_near(log_x)
         result[near] = np.abs(self._slope_series(log_x[near]))
@@ -130,7 +101,6 @@ class EdgeCoordinate:
         return result
 
     def real_solutions(self, log_x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return both real 1 + ψ that meet at the edge, at ln x beyond it, same shape; at a lower edge larger first."""
         first, second = self._real_solutions(log_x)
         return self._delta_at(first), self._delta_at(second)
 
@@ -209,7 +179,6 @@ class EdgeCoordinate:
         return result
 
     def _half_gap(self, log_x: FloatArray) -> FloatArray:
-        """Return Im ψ inside the support, and half the distance of the two real solutions outside."""
         chain = self.chain
         result = np.zeros(log_x.shape)
         inside = self._is_inside(log_x)
@@ -247,7 +216,6 @@ class EdgeCoordinate:
         return log_x
 
     def _height(self, u: FloatArray) -> FloatArray:
-        """ln |x| at a parameter."""
         chain, delta = self.chain, self._delta_at(u)
         if self.side == "upper":
             total = chain.minimal_count * self._log_delta(u) - u
@@ -313,7 +281,6 @@ class EdgeCoordinate:
         return 1.0 + np.exp(u) if self.side == "upper" else -np.exp(self._log_delta(u))
 
     def _log_delta(self, u: FloatArray) -> FloatArray:
-        """ln |1 + ψ|."""
         return _softplus(u) if self.side == "upper" else math.log(self._width) - _softplus(-u)
 
 

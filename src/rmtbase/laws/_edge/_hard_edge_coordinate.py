@@ -1,48 +1,98 @@
-"""Coordinate of a hard or nearly hard lower edge in which the smallest eigenvalue follows the law of the Bessel edge.
+"""Law of the Bessel edge, and the coordinate of a (nearly) hard lower edge in which λ_min follows it.
 
-Langer's coordinate of a soft edge (``rmtbase/laws/_edge/_edge_coordinate.py``) fails where the two smallest dimensions
-r ≤ n = r + ν are nearly equal, because zero is too near. Here the edge is compared in the same way with the hard-edge
-Bessel process, the limit for one factor, whose curve s = -4 y (y + ν) has the edge at ν² and the same zero. With
-u = r (1 + ψ), u_± the two solutions that meet at the edge, and y_± likewise,
-
-    int (u_+ - u_-) d ln λ = int (y_+ - y_-) d ln s,    y_+ - y_- = √(ν² - s),
-
-with integrals from the edge, gives s as a function of λ on both sides. P(λ_min ≤ λ) ∝ λ^((ν + 1)/2) at zero. Beyond its
-effect on the Bessel process itself, β = 1 adds
-
-* a shift. The 1/r correction of the resolvent, (1/2) d ln(ψ² λ'(ψ)), lowers the two smallest dimensions by one half,
-  which is all for one factor, and adds (1/2) d ln G, G = ψ² λ'(ψ) / ((1 + ψ)(1 + r ψ/n)), which moves ln λ by
-  (1/2) ln(-G_+/G_-) / (u_+ - u_-).
-* a variance. The kernel of the fluctuations, 2 d u_1 d u_2 / (u_1 - u_2)², minus that of the Bessel process is regular.
-  Integrated twice from - to +, it acts as a random shift of ln λ, whose variance is here negative:
-
-      D = (4 ln |(u_+ - u_-)²/(y_+ - y_-)²| - 4 ln |(d u / d ln λ)/(d y / d ln s)|) / |u_+ - u_-|²
-
-  inside the support, and minus this outside. P(λ_min ≤ λ) = F + (D F')'/2, F the Bessel edge's, derivatives in ln λ.
-
-For several factors with similar dimensions the neglected terms fall only with ν, because the limit of a product of
-square matrices has Meijer G-functions (β = 2; Kuijlaars & Zhang 2014) or is unknown (β = 1). The remaining error of the
-normal score, which hardly depends on r, was simulated at r = 16 (``studies/hard_edge``) and is subtracted. Without that
-the score is within 0.24 for square W_QK, 0.07 at ν = 1 and 0.03 from ν = 4 on.
+Derived in docs/mathematics/extreme-eigenvalues.md, with s, ν, y, u, G and D; the rest was simulated
+(``studies/hard_edge``).
 """
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import BSpline, PchipInterpolator, make_interp_spline
-from scipy.special import log_ndtr, ndtri_exp
+from scipy.optimize import brentq
+from scipy.special import gammaln, jv, log_ndtr, ndtri_exp
 
+from rmtbase.errors import ParameterError
 from rmtbase.laws._chain._chain_map import ChainMap, chain_map
 from rmtbase.laws._chain._chain_profile import chain_profile
 from rmtbase.laws._distribution import FloatArray
-from rmtbase.laws._edge._bessel_edge import bessel_edge
 from rmtbase.laws._edge._edge_coordinate import edge_coordinate
+from rmtbase.laws._tabulated import Tabulated
+from rmtbase.parameters import require_finite_number
+
+LARGEST_INDEX = 32.0
+
+_NODES = 96  # of the table, on each side of its middle
+_FURTHEST = 80.0  # -ln of the tail probability at the ends of the table, beyond a score of 12
+_FAR, _FARTHER = 14.0, 18.0  # -ln of the upper tail at the points that fix its expansion, which is used from the first
+
+
+@dataclass(frozen=True)
+class BesselEdge(Tabulated):
+    """Law of the smallest point of the hard-edge Bessel process of β = 1.
+
+    For a real m × (m + ν) Gaussian matrix it is that of 2 (2 m + ν - 1) λ_min / σ², up to order 1/m². P(S > s) =
+    det(1 - V), V(x, y) = (√s/2) J_ν(√(s x y)) on L²(0, 1) (Bornemann 2010); below e^-14 ln P = τ - s/8 + (ν - 1)√s/2 -
+    ν(ν - 1)(ln s)/8 + c/√s (Ramírez, Rider and Zeitouni 2011). Errors of the smaller tail: 1e-8 down to 1e-6.
+    """
+
+    index: float  # ν, from 0 to 32; an integer for a matrix
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= require_finite_number("index", self.index) <= LARGEST_INDEX:
+            raise ParameterError("index", self.index, f"a number from 0 to {LARGEST_INDEX:g}; beyond, the edge is soft")
+
+    def _points(self) -> FloatArray:
+        nu = self.index
+        low = math.log(4.0) + 2.0 * (gammaln(nu + 2.0) - _FURTHEST) / (nu + 1.0)
+        middle, high = (nu + 1.0) ** 2, self._where(self._far_out, -_FURTHEST)
+        left = np.exp(np.linspace(low, math.log(middle), _NODES, endpoint=False))
+        return np.append(left, np.linspace(math.sqrt(middle), math.sqrt(high), _NODES) ** 2)
+
+    def _tails(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        far = self._ends[0][0]
+        log_sf = np.array([self._log_determinant(s) if s < far else self._far_out(s) for s in x])
+        return -np.expm1(log_sf), np.exp(log_sf)
+
+    def _log_determinant(self, s: float) -> float:
+        nodes, weights = np.polynomial.legendre.leggauss(30 + int(math.sqrt(s)))
+        root = 0.5 * (nodes + 1.0)  # of x
+        weight = root * weights
+        kernel = 0.5 * math.sqrt(s) * jv(self.index, math.sqrt(s) * np.outer(root, root))
+        values = np.linalg.eigvalsh(kernel * np.sqrt(np.outer(weight, weight)))
+        return float(np.log1p(-values).sum())
+
+    def _expansion(self, s: float) -> float:
+        nu = self.index
+        return -s / 8.0 + (nu - 1.0) * math.sqrt(s) / 2.0 - nu * (nu - 1.0) * math.log(s) / 8.0
+
+    def _far_out(self, s: float) -> float:
+        """ln P(S > s) by the expansion, with τ and c fixed by two values of the determinant."""
+        (low, at_low), (high, at_high) = self._ends
+        share = (s**-0.5 - low**-0.5) / (high**-0.5 - low**-0.5)
+        return self._expansion(s) + at_low + share * (at_high - at_low)
+
+    @cached_property
+    def _ends(self) -> list[tuple[float, float]]:
+        ends = [self._where(self._log_determinant, level) for level in (-_FAR, -_FARTHER)]
+        return [(s, self._log_determinant(s) - self._expansion(s)) for s in ends]
+
+    def _where(self, log_sf: Callable[[float], float], level: float) -> float:
+        low = high = self.index + 1.0  # √s near the middle of the law
+        while log_sf(high**2) > level:
+            low, high = high, high + 2.0
+        root: float = brentq(lambda root: log_sf(root**2) - level, low, high, xtol=1e-3)  # type: ignore[assignment]
+        return root**2
+
+
+bessel_edge = lru_cache(maxsize=64)(BesselEdge)
+
 
 LARGEST_CROWD = 3.0
 """Largest simulated value of :attr:`HardEdgeCoordinate.crowd`."""
@@ -64,7 +114,6 @@ class HardEdgeCoordinate:
 
     @property
     def excess(self) -> int:
-        """ν, the second smallest dimension minus the smallest."""
         return self.dims[1] - self.dims[0]
 
     @property
@@ -79,7 +128,6 @@ class HardEdgeCoordinate:
 
     @property
     def psi(self) -> float:
-        """Critical point ψ of the edge; -1 if it is hard."""
         return self._chain.lower_delta - 1.0
 
     def score(self, log_eigenvalue: FloatArray) -> FloatArray:
@@ -99,7 +147,6 @@ class HardEdgeCoordinate:
         return np.where(log_eigenvalue < places[0], below, inside)
 
     def log_eigenvalue(self, score: FloatArray) -> FloatArray:
-        """Invert :meth:`score`, by Newton's method within the table."""
         places, scores, spline = self._table
         target = np.clip(score, scores[0], scores[-1])
         place = np.interp(target, scores, places)
@@ -119,7 +166,6 @@ class HardEdgeCoordinate:
 
     @cached_property
     def _table(self) -> tuple[FloatArray, FloatArray, BSpline]:
-        """ln λ, scores, and the spline of the score as a function of ln λ."""
         chain, bessel = self._chain, bessel_edge(self.excess)
         s, log_x = self._matched(np.exp(bessel.table[0]))
         # The shift of ln s, and D. Near zero both are constant; values lost to rounding are filled in.
@@ -187,7 +233,7 @@ class HardEdgeCoordinate:
 
 def simulated_rest(excess: int, crowd: float, score: FloatArray) -> FloatArray:
     """Return the simulated error of a score, by linear interpolation in the crowd and in ln(1 + ν)."""
-    table = _simulated()
+    table = json.loads(Path(__file__).with_name("hard_edge_rest.json").read_text(encoding="utf-8"))
     at = np.log1p(np.array(table["excess"]))
     rests = np.array(table["rest"])  # (ν, crowd, score)
     of_excess = make_interp_spline(at, rests, k=1)(min(math.log1p(excess), at[-1]))
@@ -195,11 +241,6 @@ def simulated_rest(excess: int, crowd: float, score: FloatArray) -> FloatArray:
     rest = make_interp_spline([0.0, *table["crowd"]], of_crowd, k=1)(crowd)
     raised = np.array(table["score"]) + rest
     return PchipInterpolator(raised, rest)(np.clip(score, raised[0], raised[-1]))
-
-
-@cache
-def _simulated() -> dict[str, Any]:
-    return json.loads(Path(__file__).with_name("hard_edge_rest.json").read_text(encoding="utf-8"))
 
 
 hard_edge_coordinate = lru_cache(maxsize=256)(HardEdgeCoordinate)

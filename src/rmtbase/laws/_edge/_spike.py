@@ -1,16 +1,7 @@
-"""Planted rank-one spike: its threshold, its outlier, and the power of the test for it.
+"""Planted rank-one spike: its threshold, its outlier, and the power of the test for it (docs/mathematics/spikes.md).
 
-A spike θ u vᵀ is added to the sub-product X_{a+1} ... X_b of the chain X_1 ... X_L: to the whole product
-(a = 0, b = L), or to one factor (b = a + 1). u and v are unit vectors, fixed or independent of the chain. With
-r = min n_l, c_l = r/n_l and ψ the moment generating function of the r nonzero eigenvalues (see ``_chain_map``), an
-outlier at λ = F(ψ), 0 < ψ < ψ_+, belongs to the strength
-
-    θ² = 1/D = K Π_{a<l<b} (1 + c_l ψ) / ψ,    K = Π_{a<l≤b} σ_l² Π_{a≤l≤b} n_l / r.
-
-For the whole product, D = (1 + c_0 ψ)(1 + c_L ψ)/λ is the D-transform of Benaych-Georges & Nadakuditi (2012). A spike
-inside the chain sees the resolvent R = (λ - W Wᵀ)^(-1) through the factors around it, W = A Y B, with
-λ <Aᵀ R A> = <Aᵀ A> Π_{l≤a} (1 + c_l ψ) by free multiplicativity, likewise for B. With p_l = c_l ψ / (1 + c_l ψ),
-S = Σ_l p_l and S_in the sum over a < l < b only, d ln λ / d ln ψ = S - 1 and d ln θ² / d ln ψ = S_in - 1.
+θ u vᵀ is added to X_{a+1} ... X_b. With p_l = c_l ψ / (1 + c_l ψ), S = Σ_l p_l and S_in the sum over a < l < b,
+d ln λ / d ln ψ = S - 1 and d ln θ² / d ln ψ = S_in - 1.
 """
 
 from __future__ import annotations
@@ -24,15 +15,99 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
+from scipy.optimize.elementwise import find_root
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._chain._chain_map import chain_map, edge_scale
+from rmtbase.laws._chain._chain_map import ChainMap, chain_map, edge_scale
 from rmtbase.laws._distribution import FloatArray
-from rmtbase.laws._edge._outlier_map import OutlierMap
 from rmtbase.laws._edge._spiked_tracy_widom import spiked_tracy_widom_cdf, spiked_tracy_widom_score
 from rmtbase.laws._edge._tracy_widom import TracyWidom
 from rmtbase.laws._parameters import ChainKeywords, ChainParameters, takes, variance_factor
 from rmtbase.parameters import require_integer, require_probability, require_real_numbers
+
+_LARGEST_PSI = 1e12
+_NEWTON_STEPS = 64  # each step only halves the distance to a root at the edge, where the slope is zero
+_ROUNDING = 4e-16
+
+
+class OutlierMap:
+    """Maps from ψ to λ, θ and the outlier, for one chain and a spike on its dimensions ``first`` to ``last``."""
+
+    def __init__(self, chain: ChainMap, log_scale: float, log_unit: float, first: int, last: int) -> None:
+        self.chain, self.log_scale, self.log_unit, self.first, self.last = chain, log_scale, log_unit, first, last
+        self.ratios = chain.rank / np.asarray(chain.dims)  # c_l of the whole chain
+        self.inner = self.ratios[first + 1 : last]  # strictly inside the sub-product that holds the spike
+        self.psi_edge = chain.upper_delta - 1.0  # ψ_+, where the outlier separates from the bulk
+
+    @cached_property
+    def psi_end(self) -> float:
+        """End of the continuation of the outlier below the threshold: the ψ of minimal θ, where S_in = 1."""
+        if self.inner.size < 2:
+            return _LARGEST_PSI
+        low, high = math.log(self.psi_edge), math.log(_LARGEST_PSI)
+        return math.exp(find_root(lambda t: _slope(self.inner, np.exp(t)) - 1.0, (low, high)).x)
+
+    def log_eigenvalue(self, psi: FloatArray) -> FloatArray:
+        return self.log_scale + _log_product(self.ratios, psi) - np.log(psi)
+
+    def log_strength(self, psi: FloatArray) -> FloatArray:
+        return 0.5 * (self.log_unit + _log_product(self.inner, psi) - np.log(psi))
+
+    def psi_of_strength(self, log_strength: FloatArray) -> FloatArray:
+        return self.solve(self.inner, 2.0 * log_strength - self.log_unit, 0.0, self.psi_edge)
+
+    def psi_below_threshold(self, log_strength: FloatArray) -> FloatArray:
+        """ψ > ψ_+ at ln θ below the threshold: the continuation of the outlier; inf where it ends."""
+        end = self.psi_end
+        target = 2.0 * log_strength - self.log_unit
+        reached = target > _log_product(self.inner, np.asarray(end)) - math.log(end)
+        psi = np.full(target.shape, np.inf)
+        psi[reached] = self.solve(self.inner, target[reached], self.psi_edge, end)
+        return psi
+
+    def overlap(self, psi: FloatArray) -> FloatArray:
+        return (1.0 - _slope(self.ratios, psi)) / (1.0 - _slope(self.inner, psi))
+
+    def overlaps(self, psi: FloatArray) -> tuple[FloatArray, FloatArray]:
+        both = self.overlap(psi)
+        left = np.exp(_log_product(self.ratios[: self.first + 1], psi))
+        right = np.exp(_log_product(self.ratios[self.last :], psi))
+        return both * left, both * right
+
+    def relative_std(self, psi: FloatArray) -> FloatArray:
+        """Return the std of ln λ_out to leading order: Var = (2/r) Q [(S - S_in)/ψ - (c_a + c_b) Q], Q the overlap."""
+        both = self.overlap(psi)
+        free = (_slope(self.ratios, psi) - _slope(self.inner, psi)) / psi
+        ends = self.ratios[self.first] + self.ratios[self.last]
+        return np.sqrt(np.maximum(2.0 / self.chain.rank * both * (free - ends * both), 0.0))
+
+    def solve(self, ratios: FloatArray, target: FloatArray, low: float, high: float) -> FloatArray:
+        """Find ψ in [low, high] with Σ ln(1 + c ψ) - ln ψ = target, convex in ln ψ: Newton steps do not pass it."""
+        least = np.maximum(-target, math.log(low) if low else -np.inf)
+        if not ratios.size:
+            return np.exp(least)
+        most = np.maximum(least, math.log(high))
+        t = least
+        for _ in range(_NEWTON_STEPS):
+            psi = np.exp(t)
+            left = _log_product(ratios, psi) - t - target
+            with np.errstate(invalid="ignore", divide="ignore"):
+                step = left / (1.0 - _slope(ratios, psi))
+            # At the edge the slope is zero up to rounding, and the end is the root.
+            t, before = np.where(left > 0.0, np.where(step > 0.0, np.minimum(t + step, most), most), t), t
+            if (t - before <= _ROUNDING * np.maximum(np.abs(t), 1.0)).all():
+                break
+        return np.exp(t)
+
+
+def _log_product(ratios: FloatArray, psi: FloatArray) -> FloatArray:
+    return np.log1p(np.multiply.outer(psi, ratios)).sum(axis=-1)
+
+
+def _slope(ratios: FloatArray, psi: FloatArray) -> FloatArray:
+    terms = np.multiply.outer(psi, ratios)
+    return (terms / (1.0 + terms)).sum(axis=-1)
+
 
 _STRONGEST = 1e150
 _AT_EDGE = 1e-6  # relative distance from ψ_+ below which 0/0 is replaced by its limit
@@ -46,11 +121,10 @@ class Outlier(NamedTuple):
     Attributes:
         strength: θ.
         std: standard deviation of the eigenvalue at that strength.
-        shrunken: the x that minimises E‖x û v̂ᵀ - S‖_F², with û and v̂ the singular vectors of the outlier and S the
-            image of the spike in W: x = θ gain cos_u cos_v = s (1 - S)/(1 - S_in). For a spike on the product it is
-            -2 D(s)/D'(s) (Nadakuditi 2014), for a spike on a factor s (1 - S) = -s d ln λ/d ln ψ.
-        excess: (θ gain)² - λ, which is negative. The spike raises the mean of Σ λ by (θ gain)², but its own eigenvalue
-            is λ, so the other eigenvalues decrease by the difference.
+        shrunken: the x that minimises E‖x û v̂ᵀ - S‖_F², û and v̂ the singular vectors of the outlier, S the image of
+        the
+            spike in W: x = θ gain cos_u cos_v = s (1 - S)/(1 - S_in), on the product -2 D(s)/D'(s) (Nadakuditi 2014).
+        excess: (θ gain)² - λ, negative: the spike raises the mean of Σ λ by (θ gain)², its own eigenvalue is λ.
     """
 
     strength: FloatArray
@@ -69,21 +143,16 @@ class RankOneSpike(ChainParameters):
     θ ≤ threshold and lies outside it for larger θ (Benaych-Georges & Nadakuditi 2012). With ψ the moment generating
     function (see :class:`GaussianChain`), σ = 1 and no normalization, for W_QK and λ_out = F(ψ),
 
-        spike on W_QK:  ψ = d² / (θ² - d²),   √λ_out = θ (1 + γ ψ),
-        spike on W_Q:   ψ = d / θ².
+        spike on W_QK:  ψ = d² / (θ² - d²), √λ_out = θ (1 + γ ψ);    spike on W_Q:  ψ = d / θ².
 
-    At (768, 64) the thresholds are 925.45 on W_QK (33.39 for ``sqrt_d``) and 18.63 on W_Q; a spike on W_Q is visible in
-    W_Q itself from (d d_head)^(1/4) = 14.89 on. For L = 1 and dims (n, m), θ_c = σ (n m)^(1/4). Threshold, eigenvalue
-    and overlaps are limits, off at finite size by O(1/r): less than 0.06 of :meth:`eigenvalue_std` at θ ≥ 1.3
-    threshold.
+    At (768, 64) the thresholds are 925.45 on W_QK (33.39 for ``sqrt_d``) and 18.63 on W_Q; W_Q itself shows a spike
+    from (d d_head)^(1/4) = 14.89 on. For L = 1 and dims (n, m), θ_c = σ (n m)^(1/4). Threshold, eigenvalue and overlaps
+    are limits, off at finite size by O(1/r): less than 0.06 of :meth:`eigenvalue_std` at θ ≥ 1.3 threshold.
 
     Attributes:
-        dims, sigmas, normalization: as for :class:`GaussianChain`. A strength on the product is in units of the
-            normalized product; a strength on a factor is in units of that factor, which is not normalized.
+        dims, sigmas, normalization: as for :class:`GaussianChain`, and so the errors. A strength on the product is in
+            units of the normalized product; on a factor in units of that factor, which is not normalized.
         factor: None for a spike on the product; 0, ..., L - 1 for a spike on that factor, numbered like ``sigmas``.
-
-    Raises:
-        ParameterError: as :class:`GaussianChain`, and for a factor that the chain does not have.
     """
 
     factor: int | None
@@ -117,9 +186,8 @@ class RankOneSpike(ChainParameters):
     def overlaps(self, strength: ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Limits of the squared cosines (left, right) between singular vectors of the outlier and the spike in W.
 
-        The directions of the spike in W are u and v, carried outward by the chain: for a spike on X_l they are X_1 ...
-        X_{l-1} u and (X_{l+1} ... X_L)ᵀ v, normalized. Each result has the shape of ``strength``; 0 up to the
-        threshold.
+        For a spike on X_l its directions in W are X_1 ... X_{l-1} u and (X_{l+1} ... X_L)ᵀ v, normalized. Each result
+        has the shape of ``strength``; 0 up to the threshold.
         """
         left, right = self._of_outlier(strength, 0.0, lambda psi: np.stack(self._map.overlaps(psi)))
         return left, right
@@ -127,10 +195,9 @@ class RankOneSpike(ChainParameters):
     def eigenvalue_std(self, strength: ArrayLike) -> FloatArray:
         """Return the standard deviation of the outlier eigenvalue, same shape; nan at or below the threshold.
 
-        It is of relative order r^(-1/2). The outlier is asymptotically normal about :meth:`eigenvalue` if u and v have
-        no preferred direction relative to the bulk. Neglected are terms of relative order r^(-1), or r^(-1/3) within
-        r^(-1/3) of the threshold. Measured at d_head = 32 and 64 for θ from 1.3 to 6 thresholds, the error is within 4
-        %.
+        It is of relative order r^(-1/2), neglecting r^(-1), or r^(-1/3) within r^(-1/3) of the threshold: within 4 % at
+        d_head = 32 and 64 for θ from 1.3 to 6 thresholds. The outlier is asymptotically normal about
+        :meth:`eigenvalue`.
         """
         return self._of_outlier(
             strength, math.nan, lambda psi: self._map.relative_std(psi) * np.exp(self._map.log_eigenvalue(psi))
@@ -199,14 +266,11 @@ class RankOneSpike(ChainParameters):
         """Probability that the λ_max test of size ``level`` detects the spike, same shape as ``strength``.
 
         The test rejects above ``largest_eigenvalue(dims=dims, ...).isf(level)``. λ_max follows the spiked Tracy–Widom
-        law F(x; w) of Bloemendal & Virág (2013) with w = l ln(ψ/ψ_+) and l = ψ_+ √(F''(ψ_+) / (2 δ_+)). Above the
+        law F(x; w) of Bloemendal & Virág (2013) with w = l ln(ψ/ψ_+) and l = ψ_+ √(F''(ψ_+) / (2 δ_+)); above the
         threshold centre w² and spread 2 √|w| are matched to :meth:`eigenvalue` and :meth:`eigenvalue_std`. Dimensions
         are shifted by 1/2 (Johnstone 2001), and x by 1/(2 l), half a step of the lattice whose limit is the edge.
-
-        Asymptotic, to relative order r^(-1/3); proved for one spiked Wishart matrix, and the corrections are heuristic,
-        chosen by simulation of W_QK. At other sizes, (320, 40), (240, 20) and (160, 80), the power is within 0.035 of
-        simulation at levels 0.05 and 0.01, for products of three or four factors within 0.05. At strength 0 it is
-        ``level`` to 4 % for r ≥ 16 and level ≥ 0.001.
+        Asymptotic, to relative order r^(-1/3): within 0.035 of simulated W_QK of other sizes at levels 0.05 and 0.01,
+        0.05 for three or four factors; at strength 0 it is ``level`` to 4 % for r ≥ 16 and level ≥ 0.001.
 
         A negative or infinite strength, or a level outside (0, 1), raises a ParameterError.
         """
@@ -246,7 +310,6 @@ class RankOneSpike(ChainParameters):
         return self._outlier_map(0.5)
 
     def _quantiles(self, q: float) -> tuple[FloatArray, FloatArray]:
-        """(ln θ, ln of the q-quantile of λ_max) along the curve of the outlier, both ascending."""
         spiked = self._shifted_map
         edge, scale, lattice = self._edge_units
         below = spiked.psi_edge * np.exp(np.linspace(0.0, math.log(spiked.psi_end / spiked.psi_edge), _NODES))[::-1]
@@ -294,7 +357,6 @@ class RankOneSpike(ChainParameters):
         return result[()]
 
     def _largest_eigenvalue_cdf(self, theta: FloatArray, x: float) -> FloatArray:
-        """P(λ_max ≤ edge + scale x) at strengths ``theta``; edge and scale are those of :attr:`_edge_units`."""
         spiked = self._shifted_map
         psi_edge, (edge, scale, lattice) = spiked.psi_edge, self._edge_units
         with np.errstate(divide="ignore"):

@@ -20,17 +20,11 @@ _STORED = Path(__file__).with_name("spiked_tracy_widom.npy")
 
 
 def spiked_tracy_widom_cdf(x: ArrayLike, w: ArrayLike, beta: int = 1) -> FloatArray:
-    """Return P(λ_max ≤ x) at a soft edge with a rank-one spike, in units of the edge; x and w broadcast.
+    """Return P(λ_max ≤ x) at a soft edge with a rank-one spike at ``w`` from its threshold, in units of the edge.
 
-    ``w`` is the distance of the spike from its threshold: w = 0 at the threshold, w → ∞ far below it (the Tracy–Widom
-    law of ``beta``), w → -∞ far above it (a normal outlier of mean w² and variance 4 |w| / β). It solves
-
-        dF/dx + (2/β) d²F/dw² + (x - w²) dF/dw = 0,    F → 0 at w → -∞
-
-    (Bloemendal & Virág 2013), by Chebyshev collocation in arccot w and Radau steps in x, from
-    F = Φ((w + √x) β^(1/2) x^(1/4)) at a large x. The table for β = 1 is stored by
-    ``python -m rmtbase.laws._edge._spiked_tracy_widom``; for other β it is computed on first use. The absolute error
-    for x in [-8, 9] is below 2e-6 for β = 1 and 5e-6 for β = 2; for x > 9 the starting form is within 0.015.
+    dF/dx + (2/β) d²F/dw² + (x - w²) dF/dw = 0, F → 0 at w → -∞ (Bloemendal & Virág 2013): w → ∞ is Tracy–Widom's law,
+    w → -∞ a normal outlier of mean w² and variance 4 |w| / β. The table for β = 1 is stored by ``python -m
+    rmtbase.laws._edge._spiked_tracy_widom``. Errors for x in [-8, 9] are below 2e-6 for β = 1 and 5e-6 for β = 2.
     """
     spline, angles, weights = _table(beta)
     x, w = np.broadcast_arrays(require_real_numbers("x", x), require_real_numbers("w", w))
@@ -45,10 +39,7 @@ def spiked_tracy_widom_cdf(x: ArrayLike, w: ArrayLike, beta: int = 1) -> FloatAr
 
 
 def spiked_tracy_widom_score(q: float, w: FloatArray) -> FloatArray:
-    """Return the q-quantile of F(x; w), β = 1, as z = (x - m²)/(2 √(1 + m)), m = max(-w, 0), from a table in w.
-
-    It is constant beyond w = -60, where z is within 0.01 of the normal quantile, and w = 40 (the Tracy–Widom law).
-    """
+    """Return the q-quantile of F(x; w), β = 1, as z = (x - m²)/(2 √(1 + m)), m = max(-w, 0), w in [-60, 40]."""
     table = _score_table(float(q))
     return table(np.clip(np.arcsinh(w), table.x[0], table.x[-1]))
 
@@ -79,7 +70,6 @@ def _far_right(x: FloatArray, w: FloatArray, beta: int) -> FloatArray:
 
 @cache
 def _table(beta: int) -> tuple[CubicSpline, FloatArray, FloatArray]:
-    """Return F at the Chebyshev angles as a spline in x, the angles, and their barycentric weights."""
     angles, weights = _chebyshev()
     values = np.load(_STORED, allow_pickle=False) if beta == 1 else collocated(beta)
     steps = range((len(values) - 1) // _STAGES)
@@ -88,10 +78,7 @@ def _table(beta: int) -> tuple[CubicSpline, FloatArray, FloatArray]:
 
 
 def collocated(beta: int) -> FloatArray:
-    """F at the Chebyshev angles, shape (x, angle), with x descending.
-
-    With w = cot(φ): dF/dx + (2/β) sin⁴ F'' + (cos² - x sin² + (4/β) sin³ cos) F' = 0 on (0, π), F = 0 at π.
-    """
+    """F at the Chebyshev angles, (x, angle), x descending: collocation in w = cot(φ), Radau steps in x."""
     angles, weights = _chebyshev()
     gap = angles[:, None] - angles + np.eye(angles.size)
     derivative = weights / weights[:, None] / gap  # differentiates the polynomial through values at the angles
@@ -115,7 +102,6 @@ def collocated(beta: int) -> FloatArray:
 
 
 def _chebyshev() -> tuple[FloatArray, FloatArray]:
-    """Return the angles from 0 to π and their barycentric weights."""
     index = np.arange(_ANGLES + 1)
     weights = np.where(index % 2, -1.0, 1.0)
     weights[[0, -1]] *= 0.5
@@ -123,7 +109,6 @@ def _chebyshev() -> tuple[FloatArray, FloatArray]:
 
 
 def _radau(stages: int) -> tuple[FloatArray, FloatArray]:
-    """Return nodes on (0, 1] and matrix of the Radau IIA method: stiffly accurate, of order 2 stages - 1."""
     nodes = 0.5 * (np.append(roots_jacobi(stages - 1, 1.0, 0.0)[0], 1.0) + 1.0)
     powers = np.arange(stages)
     integrals = nodes[:, None] ** (powers + 1) / (powers + 1)

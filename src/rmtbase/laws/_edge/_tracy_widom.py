@@ -1,12 +1,6 @@
-"""Tracy–Widom laws: fluctuations of an extreme eigenvalue at a soft edge.
+"""Tracy–Widom laws; the left tail by the Hastings-McLeod solution of Painlevé II (Tracy & Widom 1994, 1996).
 
-The left tail comes from the Hastings-McLeod solution q of Painlevé II,
-
-    q'' = s q + 2 q³,   q(s) ~ Ai(s) as s → ∞,   q(-v) = √(v/2) Σ_j a_j v^(-3j) as v → ∞,
-    (ln F_2)'' = -q²,   (ln F_1)' = ((ln F_2)' + q) / 2
-
-(Tracy & Widom 1994, 1996). Where F is small its Fredholm determinant loses all digits, but these equations lose none:
-as boundary value problems they are well-conditioned.
+q'' = s q + 2 q³, q(-v) = √(v/2) Σ_j a_j v^(-3j), (ln F_2)'' = -q², (ln F_1)' = ((ln F_2)' + q) / 2 lose no digits.
 """
 
 from __future__ import annotations
@@ -45,17 +39,13 @@ class TracyWidom(Distribution):
     """Tracy–Widom law F_beta of the largest eigenvalue at a soft edge, for β = 1 (real) or 2 (complex matrices).
 
     F_1(s) = det(1 - B_s) and F_2(s) = det(1 - B_s²) with B_s(x, y) = Ai(x + y + s) on L²(0, ∞) (Ferrari & Spohn
-    2005), by Gauss-Legendre quadrature for s ≥ -1 (Bornemann 2010), the survival function from the eigenvalues of B_s.
-    For s < -1, where determinants lose their digits, Painlevé II is solved between -1 and the left asymptotics. Against
-    70-digit determinants relative errors are below 1e-12 for sf everywhere and for cdf at s ≥ -14; moments are accurate
-    to 1e-13 of E|TW|^k. The tables are built once per process (about 20 ms). Mean and variance are -1.2065335745820 and
-    1.6077810345810 for β = 1, -1.7710868074116 and 0.8131947928329 for β = 2.
+    2005), by Gauss-Legendre quadrature for s ≥ -1 (Bornemann 2010); for s < -1, where determinants lose their digits,
+    by Painlevé II. Against 70-digit determinants relative errors are below 1e-12 for sf everywhere and for cdf at
+    s ≥ -14; moments are accurate to 1e-13 of E|TW|^k. The tables are built once per process (about 20 ms). Mean and
+    variance are -1.2065335745820 and 1.6077810345810 for β = 1, -1.7710868074116 and 0.8131947928329 for β = 2.
 
     Attributes:
-        beta: 1 or 2.
-
-    Raises:
-        ParameterError: for any other β.
+        beta: 1 or 2; any other raises a ParameterError.
     """
 
     beta: int = 1
@@ -66,11 +56,11 @@ class TracyWidom(Distribution):
 
     def logsf(self, s: ArrayLike) -> FloatArray:
         """ln P(TW > s), finite for every finite s."""
-        return self._inside(s, self._by_tails(_log1m_exp, np.positive), 0.0, -math.inf)
+        return self._inside(s, self._by_tails(lambda log_cdf: np.log1p(-np.exp(log_cdf)), np.positive), 0.0, -math.inf)
 
     def logcdf(self, s: ArrayLike) -> FloatArray:
         """ln P(TW ≤ s), finite for every finite s."""
-        return self._inside(s, self._by_tails(np.positive, _log1m_exp), -math.inf, 0.0)
+        return self._inside(s, self._by_tails(np.positive, lambda log_sf: np.log1p(-np.exp(log_sf))), -math.inf, 0.0)
 
     def _cdf(self, x: FloatArray) -> FloatArray:
         return self._by_tails(np.exp, lambda log_sf: -np.expm1(log_sf))(x)
@@ -101,7 +91,6 @@ class TracyWidom(Distribution):
         return _piecewise(lambda left: of_log_cdf(self._log_cdf(left)), lambda right: of_log_sf(self._log_sf(right)))
 
     def _log_cdf(self, s: FloatArray, derivative: int = 0) -> FloatArray:
-        """ln F (or its derivative) for s < _MIDDLE."""
         body = _left_body(self.beta)[derivative](s)
         far = s < FAR_LEFT
         if far.any():
@@ -109,11 +98,15 @@ class TracyWidom(Distribution):
         return body
 
     def _log_sf(self, s: FloatArray, derivative: int = 0) -> FloatArray:
-        """ln (1 - F) (or its derivative) for s ≥ _MIDDLE."""
         body = _right_body(self.beta)[derivative](s)
         far = s > _RIGHT
         if far.any():
-            body[far] = _right_tail(self.beta, s[far], derivative)
+            beta, s = self.beta, s[far]
+            series = _right_tail_series(beta)[derivative](s**-1.5)
+            if derivative:
+                body[far] = -1.5 * s**-2.5 * series - beta * np.sqrt(s) - 0.75 * beta / s
+            else:
+                body[far] = series - 2.0 * beta / 3.0 * s**1.5 - 0.75 * beta * np.log(s)
         return body
 
     def _at_log_masses(self, log_cdf: FloatArray, log_sf: FloatArray) -> FloatArray:
@@ -131,10 +124,6 @@ class TracyWidom(Distribution):
                 guess = np.clip(guess - (log_mass(guess) - goal) / log_mass(guess, 1), *ends)
             s[side] = guess
         return s
-
-
-def _log1m_exp(x: FloatArray) -> FloatArray:
-    return np.log1p(-np.exp(x))
 
 
 def _piecewise(
@@ -185,7 +174,6 @@ def _log_determinant(beta: int, kernel: FloatArray) -> FloatArray:
 
 @cache
 def _left_body(beta: int) -> tuple[PiecewisePolynomial, PiecewisePolynomial]:
-    """ln F and its derivative on [FAR_LEFT, _MIDDLE]."""
     series = _log_cdf_series()[beta - 1]
     s = nodes(FAR_LEFT, _MIDDLE, round(_PIECES_PER_UNIT * (_MIDDLE - FAR_LEFT)))
     value, slope = (PiecewisePolynomial.through(curve(s), FAR_LEFT, _MIDDLE) for curve in (series, series.deriv()))
@@ -194,8 +182,6 @@ def _left_body(beta: int) -> tuple[PiecewisePolynomial, PiecewisePolynomial]:
 
 @cache
 def _right_body(beta: int) -> tuple[PiecewisePolynomial, PiecewisePolynomial]:
-    """ln (1 - F) and its derivative on [_MIDDLE, _RIGHT]."""
-
     def log_sf(s: FloatArray) -> FloatArray:
         return np.log(-np.expm1(_log_determinant(beta, _kernel(s, 48)[0])))
 
@@ -212,10 +198,7 @@ def _right_body(beta: int) -> tuple[PiecewisePolynomial, PiecewisePolynomial]:
 
 @cache
 def _right_tail_series(beta: int) -> tuple[Chebyshev, Chebyshev]:
-    """Return the interpolant in w = s^(-3/2) of ln (1 - F(s)) + (2 β/3) s^(3/2) + (3 β/4) ln s, and its derivative.
-
-    Beyond _RIGHT, 1 - F is the trace of the kernel: (1/2) ∫ Ai(s + u) du for β = 1, ∫ u Ai(s + u)² du for β = 2.
-    """
+    """Interpolant in w = s^(-3/2) of ln (1 - F(s)) + (2 β/3) s^(3/2) + (3 β/4) ln s, and its derivative."""
     points, weights = np.polynomial.legendre.leggauss(64)
     t, weight = 20.0 * (points + 1.0), 20.0 * weights
 
@@ -231,17 +214,8 @@ def _right_tail_series(beta: int) -> tuple[Chebyshev, Chebyshev]:
     return series, series.deriv()
 
 
-def _right_tail(beta: int, s: FloatArray, derivative: int) -> FloatArray:
-    """ln (1 - F(s)), or its derivative, for s > _RIGHT."""
-    series = _right_tail_series(beta)[derivative]
-    if derivative:
-        return -1.5 * s**-2.5 * series(s**-1.5) - beta * np.sqrt(s) - 0.75 * beta / s
-    return series(s**-1.5) - 2.0 * beta / 3.0 * s**1.5 - 0.75 * beta * np.log(s)
-
-
 @cache
 def _quantile_guesses(beta: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return nodes s, ln F (used below _MIDDLE) and ln (1 - F) (used above it)."""
     s = np.concatenate([np.linspace(-60.0, FAR_LEFT, 400), np.linspace(FAR_LEFT, 10.0, 2601)[1:],
                         np.geomspace(10.0, 1000.0, 400)[1:]])  # fmt: skip
     law = TracyWidom(beta)
@@ -250,7 +224,6 @@ def _quantile_guesses(beta: int) -> tuple[FloatArray, FloatArray, FloatArray]:
 
 @cache
 def _quadrature(beta: int) -> tuple[FloatArray, FloatArray]:
-    """Return nodes and weights of total mass 1, by Gauss-Legendre quadrature in pieces."""
     points, weights = np.polynomial.legendre.leggauss(20)
     ends = np.linspace(-16.0, 30.0, 47)
     s = (ends[:-1, None] + 0.5 * (points + 1.0)).ravel()
@@ -270,16 +243,12 @@ def _hastings_mcleod_series() -> tuple[float, ...]:
 
 
 def hastings_mcleod_far_left(v: FloatArray) -> FloatArray:
-    """q(-v) for v ≥ -FAR_LEFT."""
     series = np.polyval(_hastings_mcleod_series()[::-1], v**-3.0)
     return np.asarray(np.sqrt(0.5 * v) * series, dtype=np.float64)
 
 
 def far_left_log_cdf(beta: int, v: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """ln F_beta(-v) and its derivative in s = -v, for v ≥ -FAR_LEFT: the series integrated term by term.
-
-    Constants: Deift, Its & Krasovsky 2008; Baik, Buckingham & DiFranco 2008.
-    """
+    """ln F_beta(-v) and its slope in -v, v ≥ -FAR_LEFT (Deift et al. 2008; Baik et al. 2008, for the constants)."""
     a = np.array(_hastings_mcleod_series())
     j, w = np.arange(a.size), v**-3.0
     square = np.convolve(a, a)[: a.size] / 2.0
@@ -296,10 +265,7 @@ def far_left_log_cdf(beta: int, v: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 @cache
 def _log_cdf_series() -> tuple[Chebyshev, Chebyshev]:
-    """ln F_1 and ln F_2 on [FAR_LEFT, _MIDDLE], from the determinants and q = ((1 - B²)⁻¹ Ai)(s) at _MIDDLE.
-
-    Collocation inverts the second derivative; integral equations of the second kind do not amplify rounding.
-    """
+    """ln F_1 and ln F_2 on [FAR_LEFT, _MIDDLE], from the determinants and q = ((1 - B²)⁻¹ Ai)(s) at _MIDDLE."""
     (kernel,), (row,) = _kernel(np.array([_MIDDLE]), 52)
     q_right = float(airy(_MIDDLE)[0] + row @ kernel @ np.linalg.solve(np.eye(row.size) - kernel @ kernel, row))
     log_f1, log_f2 = (float(_log_determinant(beta, kernel)) for beta in (1, 2))

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from jaxtyping import Float
+from scipy.interpolate import CubicHermiteSpline
 
 from rmtbase.laws._distribution import FloatArray
-from rmtbase.laws._element._arithmetic import FLOAT
-from rmtbase.laws._element.parents import Parent
+from rmtbase.laws._element.parents import FLOAT, Parent
 
 _ORDER = 16
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(_ORDER)
@@ -64,6 +64,42 @@ def panels(parent: Parent, breaks: Sequence[float] = ()) -> Panels:
     return Panels(np.log(np.unique(np.concatenate([ends, inner]))), parent)
 
 
+POWERS = np.arange(7)  # of the partial moments
+
+
+class PartialMoments:
+    """∫ x^k dF from 0 to c for k = 0 … 6, with F the law of |w|/σ, as splines in ln c that are right to 1e-9."""
+
+    def __init__(self, parent: Parent) -> None:
+        grid = panels(parent)
+        self.sigma = math.sqrt(float(grid.probability @ np.exp(2.0 * grid.log_x)))
+        self.kurtosis = float(grid.probability @ np.exp(4.0 * grid.log_x)) / self.sigma**4
+        upper = float(parent.upper(FLOAT)) / self.sigma
+        log_x = grid.edges - math.log(self.sigma)
+        x = np.exp(log_x)
+        per_panel = grid.probability.reshape(log_x.size - 1, -1)
+        powers = (np.exp(grid.log_x) / self.sigma)[:, None] ** POWERS
+        running = np.zeros((log_x.size, POWERS.size))
+        np.cumsum(np.einsum("pn,pnk->pk", per_panel, powers.reshape(*per_panel.shape, -1)), axis=0, out=running[1:])
+        inside = np.minimum(np.exp(grid.edges), np.nextafter(parent.upper(FLOAT), 0.0))
+        slope = (parent.law(inside, FLOAT)[0] * inside)[:, None] * x[:, None] ** POWERS
+        apart = np.append(True, np.diff(log_x) > 0.0)  # near the end of a law rounding can make two edges equal
+        self._spline = CubicHermiteSpline(log_x[apart], running[apart], slope[apart])
+        self._ends = float(log_x[0]), min(float(log_x[-1]), math.log(upper))
+        self._parent, self.upper = parent, upper
+
+    def __call__(self, c: FloatArray) -> FloatArray:
+        with np.errstate(divide="ignore"):
+            log_c = np.clip(np.log(np.maximum(c, 0.0)), *self._ends)
+        return np.moveaxis(self._spline(log_c), -1, 0)
+
+    def beyond(self, c: FloatArray) -> FloatArray:
+        inside = np.clip(c, 1e-300, np.nextafter(self.upper, 0.0))
+        return np.where(c <= 0.0, 1.0, np.where(c >= self.upper, 0.0, self._parent.law(inside * self.sigma, FLOAT)[2]))
+
+
+partial_moments = lru_cache(maxsize=64)(PartialMoments)
+
 _STEP = 1e-4  # of a parameter, for finite differences of functions that are analytic in it
 _TERMS = np.arange(1, 25)  # directions in which a quadratic form is evaluated
 
@@ -79,14 +115,10 @@ def _flat(_: FloatArray) -> float:
 class Expansion:
     """Statistic T of n numbers as a functional of their empirical law F_n, expanded about the law F of the parent.
 
-        T(F_n) = T(F) + Σ IF(w_i)/n + curvature(F_n/F − 1)/2 + …
+        T(F_n) = T(F) + Σ IF(w_i)/n + curvature(F_n/F − 1)/2 + …    (von Mises 1947; Fernholz 1983)
+        n E(T − T(F)) → drift,    n Var T → E IF²,    n² κ₃(T) → E IF³ + 3 curvature(IF)    for independent numbers
 
-    (von Mises 1947; Fernholz 1983). F is symmetric and T is the same for w and −w, so first-order changes depend only
-    on the law of |w|, and the sign of w enters only to second order. For independent numbers, to a relative 1/n,
-
-        n E(T − T(F)) → drift,    n Var T → E IF²,    n² κ₃(T) → E IF³ + 3 curvature(IF).
-
-    Sums, products, quotients and smooth functions of expansions are expansions, by the chain rule.
+    F is symmetric and T is the same for w and −w, so the sign of w enters only to second order.
     """
 
     grid: Panels  # quadrature over the law of the parent
@@ -98,21 +130,17 @@ class Expansion:
     odd_curvature: Quadratic = _flat  # the same for a φ that is odd in w, given for w > 0
 
     def along(self, direction: FloatArray) -> float:
-        """Return the first derivative along φ."""
         return float(self.grid.probability @ (self.influence * direction))
 
     def covariance(self, other: Expansion) -> float:
-        """Return n times the covariance of two statistics of n independent numbers."""
         return self.along(other.influence)
 
     @property
     def variance(self) -> float:
-        """n Var T = E IF² for n independent numbers."""
         return self.covariance(self)
 
     @property
     def third(self) -> float:
-        """n² κ₃(T) for n independent numbers."""
         return float(self.grid.probability @ self.influence**3) + 3.0 * self.curvature(self.influence)
 
     def map(self, value: float, slope: float, curvature: float) -> Expansion:
@@ -127,7 +155,6 @@ class Expansion:
         )
 
     def power(self, exponent: float) -> Expansion:
-        """T^exponent, T > 0."""
         value, slope = self.value**exponent, exponent * self.value ** (exponent - 1.0)
         return self.map(value, slope, (exponent - 1.0) * slope / self.value)
 
@@ -186,7 +213,6 @@ class Expansion:
 
 
 def average(grid: Panels, values: FloatArray) -> Expansion:
-    """Return the mean of a function of |w| that is given at the nodes."""
     mean = float(grid.probability @ values)
     return Expansion(grid, mean, values - mean, 0.0, _flat)
 
@@ -214,10 +240,9 @@ def ordered_average(
 ) -> Expansion:
     """∫ h(x(p)) J(p) dp: the average of h over the order statistics, with weight J((i − 1/2)/n) for the i-th.
 
-    A change δF of the law changes it to first order by −∫ J δF dh, and to second by −∫ J'(F) δF² dh/2, whose mean is
-    the drift: n E δF² = F(1 − F) (Serfling 1980, section 8.1.1). At the nodes, h, dh/d ln x, J and dJ/dp are given,
-    and in ``jumps`` (x, ΔJ dh/dp) where J jumps, at ends of panels. If ``signed``, numbers are ordered by w, not |w|,
-    h is odd, and the weight at p is J(2p − 1) with an odd J.
+    δF changes it to first order by −∫ J δF dh, to second by −∫ J'(F) δF² dh/2, n E δF² = F(1 − F) (Serfling 1980,
+    8.1.1). Given are h, dh/d ln x, J, dJ/dp at the nodes, and ``jumps`` (x, ΔJ dh/dp) of J at ends of panels. If
+    ``signed``, numbers are ordered by w, not |w|, h is odd, and the weight at p is J(2p − 1) with an odd J.
     """
     raised = grid.running_integral(weight * slope)
     bend = grid.width * weight_slope * slope
@@ -270,7 +295,6 @@ def substituted(function: Callable[[float], Expansion], k: Expansion) -> Expansi
 
 
 def _differences(function: Callable[[float], Expansion], at: float) -> tuple[Expansion, Expansion, float]:
-    """Return an analytic function of a parameter, its first derivative, and the value of its second derivative."""
     f, above, below = function(at), function(at + _STEP), function(at - _STEP)
     return f, (above - below) / (2.0 * _STEP), (above.value + below.value - 2.0 * f.value) / _STEP**2
 

@@ -1,42 +1,88 @@
-"""Parent laws, from which weights are drawn, given by density, cdf and survival function of |w|."""
+"""Parent laws, from which weights are drawn, given by density, cdf and survival function of |w|.
+
+The same formulas serve two arithmetics: NumPy arrays in double precision, and mpmath at its working precision.
+"""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
-from typing import ClassVar
+from functools import cache, lru_cache
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import special
 from scipy.optimize import elementwise
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import Distribution, FloatArray
-from rmtbase.laws._element._arithmetic import FLOAT, Arithmetic, Number, as_written, multiprecision
 from rmtbase.laws._element._product_element import chi_square_rule
 from rmtbase.parameters import require_order, require_positive_integer, require_positive_number
 
 __all__ = [
-    "FLOAT",
-    "Arithmetic",
-    "Laplace",
-    "Logistic",
-    "Mixture",
-    "Normal",
-    "Parent",
-    "StudentT",
-    "TruncatedNormal",
-    "Uniform",
-    "VarianceGamma",
-    "multiprecision",
-]
+    "FLOAT", "Arithmetic", "Laplace", "Logistic", "Mixture", "Normal", "Parent", "StudentT", "TruncatedNormal",
+    "Uniform", "VarianceGamma", "multiprecision",
+]  # fmt: skip
 
 _LOG_RANGE = 700.0  # quantiles are searched within exp(±700) times σ
 _TINY = 1e-300
 _STRUVE_LIMIT = 256  # for larger orders mpmath sums the Struve functions slowly, and finally fails
+GUARD = 15  # decimal digits carried beyond the requested ones
+
+Number = Any
+"""A float array in double precision, or an mpf in mpmath; the formulas work with either."""
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """Functions for the formulas of the laws of |w|. Those not listed below are as in NumPy and SciPy."""
+
+    number: Callable[[Fraction], Number]  # converts an exact rational number to this arithmetic
+    pi: Number
+    sqrt: Callable[[Number], Number]
+    exp: Callable[[Number], Number]
+    expm1: Callable[[Number], Number]
+    tanh: Callable[[Number], Number]
+    erf: Callable[[Number], Number]
+    erfc: Callable[[Number], Number]
+    beta: Callable[[Number, Number], Number]
+    # (a, b, x) ↦ I_x(a, b), the regularised incomplete beta function
+    beta_cdf: Callable[[Number, Number, Number], Number]
+    # returns the second argument where the first is true, else the third
+    where: Callable[[Any, Number, Number], Number]
+
+
+FLOAT = Arithmetic(
+    float, np.pi, np.sqrt, np.exp, np.expm1, np.tanh,
+    special.erf, special.erfc, special.beta, special.betainc, np.where,
+)  # fmt: skip
+
+
+@cache
+def multiprecision() -> Arithmetic:
+    from mpmath import mp
+
+    return Arithmetic(
+        number=lambda value: mp.mpf(value.numerator) / value.denominator,
+        beta_cdf=lambda a, b, x: mp.betainc(a, b, 0, x, regularized=True),
+        where=lambda condition, a, b: a if condition else b,
+        **{name: getattr(mp, name) for name in ("pi", "sqrt", "exp", "expm1", "tanh", "erf", "erfc", "beta")},
+    )
+
+
+def as_written(value: float | Fraction) -> Fraction:
+    """Return a parameter as the rational number of its decimal form: 0.1 is 1/10, not the nearest double."""
+    return value if isinstance(value, Fraction) else Fraction(repr(float(value)))
+
+
+def decimal(value: Number, digits: int) -> str:
+    from mpmath import mp
+
+    return str(mp.nstr(value, digits, strip_zeros=False))
 
 
 def require_number(name: str, value: object, low: float, high: float) -> float | Fraction:
@@ -234,16 +280,12 @@ class StudentT(_ScaledParent):
 
 @dataclass(frozen=True)
 class VarianceGamma(_ScaledParent):
-    """Element w = σ h^(-1/2) Σ_{i≤h} aᵢbᵢ of a product of two Gaussian factors, aᵢ, bᵢ ~ N(0, 1).
+    """Element w = σ h^(-1/2) Σ_{i≤h} aᵢbᵢ of a product of two Gaussian factors, aᵢ, bᵢ ~ N(0, 1); σ is its spread.
 
     Given g ~ χ²_h, w is normal with variance σ²g/h. In double precision the normal law is averaged by the trapezoidal
     rule in ln g, to 2e-14 relatively for |w| > 0.01 σ (and to 1e-17 of the total probability below). mpmath evaluates
-    closed forms up to h = 256: the density of z = |w|√h/σ is 2 z^ν K_ν(z) / (√π Γ(h/2) 2^ν), ν = (h−1)/2, and with
-    the Struve function L F = z (K_ν L_{ν−1} + K_{ν−1} L_ν)(z) (DLMF 10.43.2). :class:`rmtbase.laws.ProductElement` is
-    the same law of w.
-
-    Attributes:
-        sigma: standard deviation of w.
+    closed forms up to h = 256: the density of z = |w|√h/σ is 2 z^ν K_ν(z) / (√π Γ(h/2) 2^ν), ν = (h−1)/2, and
+    F = z (K_ν L_{ν−1} + K_{ν−1} L_ν)(z), L the Struve function (DLMF 10.43.2); :class:`rmtbase.laws.ProductElement`.
     """
 
     h: int = 64  # number of terms, the head dimension
@@ -278,11 +320,7 @@ class VarianceGamma(_ScaledParent):
 
 @lru_cache(maxsize=8)
 def _chi_square_nodes(h: int, digits: int) -> tuple[list[Number], list[Number]]:
-    """Return nodes √(g/h) and weights for a mean over g ~ χ²_h, to ``digits`` digits, as in ``chi_square_rule``.
-
-    The trapezoidal rule in u = ln(g/h): the integrand grows in |Im u| < π/2 as cos(θ)^(-h/2), so a step of
-    2πθ / (D + (h/2) ln sec θ) has the error e^-D. Nodes extend to a mass of e^-2D, and as far on the left.
-    """
+    """Return nodes √(g/h) and weights for a mean over g ~ χ²_h, to ``digits`` digits, as in ``chi_square_rule``."""
     from mpmath import mp
 
     log_error = digits * math.log(10.0)

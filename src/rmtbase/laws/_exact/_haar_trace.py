@@ -30,30 +30,22 @@ class HaarTrace:
     """Laws of T = tr(P O Q Oᵀ) for positive semidefinite d × d P and Q with given spectra, O Haar-distributed on O(d).
 
     With P = AᵀA and Q = BBᵀ, T is ‖A O B‖_F²: the square of a composition score, up to the norms, whose later head
-    reads directions unrelated to those the earlier head writes. For two projectors it is Σ cos² of the principal
-    angles.
+    reads directions unrelated to those the earlier head writes. For projectors it is Σ cos² of the principal angles.
 
-    Moments are exact: E T^k = Σ_κ C_κ(P) C_κ(Q) / C_κ(I), over the partitions κ of k (James 1964); of the traceless
-    parts it gives central moments without cancellation:
+    Moments are exact: E T^k = Σ_κ C_κ(P) C_κ(Q) / C_κ(I), over the partitions κ of k (James 1964), of which
 
         Var T = 2 / ((d-1)(d+2)) · (tr P² - (tr P)²/d) (tr Q² - (tr Q)²/d).
 
-    Tails are those of c + Σ_ij w_ij χ²_α with w_ij = b P_i Q_j, with the first three cumulants of T, by the saddlepoint
-    formula of Lugannani and Rice. Against 2 · 10⁶ draws of thirteen pairs of spectra (d from 16 to 256, ranks from 1 to
-    d/2) the upper tail is within 11 % at 0.01; for d ≥ 48 within 19 % at 1e-3 and too large by 5 to 56 % at 1e-4; for
-    d = 16 and 32 too large by factors up to 1.9 and 4.1. For d ≥ 48 the lower tail is within 15 % at 0.1 and too large
-    beyond, so p-values err upwards. Where the skewness is below 0.05, as for ranks above d/2, it is a gamma law with
-    the same cumulants, evaluated by the cube root of its variable.
-
-    Source: A. T. James, Ann. Math. Stat. 35, 475 (1964); R. Lugannani and S. Rice, Adv. Appl. Probab. 12, 475 (1980).
+    Tails are those of c + Σ_ij w_ij χ²_α, w_ij = b P_i Q_j, with the first three cumulants of T, by the saddlepoint
+    formula of Lugannani and Rice (1980). Against 2 · 10⁶ draws of thirteen pairs of spectra (d from 16 to 256, ranks
+    to d/2) the upper tail is within 11 % at 0.01; for d ≥ 48 within 19 % at 1e-3 and too large by 5 to 56 % at 1e-4;
+    for d = 16 and 32 too large by factors up to 1.9 and 4.1. For d ≥ 48 the lower tail is within 15 % at 0.1 and too
+    large beyond: p-values err upwards. Where the skewness is below 0.05, as for ranks above d/2, it is a gamma law.
 
     Attributes:
-        first, second: the spectra of the Ps and Qs, descending, (m, r) and (n, s), with or without their zeros. All
-            methods return values for all pairs, (m, n).
+        first, second: spectra of the Ps and Qs, descending, (m, r) and (n, s), with or without their zeros; real,
+            finite and non-negative, else a ParameterError. All methods return values for all pairs, (m, n).
         d_model: d.
-
-    Raises:
-        ParameterError: for spectra that are not real, finite and non-negative, or that have more than d eigenvalues.
     """
 
     def __init__(self, first: ArrayLike, second: ArrayLike, d_model: int) -> None:
@@ -98,7 +90,6 @@ class HaarTrace:
         return mean, np.where(constant, 0.0, variance), np.where(constant, 0.0, third)
 
     def _score(self, x: ArrayLike) -> FloatArray:
-        """Return the normal score of x: cdf(x) = Φ(score)."""
         mean, variance, third = self._cumulants
         values, _ = np.broadcast_arrays(require_real_numbers("x", x), mean)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -113,53 +104,44 @@ class HaarTrace:
             pair = row, column = skewed[-2:]
             weight = (p[row, :, None] * q[column, None, :]).reshape(row.size, -1)
             count = np.multiply.outer(p_count, q_count).reshape(-1)
-            law = _WeightedChiSquares.of(weight, count, variance[pair], third[pair])
-            score[skewed] = law.score((values - mean)[skewed])
+            score[skewed] = _chi_square_score((values - mean)[skewed], weight, count, variance[pair], third[pair])
         return score
 
 
-class _WeightedChiSquares:
-    """Laws of Σ_k w_k χ²_k minus its mean, where χ²_k has α n_k degrees of freedom; arrays have shape (law, k)."""
+def _chi_square_score(
+    x: FloatArray, weight: FloatArray, count: FloatArray, variance: FloatArray, third_cumulant: FloatArray
+) -> FloatArray:
+    """Return the normal score of Σ_k w_k χ²_k minus its mean, χ²_k of α n_k degrees of freedom; weights are (law, k).
 
-    def __init__(self, weight: FloatArray, degrees: FloatArray) -> None:
-        self.largest = weight.max(axis=1)
-        self.ratio = weight / self.largest[:, None]
-        self.degrees = degrees
-
-    @classmethod
-    def of(cls, weight: FloatArray, count: FloatArray, variance: FloatArray, third: FloatArray) -> _WeightedChiSquares:
-        """Scale the weights, and choose α, so that each law has the given variance and third cumulant."""
-        second, cubes = 2.0 * weight**2 @ count, 8.0 * weight**3 @ count
-        scale = third / cubes * second / variance
-        alpha = variance / (second * scale**2)
-        return cls(weight * scale[:, None], alpha[:, None] * count)
-
-    def score(self, x: FloatArray) -> FloatArray:
-        """Return the normal score of x by Lugannani and Rice, r + ln(u/r)/r, with cdf(x) = Φ(score).
-
-        With θ = (1 - 1/s) / 2w and ρ = w_k / w, K'(θ) is increasing and concave in s: Newton steps stay below the root.
-        """
-        goal = x / self.largest + (self.degrees * self.ratio).sum(axis=1)
-        goal = np.maximum(goal, 1e-9 * self.degrees.sum(axis=1))  # stay above the lower end of the law
-        s = np.where(x > 0.0, 1.0, goal / self.degrees.sum(axis=1))
-        for _ in range(_STEPS):
-            below = (1.0 - self.ratio) * s[:, None] + self.ratio
-            slope = (self.degrees * (self.ratio / below) ** 2).sum(axis=1)
-            step = (goal - (self.degrees * self.ratio * s[:, None] / below).sum(axis=1)) / slope
-            s = s + step
-            if (np.abs(step) <= 1e-13 * s).all():
-                break
-        below = (1.0 - self.ratio) * s[:, None] + self.ratio  # s (1 - 2 θ w_k)
-        tilt = 1.0 - 1.0 / s  # 2 θ w
-        cgf = -0.5 * (self.degrees * np.log(below / s[:, None])).sum(axis=1)
-        spread = 0.5 * (self.degrees * (self.ratio * s[:, None] / below) ** 2).sum(axis=1)  # K'' / 4w²
-        third = (self.degrees * self.ratio**3).sum(axis=1)
-        second = (self.degrees * self.ratio**2).sum(axis=1)
-        root = np.sign(tilt) * np.sqrt(np.maximum(tilt * goal - 2.0 * cgf, 0.0))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            correction = np.log(tilt * np.sqrt(spread) / root) / root
-        limit = math.sqrt(8.0) / 6.0 * third / second**1.5  # skewness / 6
-        return root + np.where(np.abs(root) < _AT_THE_MEAN, limit, correction)
+    The weights are scaled, and α chosen, to give each law its variance and third cumulant. By Lugannani and Rice the
+    score is r + ln(u/r)/r. With θ = (1 - 1/s) / 2w, K'(θ) is concave in s: Newton steps stay below the root.
+    """
+    second, cubes = 2.0 * weight**2 @ count, 8.0 * weight**3 @ count
+    scale = third_cumulant / cubes * second / variance
+    weight, degrees = weight * scale[:, None], (variance / (second * scale**2))[:, None] * count
+    largest = weight.max(axis=1)
+    ratio = weight / largest[:, None]
+    goal = x / largest + (degrees * ratio).sum(axis=1)
+    goal = np.maximum(goal, 1e-9 * degrees.sum(axis=1))  # stay above the lower end of the law
+    s = np.where(x > 0.0, 1.0, goal / degrees.sum(axis=1))
+    for _ in range(_STEPS):
+        below = (1.0 - ratio) * s[:, None] + ratio
+        slope = (degrees * (ratio / below) ** 2).sum(axis=1)
+        step = (goal - (degrees * ratio * s[:, None] / below).sum(axis=1)) / slope
+        s = s + step
+        if (np.abs(step) <= 1e-13 * s).all():
+            break
+    below = (1.0 - ratio) * s[:, None] + ratio  # s (1 - 2 θ w_k)
+    tilt = 1.0 - 1.0 / s  # 2 θ w
+    cgf = -0.5 * (degrees * np.log(below / s[:, None])).sum(axis=1)
+    spread = 0.5 * (degrees * (ratio * s[:, None] / below) ** 2).sum(axis=1)  # K'' / 4w²
+    third = (degrees * ratio**3).sum(axis=1)
+    second = (degrees * ratio**2).sum(axis=1)
+    root = np.sign(tilt) * np.sqrt(np.maximum(tilt * goal - 2.0 * cgf, 0.0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        correction = np.log(tilt * np.sqrt(spread) / root) / root
+    limit = math.sqrt(8.0) / 6.0 * third / second**1.5  # skewness / 6
+    return root + np.where(np.abs(root) < _AT_THE_MEAN, limit, correction)
 
 
 def _grouped(spectra: Float[np.ndarray, "m r"]) -> tuple[Float[np.ndarray, "m group"], Float[np.ndarray, " group"]]:

@@ -38,11 +38,9 @@ _Y, _SCORE, _LOG_DENSITY = 0, 1, 2  # columns of the tables
 class LogGammaSum:
     """Law of Y = Σ_j m_j c_j ln(G_j / a_j), G_j gamma variables of shape a_j: m_j of each, divided out where m_j < 0.
 
-    ln E exp(s Y) = K(s) = Σ_j m_j [lnGamma(a_j + c_j s) - lnGamma(a_j) - c_j s ln a_j], analytic for Re s > -strip.
-    P(Y > y) = (1/2 π i) ∫ exp(K(s) - s y) ds/s over a path to the right of s = 0, and minus the same to its left for
-    P(Y ≤ y). On a parabola through the saddle point the trapezoidal rule converges geometrically (Helstrom 1996). The
-    tails are tabulated once as the normal score z, by Chebyshev series in a coordinate of the saddle point; beyond
-    |z| = 39 y is clipped. Error relative to either tail: 1e-11, or 1e-9 where Σ |m_j| a_j is of order 10^6.
+    ln E exp(s Y) = K(s) = Σ_j m_j [lnGamma(a_j + c_j s) - lnGamma(a_j) - c_j s ln a_j]; P(Y > y) = (1/2 π i) ∫ ds/s
+    exp(K(s) - s y) on a parabola through the saddle point (Helstrom 1996), tabulated as normal scores up to 39 by
+    Chebyshev series. Error relative to either tail: 1e-11, or 1e-9 where Σ |m_j| a_j is of order 10^6.
     """
 
     weights: tuple[float, ...]  # m_j
@@ -50,11 +48,9 @@ class LogGammaSum:
     shapes: tuple[float, ...]  # a_j > 0
 
     def cumulant(self, k: int) -> float:
-        """Cumulant of order k ≥ 1: Σ m c^k polygamma(k - 1, a), minus Σ m c ln a for k = 1."""
         return float(self._derivative(np.zeros(()), k))
 
     def looked_up(self, source: int, value: FloatArray, target: int) -> FloatArray:
-        """Return the column ``target`` of the tables where the column ``source`` has these values."""
         result = np.full(value.shape, np.nan)
         lower, upper = self._tables
         meeting = upper.nodes[source, 0]
@@ -76,7 +72,6 @@ class LogGammaSum:
         return (digamma(x) - np.log(a) if k == 1 else polygamma(k - 1, x)) @ (m * c**k)
 
     def _saddle_value(self, s: FloatArray) -> FloatArray:
-        """Return y for which exp(K - s y) / s has its saddle point at s."""
         return self._derivative(s, 1) - 1.0 / s
 
     def _log_tail_and_density(self, s: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -147,7 +142,6 @@ class _Table:
 
     @cached_property
     def nodes(self) -> FloatArray:
-        """Values of the columns at equidistant t, shape (3, 513)."""
         return np.asarray(chebval(np.linspace(-1.0, 1.0, 513), self.series), dtype=np.float64)
 
     def coordinate(self, column: int, value: FloatArray) -> FloatArray:
@@ -162,10 +156,7 @@ class _Table:
 
 
 def _log_gamma_ratio(a: FloatArray, z):
-    """LnGamma(a + z) - lnGamma(a) - z ln a for a > 0, without cancellation at large arguments; analytic but at x ≤ 0.
-
-    There it is (x - 1/2) ln(x/a) - z + S(x) - S(a) with x = a + z and S the tail of Stirling's series.
-    """
+    """LnGamma(a + z) - lnGamma(a) - z ln a, a > 0, by Stirling's series at large arguments; analytic but at x ≤ 0."""
     x = a + z
     base, step = np.broadcast_to(a, x.shape), np.broadcast_to(z, x.shape)
     large = (base >= _STIRLING_FROM) & (x.real >= _STIRLING_FROM)
@@ -193,8 +184,7 @@ class LogDeterminant(ChainParameters, InvertedScore):
     """Exact law of Σ ln λ over the r = min n_l nonzero eigenvalues of Wᵀ W, W = X_1 ... X_L, at any size.
 
     Let n_j be a smallest dimension. Going outwards from it, every factor multiplies the determinant by that of an
-    independent real Wishart matrix of rank r with n_l degrees of freedom, det(Aᵀ Xᵀ X A) = det(Aᵀ A) det(Yᵀ Y) with
-    Y = X Q and Q an orthonormal basis of the range of A, a product of χ² variables (Muirhead 1982, theorem 3.2.15):
+    independent Wishart matrix of rank r, a product of χ² variables (Muirhead 1982, theorem 3.2.15):
 
         Σ ln λ = Σ_{l != j} Σ_{i < r} ln χ²_{n_l - i}    at σ_l = 1, with independent terms.
 
@@ -203,16 +193,13 @@ class LogDeterminant(ChainParameters, InvertedScore):
 
     Cumulants are closed forms (polygamma). Probabilities are integrals of the exact characteristic function, tabulated
     on first use in 5 to 80 ms, with a relative error of either tail of 1e-10 for dimensions up to 1000 (1e-9
-    self-normalised) and 1e-9 at 12 288. The self-normalised sum has an upper bound; values within 1e-4 of its distance
-    from the mean are treated as lying there, which makes ``sf`` too large for ranks below 8, never too small.
+    self-normalised) and 1e-9 at 12 288. Self-normalised values within 1e-4 of the upper bound, relative to its distance
+    from the mean, are treated as lying there, which makes ``sf`` too large for ranks below 8, never too small.
 
     Attributes:
-        dims, sigmas, normalization: as for :class:`rmtbase.laws.GaussianChain`.
-        self_normalized: True if each factor is divided by its own σ̂; the sigmas then cancel.
-
-    Raises:
-        ParameterError: as :class:`rmtbase.laws.GaussianChain`, and for a self-normalised chain whose determinant is
-            constant, as for d_head = 1.
+        dims, sigmas, normalization: as for :class:`rmtbase.laws.GaussianChain`, and so the errors.
+        self_normalized: True if each factor is divided by its own σ̂; the sigmas then cancel. A ParameterError if the
+            determinant is then constant, as for d_head = 1.
     """
 
     self_normalized: bool
@@ -314,10 +301,7 @@ def _log_gamma_sum(dims: tuple[int, ...], self_normalized: bool) -> LogGammaSum:
 
 
 def _progression_rule(count: int, distance: float) -> tuple[Float[np.ndarray, " node"], Float[np.ndarray, " node"]]:
-    """Return (nodes, weights) with Σ_{k < count} f(k) = weights @ f(nodes), to rounding; f analytic off k ≤ -distance.
-
-    Blocks no longer than their distance from there are summed by the Gauss rule of the discrete uniform law.
-    """
+    """Nodes and weights for Σ_{k < count} f(k), f analytic off k ≤ -distance: Gauss rules of growing blocks."""
     nodes, weights, start = [], [], 0
     while start < count:
         length = min(max(_RULE, int(distance + start)), count - start)

@@ -1,24 +1,19 @@
-"""Exact finite-size moments and cumulants of the traces of a Gaussian chain, as numbers and as polynomials."""
+"""Exact finite-size moments of the traces of a chain, as numbers and as polynomials, and its participation ratio."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations, product
-from typing import Any, Unpack
+from typing import Any, NamedTuple, Unpack
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import Moments
-from rmtbase.laws._exact._zonal import (
-    Partition,
-    partitions,
-    power_sum_in_zonals,
-    sorted_partition,
-    zonal_at_identity_polynomial,
-)
+from rmtbase.laws._exact._zonal import Partition, partitions, power_sum_in_zonals, zonal_at_identity_polynomial
 from rmtbase.laws._parameters import (
     ChainKeywords,
     ChainParameters,
@@ -36,14 +31,14 @@ def trace_moment(
 ) -> Fraction:
     """Return E[Π_i tr M^(μ_i)], M = Wᵀ W, as an exact fraction (the sigmas are taken as the binary fractions they are).
 
-    For a real Wishart matrix S with n degrees of freedom, E J_kappa(A S) = 2^k (n/2)_kappa J_kappa(A), where J_kappa is
-    the zonal polynomial (Muirhead 1982, theorem 7.2.7). Averaging over one factor of the chain after the other leaves,
-    at σ = 1,
+    For a real Wishart matrix S with n degrees of freedom, E J_kappa(A S) = 2^k (n/2)_kappa J_kappa(A), J_kappa the
+    zonal polynomial (Muirhead 1982, theorem 7.2.7). Averaging over one factor of the chain after the other leaves, at σ
+    = 1,
 
-        E p_mu(M) = Σ_kappa a_{μ κ} Π_{l=0..L} J_kappa(1^{n_l}),    p_mu = Σ_kappa a_{μ κ} J_kappa.
+        E p_mu(M) = Σ_kappa a_{μ κ} Π_{l=0..L} J_kappa(1^{n_l}),    p_mu = Σ_kappa a_{μ κ} J_kappa,
 
-    This is multiplied by (Π σ_l²)^k, and by n_0^(-k) for ``sqrt_d``, k = sum(partition). The coefficients are computed
-    once per degree (in 1 ms at k = 4, 20 ms at k = 8, 0.3 s at k = 12).
+    times (Π σ_l²)^k, and n_0^(-k) for ``sqrt_d``, k = sum(partition); once per degree it takes 1 ms at k = 4, 0.3 s at
+    12.
 
     ``partition`` holds the exponents μ_i, positive integers in any order; () gives 1. ``self_normalized`` first divides
     each X_l by its own σ̂_l, σ̂_l² = |X_l|_F² / (n_{l-1} n_l); the sigmas then cancel. Errors as for
@@ -78,8 +73,7 @@ def trace_cumulant(
 def trace_cumulants(power: int, *shape: Any, self_normalized: bool = False, **chain: Unpack[ChainKeywords]) -> Moments:
     """Return mean, standard deviation, skewness and excess kurtosis of tr M^power = Σ λ^power, exact and rounded once.
 
-    For W_QK at σ = 1 and ``sqrt_d``, E Σ λ = d h and E Σ λ² = h (d² + 2 d h + 2 d + h + 3). The kurtosis needs moments
-    of degree 4 ``power``. ``self_normalized`` is that of :func:`trace_moment`; the sigmas then cancel.
+    The kurtosis needs moments of degree 4 ``power``. ``self_normalized`` is that of :func:`trace_moment`.
     """
     exponent = require_positive_integer("power", power)
     parameters = ChainParameters(*shape, **chain)
@@ -97,17 +91,15 @@ def trace_cumulants(power: int, *shape: Any, self_normalized: bool = False, **ch
 
 
 def _factor(parameters: ChainParameters, self_normalized: bool) -> Fraction:
-    """Return the factor that scales the eigenvalues of the unit chain; the sigmas cancel if self-normalised."""
     return variance_factor(parameters.dims, () if self_normalized else parameters.sigmas, parameters.normalization)
 
 
 def require_powers(name: str, powers: Sequence[int]) -> Partition:
-    return sorted_partition([require_positive_integer(name, power) for power in powers])
+    return tuple(sorted((require_positive_integer(name, power) for power in powers), reverse=True))
 
 
 @lru_cache(maxsize=4096)
 def unit_trace_moment(mu: Partition, dims: tuple[int, ...], self_normalized: bool) -> Fraction:
-    """Return :func:`trace_moment` of the raw product at σ = 1 for checked arguments, with μ in descending order."""
     degree = sum(mu)
     zonals, (numerators, denominator) = _zonals_at_identities(degree, dims), _over_one_denominator(mu)
     raw = Fraction(sum(a * zonals[kappa] for kappa, a in numerators), denominator)
@@ -137,10 +129,7 @@ def _zonals_at_identities(degree: int, dims: tuple[int, ...]) -> dict[Partition,
 
 @lru_cache(maxsize=4096)
 def unit_trace_cumulant(powers: Partition, dims: tuple[int, ...], self_normalized: bool) -> Fraction:
-    """Return :func:`trace_cumulant` of the raw product at σ = 1 for checked arguments.
-
-    E Π_{i in S} x_i = Σ_B κ(B) E Π_{i not in B} x_i, over the blocks B of S that hold its first element (Speed 1983).
-    """
+    """Return the cumulant at σ = 1: E Π_{i in S} x_i = Σ_B κ(B) E Π_{i not in B} x_i, B with the first element."""
     first, others = powers[0], powers[1:]
     total = unit_trace_moment(powers, dims, self_normalized)
     for size in range(len(others)):
@@ -159,9 +148,8 @@ Exponents = tuple[int, ...]
 class DimensionPolynomial:
     """Exact polynomial in named dimensions, such as d**2*h*(d**2 + 2*d*h + 2*d + h + 3).
 
-    Call it with the dimensions, ``polynomial(d=768, h=64)``. ``str`` gives valid Python and :meth:`latex` gives LaTeX.
-    Both factor out the common rational and monomial factor and order the terms by falling degree, then by the order of
-    the symbols.
+    Call it with the dimensions, ``polynomial(d=768, h=64)``. ``str`` gives valid Python and :meth:`latex` gives LaTeX,
+    with the common factor first and the terms by falling degree, then by the order of the symbols.
 
     Attributes:
         symbols: the names, in order.
@@ -230,13 +218,11 @@ class DimensionPolynomial:
 def trace_moment_polynomial(partition: Sequence[int], symbols: Sequence[str]) -> DimensionPolynomial:
     """Return E[Π_i tr M^(μ_i)] of the raw product at σ = 1 (:func:`trace_moment`) as a polynomial in the dimensions.
 
-    The polynomial is exact. Its coefficients are positive integers, which count the pairings of the entries by the
-    indices that stay free (Wick). For W_QK, ``trace_moment_polynomial((2,), ("d", "h", "d"))`` is d**2*h*(d**2 + 2*d*h
-    + 2*d + h + 3).
+    Exact, with positive integer coefficients, which count the pairings of the entries by the indices that stay free
+    (Wick). For W_QK, ``trace_moment_polynomial((2,), ("d", "h", "d"))`` is d**2*h*(d**2 + 2*d*h + 2*d + h + 3).
 
-    ``partition`` holds the exponents μ_i; ``symbols`` are the names of n_0, ..., n_L, of which equal ones mean equal
-    dimensions. Other exponents than positive integers, fewer than two symbols, or symbols that are no Python
-    identifiers raise a ParameterError.
+    ``partition`` holds the exponents μ_i, positive integers; ``symbols`` are two or more names of n_0, ..., n_L, Python
+    identifiers, of which equal ones mean equal dimensions. Others raise a ParameterError.
     """
     mu, symbols = require_powers("partition", partition), tuple(symbols)
     if len(symbols) < 2 or not all(name.isidentifier() for name in symbols):
@@ -254,3 +240,147 @@ def _moment(mu: Partition, symbols: tuple[str, ...]) -> DimensionPolynomial:
             powers = tuple(power for power, _ in terms)
             total[powers] = total.get(powers, Fraction(0)) + a * math.prod(coefficient for _, coefficient in terms)
     return DimensionPolynomial.from_coefficients(names, total)
+
+
+_DIGITS = Context(prec=100, traps=[])
+_CONSTANT = Decimal("1e-30")  # relative change below which a function is constant
+_ORDERS = 7
+_DEGREE = 14
+_TRUSTED = {1: 0.5, 2: 0.5, 3: 0.5, 4: 0.2, 5: 0.02}
+"""Largest relative change by the last weight at which a difference of each order is used."""
+
+
+class Estimate(NamedTuple):
+    mean: float
+    std: float
+    skewness: float
+    excess_kurtosis: float
+
+
+@takes(ChainKeywords)
+def participation_ratio(*shape: Any, **chain: Unpack[ChainKeywords]) -> Moments:
+    """Return mean, standard deviation and shape of P = (tr M)² / tr M² = (Σ λ)² / Σ λ², M = Wᵀ W.
+
+    They depend only on the dimensions. With T = tr M and Q = tr M², the moments of Y = 1/P = Q/T² are exact in the law
+    of the chain weighted by T^n, E_n Y^s = E[Q^s T^(n - 2s)] / E[T^n]. Thiele's rational function through the
+    differences in s of order k of ln E_n Y^s continues them from n = 2k..14 to n = 0, and likewise (1/s) ln E Y^s from
+    s = 1..m to -1..-4. The order m is 5, or the highest at which the differences settle (2, Y log-normal, below rank
+    4).
+
+    ``error`` and ``std_error`` are the changes by the last order. Errors of mean (in standard deviations), std,
+    skewness and excess kurtosis in excess of the sampling errors of 200 000 to 400 000 draws:
+
+        one factor, W_QK, rank ≥ 16             0.003, 0.3 %, 0.01, 0.03
+        up to six factors, rank ≥ 16            0.003, 0.4 %, 0.02, 0.05
+        rank 8 or 12, or eight equal factors    0.01, 2 %, 0.1, 0.15
+
+    P is exactly 1 where the rank is 1. Errors as for :class:`rmtbase.laws.GaussianChain`.
+    """
+    return participation_ratio_of(ChainParameters(*shape, **chain).dims)
+
+
+@takes(ChainKeywords)
+def normalized_participation_ratio(*shape: Any, **chain: Unpack[ChainKeywords]) -> Moments:
+    """Return :func:`participation_ratio` divided by the rank, which is d_head for W_QK."""
+    parameters = ChainParameters(*shape, **chain)
+    moments = participation_ratio_of(parameters.dims)
+    return replace(
+        moments, **{name: getattr(moments, name) / parameters.rank for name in ("mean", "std", "error", "std_error")}
+    )
+
+
+@lru_cache(maxsize=1024)
+def participation_ratio_of(dims: tuple[int, ...]) -> Moments:
+    if min(dims) == 1:
+        return Moments(1.0, 0.0, "exact")
+    estimates = estimates_by_order(dims)
+    order = next(order for order in range(len(estimates), 1, -1) if estimates[order - 1].std > 0.0)
+    lower, best = estimates[order - 2 : order]
+    method = f"exact moments weighted by powers of the trace, extrapolated to order {order}"
+    errors = abs(best.mean - lower.mean), abs(best.std - lower.std)
+    return Moments(best.mean, best.std, method, *errors, best.skewness, best.excess_kurtosis)
+
+
+@lru_cache(maxsize=1024)
+def estimates_by_order(dims: tuple[int, ...]) -> list[Estimate]:
+    """Return estimates from the moments of 1/P up to order 1, up to order 2, and so on as far as they settle."""
+    with localcontext(_DIGITS):
+        log_moments = _log_moments_of_the_inverse(dims)
+        return [_of_the_inverse(log_moments[:order]) for order in range(1, len(log_moments) + 1)]
+
+
+def _log_moments_of_the_inverse(dims: tuple[int, ...]) -> list[Decimal]:
+    weighted = {
+        (n, s): _log_of(unit_trace_moment((2,) * s + (1,) * (n - 2 * s), dims, False))
+        for n in range(_DEGREE + 1)
+        for s in range(min(n // 2, max(_TRUSTED)) + 1)
+    }
+    differences: list[Decimal] = []
+    for order in range(1, max(_TRUSTED) + 1):
+        weights = range(2 * order, _DEGREE + 1)
+        signed = [(-1) ** (order - s) * math.comb(order, s) for s in range(order + 1)]
+        values = [
+            sum((c * (weighted[n, s] - weighted[n, 0]) for s, c in enumerate(signed)), Decimal(0)) for n in weights
+        ]
+        value, change = _continued(weights, values, 0)
+        settled = abs(change) <= Decimal(_TRUSTED[order]) * abs(value)
+        if order > 2:
+            if not settled:
+                break
+            differences.append(value)
+        else:
+            differences.append(value if settled and value * values[0] > 0 else values[0])
+    return [
+        sum((math.comb(s, k) * difference for k, difference in enumerate(differences[:s], 1)), Decimal(0))
+        for s in range(1, len(differences) + 1)
+    ]
+
+
+def _of_the_inverse(log_moments: Sequence[Decimal]) -> Estimate:
+    """Estimate the moments of 1/Y from ln E Y^s, s = 1, 2, ...; std is 0 if the variance is not positive."""
+    orders = range(1, len(log_moments) + 1)
+    slopes = [log_moment / s for s, log_moment in zip(orders, log_moments, strict=True)]
+    first, *logs = (-k * _continued(orders, slopes, -k)[0] for k in range(1, 5))
+    second, third, fourth = ((log - k * first).exp() for k, log in enumerate(logs, 2))
+    mean, variance = first.exp(), second - 1
+    if not variance > 0:
+        return Estimate(float(mean), 0.0, math.nan, math.nan)
+    return Estimate(
+        float(mean),
+        float(mean * variance.sqrt()),
+        float((third - 3 * second + 2) / (variance * variance.sqrt())),
+        float((fourth - 4 * third + 6 * second - 3) / variance**2 - 3),
+    )
+
+
+def _log_of(value: Fraction) -> Decimal:
+    return Decimal(value.numerator).ln() - Decimal(value.denominator).ln()
+
+
+def _continued(nodes: Sequence[int], values: Sequence[Decimal], at: int) -> tuple[Decimal, Decimal]:
+    """Return Thiele's rational function through the points, evaluated at ``at``, and its change by the last point."""
+    coefficients, rest = [], list(values)
+    for k, node in enumerate(nodes):
+        coefficients.append(rest[0])
+        rises = [value - rest[0] for value in rest[1:]]
+        if not rises or min(map(abs, rises)) <= _CONSTANT * abs(rest[0]):
+            break
+        rest = [(later - node) / rise for later, rise in zip(nodes[k + 1 :], rises, strict=True)]
+
+    def up_to(count: int) -> Decimal:
+        value = coefficients[count - 1]
+        for k in range(count - 2, -1, -1):
+            value = coefficients[k] + (at - nodes[k]) / value
+        return value
+
+    best = up_to(len(coefficients))
+    return best, best - up_to(len(coefficients) - 1) if len(coefficients) == len(nodes) > 1 else Decimal(0)
+
+
+def log_inverse_moment(power: int, dims: tuple[int, ...], self_normalized: bool) -> float:
+    """Ln (E 1/X) (E X) for X = tr M^power, by continuing (1/q) ln E X^q from q = 1..7 to -1; within 1e-4 to 1e-2."""
+    with localcontext(_DIGITS):
+        orders = range(1, _ORDERS + 1)
+        logs = [_log_of(unit_trace_moment((power,) * q, dims, self_normalized)) for q in orders]
+        slope, _ = _continued(orders, [log / q for q, log in zip(orders, logs, strict=True)], -1)
+        return float(logs[0] - slope)

@@ -1,13 +1,7 @@
-"""Zonal polynomials (Jack polynomials at α = 2) and power sums, in exact rational arithmetic.
+"""Zonal polynomials J_kappa (Jack at α = 2, integral form) and power sums p_mu, in exact rational arithmetic.
 
-Two bases of the symmetric polynomials of degree k are used, each indexed by the partitions of k: the power sums p, and
-the Jack polynomials J in their integral form. At n ones J_kappa(1, ..., 1) = Π over boxes of (n + 2j - i), where i is
-the row and j the column, both from zero (Macdonald, Symmetric Functions and Hall Polynomials, VI.10; Muirhead 1982,
-ch. 7). C_kappa is J_kappa scaled so that the C_kappa add up to p_1^k. Partitions are tuples of parts in descending
-order.
-
-The generalised binomial coefficients are defined by C_kappa(I + X)/C_kappa(I) = Σ_sigma binom(κ, σ)
-C_sigma(X)/C_sigma(I) (Constantine 1966; Muirhead 1982, section 7.5).
+Bases are indexed by partitions, descending; C_kappa is J_kappa scaled so that they add up to p_1^k (Muirhead
+1982, 7; Macdonald, VI.10). Binomials: C_kappa(I + X)/C_kappa(I) = Σ_sigma binom(κ, σ) C_sigma(X)/C_sigma(I).
 """
 
 import math
@@ -34,16 +28,9 @@ def partitions(k: int) -> tuple[Partition, ...]:
     return tuple(parts_up_to(k, k))
 
 
-def sorted_partition(parts: list[int]) -> Partition:
-    return tuple(sorted((part for part in parts if part > 0), reverse=True))
-
-
 @cache
 def power_sum_in_zonals(mu: Partition) -> dict[Partition, Fraction]:
-    """Return the coefficients of p_mu on the J_kappa, by multiplying its power sums from the largest on.
-
-    p_k = 2 k Σ_kappa J_kappa / j_kappa Π_{boxes but the first} (2j - i), j_kappa both hook products (Macdonald, VI.10).
-    """
+    """Coefficients of p_mu on J_kappa; of p_k: 2 k / j_kappa Π_{boxes but the first} (2j - i) (Macdonald, VI.10)."""
     if not mu:
         return {(): Fraction(1)}
     if len(mu) == 1:
@@ -56,10 +43,7 @@ def power_sum_in_zonals(mu: Partition) -> dict[Partition, Fraction]:
 
 
 def _times_power_sum(k: int, terms: Terms) -> Terms:
-    """Multiply a symmetric polynomial by p_k: for k = 1 by adding boxes, else by [[D, p_1], p_k] = 2 k p_{k+1}.
-
-    D is the Laplace-Beltrami operator, and [D, p_1] is 2 Σ x_i² d/dx_i plus a multiple of p_1.
-    """
+    """Multiply by p_k: k = 1 by adding boxes, else by [[D, p_1], p_k] = 2 k p_{k+1}, D Laplace-Beltrami."""
     if k == 1:
         return _with_a_box(terms, weighted=False)
     first = _with_a_box(_times_power_sum(k - 1, terms), weighted=True)
@@ -88,7 +72,6 @@ def _one_more_box(kappa: Partition) -> tuple[tuple[Partition, Fraction], ...]:
 
 
 def _energy(kappa: Partition) -> int:
-    """Return the eigenvalue of the Laplace-Beltrami operator on J_kappa, up to a constant for each degree."""
     return sum(part * (part - 1 - row) for row, part in enumerate(kappa))
 
 
@@ -114,7 +97,6 @@ def zonal_in_power_sums(kappa: Partition) -> dict[Partition, Fraction]:
 
 
 def zonal_at_identity(kappa: Partition, n: int) -> int:
-    """Return J_kappa(1, ..., 1) with n ones, which is also 2^k (n/2)_kappa."""
     return math.prod(n + 2 * column - row for row, part in enumerate(kappa) for column in range(part))
 
 
@@ -130,10 +112,7 @@ def zonal_at_identity_polynomial(kappa: Partition, power: int) -> tuple[int, ...
 
 @cache
 def zonal_binomials(kappa: Partition) -> dict[Partition, Fraction]:
-    """Return binom(κ, σ) for every σ inside κ, removing one box at a time (Kaneko 1993).
-
-    (|κ| - |σ|) binom(κ, σ) = Σ_i binom(κ, σ^(i)) binom(σ^(i), σ), where σ^(i) is σ with one more box in row i.
-    """
+    """Binomials binom(κ, σ), by (|κ| - |σ|) binom(κ, σ) = Σ_i binom(κ, σ^(i)) binom(σ^(i), σ) (Kaneko 1993)."""
     size = sum(kappa)
     result = {kappa: Fraction(1)}
     for smaller in range(size - 1, -1, -1):
@@ -148,7 +127,6 @@ def zonal_binomials(kappa: Partition) -> dict[Partition, Fraction]:
 
 
 def _boxes_added(sigma: Partition) -> Iterator[tuple[int, Partition]]:
-    """Yield (row, partition) for each way to add one box to σ."""
     for row, part in enumerate((*sigma, 0)):
         if row == 0 or sigma[row - 1] > part:
             yield row, (*sigma[:row], part + 1, *sigma[row + 1 :])

@@ -11,7 +11,7 @@ from scipy import special
 from scipy.interpolate import CubicSpline
 
 from rmtbase.laws._distribution import Distribution, FloatArray
-from rmtbase.laws._element._element_histogram import log_normal_mass
+from rmtbase.laws._element._element_estimates import log_normal_mass
 from rmtbase.laws._element._expansion import Expansion, mean_square
 from rmtbase.laws._element.parents import Parent
 from rmtbase.laws._null._pearson import Pearson3, Pearson3Mixture, ShiftedLogNormal, ThreeMoments
@@ -35,7 +35,6 @@ class CountNoise(NamedTuple):
 
 
 def plain(count: FloatArray) -> FloatArray:
-    """Return N ln N."""
     return special.xlogy(count, count)
 
 
@@ -63,7 +62,6 @@ def noise(function: Callable[..., FloatArray], mean: FloatArray) -> CountNoise:
 
 @cache
 def _table(function: Callable[..., FloatArray]) -> CubicSpline:
-    """Return bias, slope minus (ln μ + 1), variance and third cumulant as functions of ln μ."""
     log_means, rows = np.linspace(*_RANGE, 140), []
     for mean in map(math.exp, log_means):
         reach = 9.0 * math.sqrt(mean)
@@ -90,7 +88,6 @@ class Estimate:
     family: ClassVar[type[ThreeMoments]] = ShiftedLogNormal
 
     def law(self, cumulants: tuple[float, float, float], noise: Sequence[float]) -> Distribution:
-        """Return the law, given n times the bias, n times the variance and n² times the third cumulant."""
         return self.family.of_numbers(self.n, self.statistic.value, cumulants, noise)
 
     def of_independent(self) -> Distribution:
@@ -98,10 +95,7 @@ class Estimate:
 
 
 def kernel_residual(parent: Parent, n: int) -> Estimate:
-    """Return S − ½ ln(2πe s²), with S the entropy of a Gaussian kernel estimate of bandwidth b = s n^(−1/5).
-
-    To second order the noise is −∫ δp²/(2 p_K) dx, p_K = K ∗ p: that of a Poisson count of mean n p_K²/(K² ∗ p).
-    """
+    """S − ½ ln(2πe s²), S by a kernel of width s n^(−1/5); its noise −∫ δp²/(2 p_K) has counts n p_K²/(K² ∗ p)."""
     law, bandwidth = reference_law(parent), n**-0.2
     smoothed = _Smoothed(law, bandwidth)
     log_s = law.log_s * (smoothed.stretch - 1.0)
@@ -130,8 +124,6 @@ def kernel_residual(parent: Parent, n: int) -> Estimate:
 
 
 class _Smoothed:
-    """Density p of the parent, convolved with a normal density K, on a grid."""
-
     def __init__(self, law: ReferenceLaw, bandwidth: float) -> None:
         upper = min(law.upper, 12.0)
         self.bandwidth, self.step = bandwidth, bandwidth / _PER_BANDWIDTH
@@ -152,7 +144,6 @@ class _Smoothed:
         return np.interp(x, self.at, self._surprise)
 
     def squared(self, x: FloatArray, direction: FloatArray) -> float:
-        """∫ δp²/p_K for a relative change of p that is even and given at ascending x > 0."""
         change = np.convolve(self.mass * np.interp(np.abs(self.at), x, direction), self.kernel, mode="same")
         return float(self.step * np.sum(change**2 / np.maximum(self.density, 1e-30)))
 
@@ -180,10 +171,7 @@ class _Smoothed:
 
 
 def histogram_residual(parent: Parent, n: int) -> Estimate:
-    """Return −Σ p ln(p/width) − ½ ln(2πe s²) with 100 equal bins from the smallest to the largest weight.
-
-    Given both, the others are independent with the parent's law between them. The ends are placed at half the range.
-    """
+    """−Σ p ln(p/width) − ½ ln(2πe s²), 100 equal bins between the extremes, given which the others are independent."""
     law = reference_law(parent)
     nodes, gauss = np.polynomial.legendre.leggauss(24)
     low, high = -4.5, math.log(12.0)
@@ -223,7 +211,6 @@ def histogram_residual(parent: Parent, n: int) -> Estimate:
 
 
 def _cumulants_within(law: ReferenceLaw, n: int, half: float) -> tuple[float, float, float]:
-    """Return mean, variance and third cumulant of the histogram estimate given that the range is ±half."""
     edges = np.linspace(0.0, half, _BINS // 2 + 1)
     mass = law.masses(edges)
     share = mass / mass.sum()  # law of |w| within the range
@@ -263,10 +250,7 @@ _FIXED = np.array([-1.5, -3.0])  # n² κ₂ and n³ κ₃ of the three degrees 
 
 
 class _Cells:
-    """Cells of the estimates at one n, in units of σ, centred on w̄ with a width set by the spread; arrays (node, cell).
-
-    Where the density of the parent ends with a jump, the nodes average over w̄ and ln spread, both normal.
-    """
+    """Cells at one n, in units of σ, (node, cell); where a parent ends with a jump, nodes average over w̄ and spread."""
 
     def __init__(self, law: ReferenceLaw, n: int) -> None:
         spread, tie = law.spread
@@ -293,7 +277,6 @@ class _Cells:
         self.jumps = bool(cut.any())
 
     def of_magnitude(self, values: FloatArray, x: FloatArray) -> FloatArray:
-        """Return the mean over w = ±x of values of the cells, (cell,), at the middle node."""
         place = np.round(x / math.exp(self.log_width[self.middle])).astype(np.intp)
         right, left = (values[np.clip(self._last + side, 0, values.size - 1)] for side in (place, -place))
         return 0.5 * (right + left)
@@ -301,8 +284,6 @@ class _Cells:
 
 @dataclass(frozen=True)
 class CountedEstimate(Estimate):
-    """Estimate from counts in cells at one n, expanded at the middle node of the cells."""
-
     parent: ReferenceLaw  # law of the weights
     cells: _Cells
     value: FloatArray  # the estimate at the nodes of the cells, (node,)
@@ -325,7 +306,6 @@ class CountedEstimate(Estimate):
 
 
 def _normal_rule(count: int) -> tuple[FloatArray, FloatArray]:
-    """Return an odd number of equidistant nodes, and weights for the mean over a standard normal variable."""
     nodes = np.linspace(-_REACH, _REACH, count) if count > 1 else np.zeros(1)
     weights = np.exp(-0.5 * nodes**2)
     return nodes, weights / weights.sum()

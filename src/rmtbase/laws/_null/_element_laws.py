@@ -9,17 +9,14 @@ from typing import NamedTuple
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import Distribution, FloatArray
-from rmtbase.laws._element._arithmetic import FLOAT
-from rmtbase.laws._element._dependence import DependentStatistic, SharedNorms
 from rmtbase.laws._element._expansion import Expansion, Panels, mean_square, panels, quadratic_noise
 from rmtbase.laws._element._normal_sample import gaussian_sample_statistic
 from rmtbase.laws._element._product_element import ProductElement
-from rmtbase.laws._element._product_sum import Element
-from rmtbase.laws._element.parents import Normal, Parent
+from rmtbase.laws._element._product_sum import DependentStatistic, Element, SharedNorms
+from rmtbase.laws._element.parents import FLOAT, Normal, Parent
 from rmtbase.laws._null._cell_entropies import Estimate, ends_with_a_jump
 from rmtbase.laws._null._largest_magnitude import LargestMagnitude, NormalMaximum, ProductMaximum
-from rmtbase.laws._null._on_scale import IDENTITY, LogPearson3, OnScale, SmoothScale
-from rmtbase.laws._null._pearson import Pearson3
+from rmtbase.laws._null._pearson import IDENTITY, LogPearson3, OnScale, Pearson3, Scale
 from rmtbase.laws._null._simulated_law import mended, simulated_quantiles
 
 _FLAT = 1e-3  # E IF² below which the noise of the curvature is added
@@ -37,11 +34,11 @@ class ElementLaw(ABC):
 
     @abstractmethod
     def independent(self, parent: Parent) -> Laws:
-        """Return the laws for n independent weights, n ↦ law."""
+        """Return n ↦ law of n independent weights."""
 
     @abstractmethod
     def product(self, parent: Element) -> Laws:
-        """Return the laws for the elements of W_QK, (d_query, d_key) ↦ law; ``parent`` is the law of an element."""
+        """Return (d_query, d_key) ↦ law of the elements of W_QK; ``parent`` is the law of an element."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +46,7 @@ class Smooth(ElementLaw):
     """Laws of a smooth statistic: Pearson's type III on a scale, with the cumulants of the expansion."""
 
     expand: Callable[[Parent], Expansion]  # its expansion about the law of a parent
-    scale: SmoothScale = IDENTITY  # a function of the statistic whose law is nearer to normal
+    scale: Scale = IDENTITY  # a function of the statistic whose law is nearer to normal
     corrections: tuple[float, float] = (0.0, 0.0)  # n × the measured relative corrections of κ₂ and κ₃ on that scale
 
     def independent(self, parent: Parent) -> Laws:
@@ -184,12 +181,9 @@ class Mended(ElementLaw):
 
             def at(n: int) -> Distribution:
                 if n < self.fewest and ends_with_a_jump(parent, n):
-                    raise ParameterError(
-                        "n",
-                        n,
-                        f"at least {self.fewest} weights of a law that ends with a jump, as {parent} does, for the "
-                        "statistics that are counted in cells; fewer only of 'uniform' and 'truncated_normal' weights",
-                    )
+                    expected = f"at least {self.fewest} weights of a law that ends with a jump, as {parent} does, for "
+                    expected += "the statistics that are counted in cells; fewer only of 'uniform' and "
+                    raise ParameterError("n", n, f"{expected}'truncated_normal' weights")
                 return plain.at(n)
 
             return Laws(plain.limit, at)
@@ -235,7 +229,6 @@ class OfLargest(ElementLaw):
 def _independent(
     statistic: Expansion, corrections: tuple[float, float] = (0.0, 0.0), noise: tuple[float, float] = (0.0, 0.0)
 ) -> Callable[[int], Pearson3]:
-    """Return n ↦ the law of a smooth statistic of n independent weights; ``noise`` is added to n² κ₂ and n³ κ₃."""
     cumulants = statistic.drift, statistic.variance, statistic.third
     added = noise[0] + cumulants[1] * corrections[0], noise[1] + cumulants[2] * corrections[1]
     return lambda n: Pearson3.of_numbers(n, statistic.value, cumulants, added)

@@ -15,14 +15,9 @@ from rmtbase.laws._distribution import Distribution, StatedLaw
 from rmtbase.laws._element._expansion import Expansion, Panels, mean_square, panels
 from rmtbase.laws._element._product_sum import Element, element_of_product
 from rmtbase.laws._element.parents import Normal, Parent, require_parent
+from rmtbase.laws._null import _cell_entropies as cells
+from rmtbase.laws._null import _largest_magnitude as tails
 from rmtbase.laws._null import _reference_law as smooth
-from rmtbase.laws._null._cell_entropies import (
-    Estimate,
-    divergence,
-    entropy_residual,
-    histogram_residual,
-    kernel_residual,
-)
 from rmtbase.laws._null._element_laws import (
     ElementLaw,
     Estimated,
@@ -36,16 +31,10 @@ from rmtbase.laws._null._element_laws import (
     OfLargest,
     Smooth,
 )
-from rmtbase.laws._null._on_scale import IDENTITY, Inverse, Logarithm
+from rmtbase.laws._null._pearson import IDENTITY, logarithm, reciprocal
 from rmtbase.laws._null._reference_law import reference_law
-from rmtbase.laws._null._tail_statistics import (
-    LargestToQuantile,
-    product_largest_to_quantile,
-    product_tail_probability,
-    tail_probability,
-)
 from rmtbase.laws._weibull._closure import body_tail_gap, std_closure
-from rmtbase.laws._weibull._plot import WeibullPlot, weibull_plot
+from rmtbase.laws._weibull._plot import weibull_plot
 from rmtbase.parameters import require_positive_integer
 
 _FEWEST, _FEWEST_NORMAL = 100, 20  # weights; normal ones for mean, skewness, kurtosis and largest magnitude
@@ -90,12 +79,7 @@ def _decile_ratio(parent: Parent) -> Expansion:
     return (smooth.log_quantile(grid, 0.9, high, -0.8) - smooth.log_quantile(grid, 0.1, low, 0.8)).exp()
 
 
-def _plot(parent: Parent) -> WeibullPlot:
-    return weibull_plot(parent, Fraction(1, 10))
-
-
 def _to_rms(log_scale: Expansion) -> Expansion:
-    """Return a scale over the root mean square, from the logarithm of the scale."""
     return (log_scale - 0.5 * mean_square(log_scale.grid).log()).exp()
 
 
@@ -105,7 +89,7 @@ def _negative_divergence(parent: Parent) -> float:
 
 def _counted(
     simulated: str,
-    estimate: Callable[[Parent, int], Estimate],
+    estimate: Callable[[Parent, int], cells.Estimate],
     limit: Callable[[Parent], float],
     reflected: Callable[[int], float] | None = None,
 ) -> Mended:
@@ -114,8 +98,6 @@ def _counted(
 
 @dataclass(frozen=True)
 class _Recipe:
-    """Recipe for the null of one statistic, with its accuracy."""
-
     law: ElementLaw  # its laws
     order: float  # the parent must have finite moments up to this order
     approach: str  # the method, in words
@@ -159,7 +141,7 @@ _RECIPES: dict[str, _Recipe] = {
     ),
     "excess_kurtosis": _Recipe(
         Mended(
-            NormalSample("excess_kurtosis", Smooth(_on_panels(smooth.excess_kurtosis), Inverse(-3.0), (4.0, 0.0))),
+            NormalSample("excess_kurtosis", Smooth(_on_panels(smooth.excess_kurtosis), reciprocal(-3.0), (4.0, 0.0))),
             "excess_kurtosis",
             exact_moments=True,
         ),
@@ -178,11 +160,13 @@ _RECIPES: dict[str, _Recipe] = {
     ),
     "l_skewness": _Recipe(Odd(smooth.l_skewness_influence), 2.0, _EXPANSION),
     "l_kurtosis": _Recipe(Smooth(_on_panels(smooth.l_kurtosis), IDENTITY, (9.5, 0.0)), 2.0, _EXPANSION),
-    "entropy_residual": _Recipe(_counted("entropy_residual", entropy_residual, _negative_divergence), 4.0, _COUNTED),
+    "entropy_residual": _Recipe(
+        _counted("entropy_residual", cells.entropy_residual, _negative_divergence), 4.0, _COUNTED
+    ),
     "kl_matched_normal": _Recipe(
         _counted(
             "entropy_residual",
-            partial(divergence, of_core=False),
+            partial(cells.divergence, of_core=False),
             lambda parent: reference_law(parent).divergence,
             lambda n: 0.5 / n,
         ),
@@ -192,48 +176,50 @@ _RECIPES: dict[str, _Recipe] = {
     "core_sigma": _Recipe(Smooth(_core_sigma), 4.0, _EXPANSION),
     "kl_core_normal": _Recipe(
         _counted(
-            "kl_core_normal", partial(divergence, of_core=True), lambda parent: reference_law(parent).core_divergence
+            "kl_core_normal",
+            partial(cells.divergence, of_core=True),
+            lambda parent: reference_law(parent).core_divergence,
         ),
         4.0,
         _COUNTED,
     ),
     "histogram_entropy_residual": _Recipe(
-        Estimated(histogram_residual, _negative_divergence),
+        Estimated(cells.histogram_residual, _negative_divergence),
         4.0,
         "given the range, the counts in its bins and their noise",
     ),
     "kde_entropy_residual": _Recipe(
-        Mended(Estimated(kernel_residual, _negative_divergence), "kde_entropy_residual"),
+        Mended(Estimated(cells.kernel_residual, _negative_divergence), "kde_entropy_residual"),
         4.0,
         f"log-normal law with the cumulants of a quadratic form in the convolved noise; {_MENDED}",
     ),
     "max_to_q99": _Recipe(
-        OfLargest(LargestToQuantile, product_largest_to_quantile), 0.0, _MAXIMUM, _OF_LARGEST, (0.03, 0.06)
+        OfLargest(tails.LargestToQuantile, tails.product_largest_to_quantile), 0.0, _MAXIMUM, _OF_LARGEST, (0.03, 0.06)
     ),
     "gini": _Recipe(Smooth(_on_panels(smooth.gini)), 2.0, _EXPANSION),
-    "q90_to_q10": _Recipe(Smooth(_decile_ratio, Logarithm(), (-5.0, 0.0)), 0.0, _EXPANSION),
+    "q90_to_q10": _Recipe(Smooth(_decile_ratio, logarithm(), (-5.0, 0.0)), 0.0, _EXPANSION),
     "log10_tail_probability": _Recipe(
-        OfLargest(tail_probability, product_tail_probability), 0.0, _MAXIMUM, _OF_LARGEST
+        OfLargest(tails.tail_probability, tails.product_tail_probability), 0.0, _MAXIMUM, _OF_LARGEST
     ),
     "weibull_shape": _Recipe(
-        Smooth(lambda parent: _plot(parent).sample_shape, Logarithm(), (0.8, 0.0)), 0.0, _EXPANSION
+        Smooth(lambda parent: weibull_plot(parent).sample_shape, logarithm(), (0.8, 0.0)), 0.0, _EXPANSION
     ),
     "weibull_scale": _Recipe(
-        Smooth(lambda parent: _to_rms(_plot(parent).sample_log_scale), Logarithm()), 4.0, _EXPANSION
+        Smooth(lambda parent: _to_rms(weibull_plot(parent).sample_log_scale), logarithm()), 4.0, _EXPANSION
     ),
     "weibull_r_squared": _Recipe(
-        Mended(NearlyFlat(lambda parent: _plot(parent).sample_r_squared, lambda _: 1.0), "weibull_r_squared"),
+        Mended(NearlyFlat(lambda parent: weibull_plot(parent).sample_r_squared, lambda _: 1.0), "weibull_r_squared"),
         0.0,
         f"{_EXPANSION}; {_MENDED}",
     ),
-    "weibull_closure": _Recipe(Smooth(std_closure, Logarithm(-1.0), (5.3, 0.0)), 4.0, _EXPANSION),
+    "weibull_closure": _Recipe(Smooth(std_closure, logarithm(-1.0), (5.3, 0.0)), 4.0, _EXPANSION),
     "body_tail_gap": _Recipe(
         Smooth(lambda parent: body_tail_gap(parent, Fraction(1, 10), Fraction(0)), IDENTITY, (-10.0, -27.0)),
         0.0,
         f"{_EXPANSION}; the bias of order ln n/n, below 0.06 standard deviations, is left out",
     ),
     "weibull_shape_ml": _Recipe(
-        Smooth(_on_panels(lambda grid: smooth.maximum_likelihood(grid)[0]), Logarithm(), (1.5, 0.0)), 0.0, _EXPANSION
+        Smooth(_on_panels(lambda grid: smooth.maximum_likelihood(grid)[0]), logarithm(), (1.5, 0.0)), 0.0, _EXPANSION
     ),
     "weibull_scale_ml": _Recipe(
         Smooth(_on_panels(lambda grid: _to_rms(smooth.maximum_likelihood(grid)[1]))), 4.0, _EXPANSION
@@ -255,11 +241,9 @@ def _require_recipe(statistic: object, parent: Parent) -> _Recipe:
 def element_null(statistic: str, n: int, distribution: str | Parent = "normal") -> ElementNull:
     """Return the law of an element statistic of n independent weights.
 
-    Args:
-        statistic: one of ``rmtbase.statistics.ELEMENT_STATISTICS``.
-        n: number of weights, at least 100; at least 20 for the mean, skewness, excess kurtosis and largest magnitude of
-            normal weights.
-        distribution: the law of a weight, as in :func:`weibull_anchor`; its σ does not matter.
+    ``statistic`` is one of ``rmtbase.statistics.ELEMENT_STATISTICS``; ``distribution`` is the law of a weight, as in
+    :func:`weibull_anchor`, whose σ does not matter. ``n`` is at least 100; at least 20 for the mean, skewness, excess
+    kurtosis and largest magnitude of normal weights.
 
     Raises:
         ParameterError: for an unknown statistic, too few weights, an unknown distribution, or a distribution without
@@ -278,14 +262,8 @@ def product_element_null(
 ) -> ElementNull:
     """Return the law of an element statistic of all d_query × d_key elements of one W_QK = W_Qᵀ W_K.
 
-    Elements in the same row or column share its norm (:class:`SharedNorms`).
-
-    Args:
-        statistic: one of ``rmtbase.statistics.ELEMENT_STATISTICS``.
-        d_query: number of rows of W_QK, at least 32.
-        d_head: number of products in an element, at least 3; at least 8 if the entries of the factors are not normal.
-        d_key: number of columns of W_QK, at least 32.
-        distribution: the law of the entries of the factors, as in :func:`weibull_anchor`; its σ does not matter.
+    ``statistic`` and ``distribution``, that of the entries of the factors, are as for :func:`element_null`. W_QK has at
+    least 32 rows, d_query, and columns, d_key, and elements of d_head ≥ 3 products, 8 if the entries are not normal.
 
     Raises:
         ParameterError: for an unknown statistic or distribution, dimensions that are smaller or not positive integers,

@@ -1,7 +1,8 @@
-"""Laws of the largest of standardised deviations |w − w̄|/s: of n weights of any parent, and of the elements of W_QK."""
+"""Laws of the largest deviation |w − w̄|/s, of its ratio to a quantile, and of its probability by the Weibull fit."""
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import ClassVar
@@ -10,27 +11,209 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
 from scipy import special
-from scipy.interpolate import CubicHermiteSpline
+from scipy.interpolate import CubicSpline
 
-from rmtbase.laws._distribution import FloatArray
-from rmtbase.laws._element._arithmetic import FLOAT
-from rmtbase.laws._element._expansion import panels
+from rmtbase.laws._distribution import Distribution, FloatArray, KnownSpread
+from rmtbase.laws._element._expansion import POWERS, Expansion, mean_square, panels, partial_moments
 from rmtbase.laws._element._normal_sample import gaussian_sample_statistic
-from rmtbase.laws._element._product_sum import Element, row_law
-from rmtbase.laws._element.parents import Parent, VarianceGamma
-from rmtbase.laws._null._tail_statistics import beta_rule
-from rmtbase.laws._tabulated import Tabulated, log_rule, normal_rule, score_table
+from rmtbase.laws._element._product_sum import DependentStatistic, Element, SharedNorms, row_law
+from rmtbase.laws._element.parents import FLOAT, Parent, VarianceGamma
+from rmtbase.laws._null._pearson import OnScale, Pearson3Mixture, logarithm
+from rmtbase.laws._null._reference_law import log_quantile
+from rmtbase.laws._tabulated import FINE, Tabulated, beta_rule, log_rule, normal_rule, score_table
+from rmtbase.laws._weibull._plot import WeibullPlot, weibull_plot
+
+
+@lru_cache(maxsize=64)
+def _log_quantiles(parent: Parent) -> CubicSpline:
+    grid = panels(parent)
+    inside = (grid.sf > 1e-280) & (grid.cdf > 1e-280)
+    logit = np.log(grid.cdf[inside]) - np.log(grid.sf[inside])
+    rising = np.append(True, np.diff(np.maximum.accumulate(logit)) > 1e-6)
+    return CubicSpline(logit[rising], grid.log_x[inside][rising])
+
+
+def _log_quantile(parent: Parent, sf: FloatArray) -> FloatArray:
+    return _log_quantiles(parent)(np.log1p(-sf) - np.log(sf))
+
+
+@dataclass(frozen=True)
+class LargestToQuantile(KnownSpread):
+    """Law of max |w|/q of n independent weights, with q the 99 % quantile of the magnitudes.
+
+    Given the largest m, F/F(m) of the r-th smallest is Beta(r, n − r), at the real r = 0.99 (n − 1) + 1.
+    """
+
+    parent: Parent  # the law of the weights
+    count: int  # n
+
+    @property
+    def support(self) -> tuple[float, float]:
+        return 1.0, math.inf
+
+    @property
+    def _above(self) -> float:
+        return 0.01 * (self.count - 1)
+
+    @cached_property
+    def _given(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        sf, weight = beta_rule(1.0, float(self.count))
+        return sf, np.exp(_log_quantile(self.parent, sf)), weight
+
+    def _cdf(self, x: FloatArray) -> FloatArray:
+        sf, largest, weight = self._given
+        share = (self.parent.law(largest[:, None] / x, FLOAT)[2] - sf[:, None]) / (1.0 - sf[:, None])
+        return weight @ special.betainc(self._above, self.count - self._above, np.clip(share, 0.0, 1.0))
+
+    def _sf(self, x: FloatArray) -> FloatArray:
+        sf, largest, weight = self._given
+        share = self.parent.law(largest[:, None] / x, FLOAT)[1] / (1.0 - sf[:, None])
+        return weight @ special.betainc(self.count - self._above, self._above, np.clip(share, 0.0, 1.0))
+
+    @cached_property
+    def _moments(self) -> tuple[float, float]:
+        sf, largest, weight = self._given
+        share, inner = beta_rule(self._above, self.count - self._above)
+        below = np.exp(_log_quantile(self.parent, sf[:, None] + (1.0 - sf[:, None]) * share))
+        ratio = largest[:, None] / below
+        mean = float(weight @ ratio @ inner)
+        return mean, math.sqrt(float(weight @ (ratio - mean) ** 2 @ inner))
+
+    def mean(self) -> float:
+        return self._moments[0]
+
+    def std(self) -> float:
+        return self._moments[1]
+
+
+Polynomials = Callable[[FloatArray], FloatArray]
+
+
+def _hazard_polynomials(
+    plot: WeibullPlot, log_scale: Expansion, numbers: Callable[[Expansion], tuple[float, ...]]
+) -> Polynomials:
+    """Return ln x ↦ ``numbers`` of the expansion of k̂ (ln x − ln λ̂), polynomials in ln x of degree at most 3."""
+    points = np.linspace(-1.0, 3.0, 4) + log_scale.value
+    values = [numbers(plot.sample_shape * (x - log_scale)) for x in points]
+    return lambda log_x: np.stack(
+        [np.polynomial.Polynomial.fit(points, value, 3)(log_x) for value in zip(*values, strict=True)]
+    )
+
+
+@lru_cache(maxsize=64)
+def _log_hazard(parent: Parent) -> Polynomials:
+    """Return ln x ↦ limit, drift, κ₂, κ₃ for independent weights, and c; see :func:`tail_probability`."""
+    plot = weibull_plot(parent)
+
+    def numbers(hazard: Expansion) -> tuple[float, ...]:
+        return hazard.value, hazard.drift, hazard.variance, hazard.third, float(hazard.influence[-1])
+
+    return _hazard_polynomials(plot, plot.sample_log_scale, numbers)
+
+
+@dataclass(frozen=True)
+class TailProbability(KnownSpread):
+    """Law of log₁₀ n − H/ln 10 with H = (max |w|/λ̂)^k̂, from the law of ln H."""
+
+    log_hazard: Pearson3Mixture  # the law of ln H, a mixture over the largest magnitude
+    count: int  # n
+
+    @property
+    def support(self) -> tuple[float, float]:
+        return -math.inf, math.log10(self.count)
+
+    def _at(self, y: FloatArray) -> FloatArray:
+        return np.log((math.log10(self.count) - y) * math.log(10.0))
+
+    def _cdf(self, x: FloatArray) -> FloatArray:
+        return self.log_hazard.sf(self._at(x))
+
+    def _sf(self, x: FloatArray) -> FloatArray:
+        return self.log_hazard.cdf(self._at(x))
+
+    def _moment(self, power: int) -> float:
+        law = self.log_hazard
+        return float(law.weight @ np.exp(power * law.centre + 0.5 * power**2 * np.square(law.spread)))
+
+    def mean(self) -> float:
+        return math.log10(self.count) - self._moment(1) / math.log(10.0)
+
+    def std(self) -> float:
+        return math.sqrt(self._moment(2) - self._moment(1) ** 2) / math.log(10.0)
+
+
+def tail_probability(parent: Parent, n: int) -> TailProbability:
+    """Law of log₁₀ n − H/ln 10 for n weights and their Weibull fit; given max |w| = x, ln H is of type III."""
+    sf, weight = beta_rule(1.0, float(n), FINE)
+    limit, drift, second, third, outer = _log_hazard(parent)(_log_quantile(parent, sf))
+    mean = limit + drift / n + outer * (1.0 / n - sf)
+    skewness = third / second**1.5 / math.sqrt(n)
+    return TailProbability(Pearson3Mixture(mean, _overlapping(mean, np.sqrt(second / n)), skewness, weight), n)
+
+
+def _overlapping(centre: FloatArray, spread: FloatArray | float) -> FloatArray:
+    """Return spreads of at least 3/5 of the distance between the parts of a mixture, so that they leave no gaps."""
+    return np.maximum(spread, 0.6 * np.abs(np.gradient(centre)))
+
+
+@lru_cache(maxsize=64)
+def _product_hazard(parent: Element) -> tuple[WeibullPlot, SharedNorms, Expansion]:
+    plot = weibull_plot(parent)
+    return plot, SharedNorms(plot.grid), plot.sample_log_scale - 0.5 * mean_square(plot.grid).log()
+
+
+@lru_cache(maxsize=64)
+def _product_log_hazard(parent: Element, rows: int, columns: int) -> Polynomials:
+    plot, norms, relative = _product_hazard(parent)
+    return _hazard_polynomials(plot, relative, lambda hazard: (hazard.value, *norms(hazard).cumulants(rows, columns)))
+
+
+def product_tail_probability(
+    parent: Element, rows: int, columns: int, log_largest: FloatArray, weight: FloatArray
+) -> TailProbability:
+    """Return the law for W_QK, from nodes and weights of ln(max |w|/s), taken as independent of the body."""
+    n = rows * columns
+    limit, drift, second, third = _product_log_hazard(parent, rows, columns)(log_largest)
+    skewness = np.clip(third / second**1.5 / math.sqrt(n), -1.0, 1.0)
+    mean = limit + drift / n
+    return TailProbability(Pearson3Mixture(mean, _overlapping(mean, np.sqrt(second / n)), skewness, weight), n)
+
+
+@lru_cache(maxsize=64)
+def _product_quantile(parent: Element) -> DependentStatistic:
+    """ln(q/s), with q the 99 % quantile of the magnitudes."""
+    x = float(parent.ppf(0.99))
+    grid = panels(parent, [x])
+    return SharedNorms(grid)(log_quantile(grid, 0.99, x, 0.0) - 0.5 * mean_square(grid).log())
+
+
+def product_largest_to_quantile(
+    parent: Element, rows: int, columns: int, log_largest: FloatArray, weight: FloatArray
+) -> Distribution:
+    """Law of max |w|/q of W_QK from that of ln(max |w|/s); q by regression: both have the same norms."""
+    n, quantile = rows * columns, _product_quantile(parent)
+    drift, second, third = quantile.cumulants(rows, columns)
+    grid, middle = quantile.statistic.grid, float(weight @ log_largest)
+    beyond = (grid.log_x > middle) / float(np.interp(middle, grid.log_x, grid.density)) - 0.5 * np.exp(2.0 * grid.log_x)
+    common = (rows + columns - 2) / n * SharedNorms(grid).shared(beyond, quantile.statistic.influence)
+    spread = float(weight @ (log_largest - middle) ** 2)
+    slope = common / spread
+    left = math.sqrt(second / n - slope * common)
+    centre = log_largest - slope * (log_largest - middle) - quantile.statistic.value - drift / n
+    law = Pearson3Mixture(centre, _overlapping(centre, left), -third / n**2 / left**3, weight)
+    first, square = (float(weight @ np.exp(p * law.centre + 0.5 * p**2 * left**2)) for p in (1, 2))
+    return OnScale(first, math.sqrt(square - first**2), logarithm(), law)
+
 
 _OF_TABLE = 128
 _TINY = 1e-300
 
 
 class SelfNormalisedMaximum(Tabulated):
-    """Law of max |w|/s, combined from two laws that are each right in one tail.
+    """Law of max |w|/s, by two laws that are each right in one tail, with weights F(x) and 1 − F(x), F the first.
 
-    The first gives each |w|/s its exact law and treats them as independent. In the lower tail it matters that they
-    share s: max |w|/σ is the product of max |w|/s and the independent s/σ (Basu 1955), so the second is the law of
-    max |w|/σ, contracted in its logarithm by that variance. Their weights are F(x) and 1 − F(x), F the first law.
+    The first treats the |w|/s as independent. As max |w|/σ is max |w|/s times an independent s/σ (Basu 1955), the
+    second is that of max |w|/σ, contracted in its logarithm by that variance.
     """
 
     @abstractmethod
@@ -75,7 +258,7 @@ def _both(log_cdf: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 @dataclass(frozen=True)
 class NormalMaximum(SelfNormalisedMaximum):
-    """Law of max |w − w̄|/s of n independent normal numbers (Thompson's law); Var w̄ is a part of that of max |w|/σ."""
+    """Law of max |w − w̄|/s of n normal numbers (Thompson's law); Var w̄ is a part of that of max |w|/σ."""
 
     count: int  # n
 
@@ -102,16 +285,10 @@ class NormalMaximum(SelfNormalisedMaximum):
 
 @dataclass(frozen=True)
 class ProductMaximum(SelfNormalisedMaximum):
-    """Law of max |w|/s over the elements of a d_query × d_key W_QK.
+    """Law of max |w|/s over the elements of a d_query × d_key W_QK, which cluster in rows and columns of large norm γ.
 
-    With γ the squared norm of a row or column over its mean, the elements of a row are normal with variance γ s² and
-    independent except through the norms of the columns. The expected number beyond x is Λ = d_query d_key E p(γ),
-    p = 2Φ(−x/√γ), and they cluster in rows and columns of large norm:
-
-        −ln P(max ≤ x) = R C/Λ,    R = −d_query ln E e^(−d_key p(γ)),    C = −d_key ln E e^(−d_query p(γ)),
-
-    right to first order in Λ − R and Λ − C. γ/d has the law Beta(h/2, (d − 1)h/2), and for max |w|/σ γ has χ²_h/h, with
-    h the degrees of freedom of the norms (:class:`RowLaw`); for other factors p is scaled to the right Λ.
+    With p = 2Φ(−x/√γ), R = −d_query ln E e^(−d_key p(γ)), C likewise, Λ = d_query d_key E p(γ), −ln P(max ≤ x) = R C/Λ
+    to first order. γ/d is Beta(h/2, (d − 1)h/2), for max |w|/σ γ is χ²_h/h; other factors scale p to the right Λ.
     """
 
     d_query: int
@@ -133,14 +310,12 @@ class ProductMaximum(SelfNormalisedMaximum):
 
     @cached_property
     def _of_mean(self) -> list[tuple[FloatArray, FloatArray]]:
-        """Nodes √γ and weights for rows and for columns, given that the mean γ is 1."""
         half = 0.5 * self._degrees
         rules = [(beta_rule(half, half * (number - 1)), number) for number in (self.d_query, self.d_key)]
         return [(np.sqrt(share * number), weight) for (share, weight), number in rules]
 
     @cached_property
     def _free(self) -> list[tuple[FloatArray, FloatArray]]:
-        """Nodes √γ and weights for rows and for columns with independent γ."""
         score, weight = normal_rule()
         return [(np.sqrt(special.chdtri(self._degrees, special.ndtr(-score)) / self._degrees), weight)] * 2
 
@@ -160,7 +335,6 @@ class ProductMaximum(SelfNormalisedMaximum):
         return -together / np.maximum(expected, _TINY)
 
     def _factor(self, x: FloatArray) -> FloatArray | float:
-        """Return p/Φ(−x/√γ)."""
         if isinstance(self.element, VarianceGamma):
             return 2.0
         root, weight = self._free[0]
@@ -171,7 +345,6 @@ class ProductMaximum(SelfNormalisedMaximum):
         return 0.5 / self._degrees * (1.0 / rows + 1.0 / columns) + 0.5 / (rows * columns), 0.0
 
 
-_POWERS = np.arange(7)
 _CENTRES = np.linspace(0.0, 5.4, 10)  # of w̄, in units of its standard deviation
 _WIDTHS = {True: np.linspace(-7.0, 7.0, 57), False: np.linspace(-7.0, 7.0, 29)}  # of ln s; more for a bounded parent
 _POINTS = 64
@@ -179,49 +352,12 @@ _AT_A_TIME = 16
 _LEAST_SKEWNESS = 1e-3
 
 
-class PartialMoments:
-    """∫ x^k dF from 0 to c for k = 0 … 6, with F the law of |w|/σ, as splines in ln c that are right to 1e-9."""
-
-    def __init__(self, parent: Parent) -> None:
-        grid = panels(parent)
-        self.sigma = math.sqrt(float(grid.probability @ np.exp(2.0 * grid.log_x)))
-        self.kurtosis = float(grid.probability @ np.exp(4.0 * grid.log_x)) / self.sigma**4
-        upper = float(parent.upper(FLOAT)) / self.sigma
-        log_x = grid.edges - math.log(self.sigma)
-        x = np.exp(log_x)
-        per_panel = grid.probability.reshape(log_x.size - 1, -1)
-        powers = (np.exp(grid.log_x) / self.sigma)[:, None] ** _POWERS
-        running = np.zeros((log_x.size, _POWERS.size))
-        np.cumsum(np.einsum("pn,pnk->pk", per_panel, powers.reshape(*per_panel.shape, -1)), axis=0, out=running[1:])
-        inside = np.minimum(np.exp(grid.edges), np.nextafter(parent.upper(FLOAT), 0.0))
-        slope = (parent.law(inside, FLOAT)[0] * inside)[:, None] * x[:, None] ** _POWERS
-        apart = np.append(True, np.diff(log_x) > 0.0)  # near the end of a law rounding can make two edges equal
-        self._spline = CubicHermiteSpline(log_x[apart], running[apart], slope[apart])
-        self._ends = float(log_x[0]), min(float(log_x[-1]), math.log(upper))
-        self._parent, self.upper = parent, upper
-
-    def __call__(self, c: FloatArray) -> FloatArray:
-        """Return the partial moments, shape (7, *c.shape)."""
-        with np.errstate(divide="ignore"):
-            log_c = np.clip(np.log(np.maximum(c, 0.0)), *self._ends)
-        return np.moveaxis(self._spline(log_c), -1, 0)
-
-    def beyond(self, c: FloatArray) -> FloatArray:
-        """P(|w|/σ > c)."""
-        inside = np.clip(c, 1e-300, np.nextafter(self.upper, 0.0))
-        return np.where(c <= 0.0, 1.0, np.where(c >= self.upper, 0.0, self._parent.law(inside * self.sigma, FLOAT)[2]))
-
-
-partial_moments = lru_cache(maxsize=64)(PartialMoments)
-
-
 @dataclass(frozen=True)
 class LargestMagnitude(Tabulated):
     """Law of T = max |w − w̄|/s of n independent weights.
 
-    With p(a, b) the joint density of (w̄, s) and W the window |w − a| ≤ x b,
-    P(T ≤ x) = ∫∫ P(w in W)^n p(a, b | all w in W) da db. Given that all are in W, they have the parent's law restricted
-    to W, for which w̄ is treated as normal, and s² given w̄ as Pearson's type III with a mean by regression on w̄ and w̄².
+    P(T ≤ x) = ∫∫ P(w in W)^n p(a, b | all w in W) da db, (a, b) = (w̄, s), W the window |w − a| ≤ x b. Given W, w̄ is
+    treated as normal, and s² given w̄ as Pearson's type III with a mean by regression on w̄ and w̄².
     """
 
     furthest: ClassVar[float] = 6.0
@@ -251,7 +387,7 @@ class LargestMagnitude(Tabulated):
         spread, steps = math.sqrt((moments.kurtosis - 1.0) / (4.0 * n)), _WIDTHS[math.isfinite(moments.upper)]
         centre, width = _CENTRES[:, None] / math.sqrt(n), np.exp(spread * steps)
         right, left = x[:, None, None] * width + centre, x[:, None, None] * width - centre
-        sign = np.where(_POWERS % 2, -1.0, 1.0)[:, None, None, None]
+        sign = np.where(POWERS % 2, -1.0, 1.0)[:, None, None, None]
         log_mass = np.log1p(-np.minimum(0.5 * (moments.beyond(right) + moments.beyond(left)), 1.0 - 1e-300))
         inside = _density(n, centre, width, 0.5 * (moments(right) + sign * moments(left))) * np.exp(n * log_mass)
         everywhere = moments(np.array(math.inf))[:, None, None] * (1.0 + sign[:, 0]) * 0.5

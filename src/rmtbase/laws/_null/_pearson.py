@@ -6,14 +6,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy.optimize import root
 from scipy.special import gammainc, gammaincc, gammainccinv, gammaincinv, ndtr, ndtri
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._distribution import Distribution, FloatArray, InvertedScore, KnownSpread, ScoredLaw
+from rmtbase.laws._distribution import Distribution, FloatArray, InvertedScore, KnownSpread, ScoredLaw, TransformedLaw
 
 _LEAST = 1e-6  # smallest skewness, and smallest gamma variable relative to its mean, in a mixture
 _SYMMETRIC = 5e-3  # skewness below which gammainc loses its tails, and the cube root of the gamma variable is normal
@@ -27,8 +27,6 @@ _WEIGHT = np.exp(-0.5 * _Z * _Z) / np.exp(-0.5 * _Z * _Z).sum()
 
 @dataclass(frozen=True)
 class TwoMoments(KnownSpread):
-    """Law with known mean and standard deviation."""
-
     centre: float  # mean
     spread: float  # standard deviation
 
@@ -41,8 +39,6 @@ class TwoMoments(KnownSpread):
 
 @dataclass(frozen=True)
 class ThreeMoments(TwoMoments):
-    """Law that is determined by its first three moments."""
-
     skewness: float  # third central moment over std³
 
     @classmethod
@@ -63,10 +59,7 @@ class ThreeMoments(TwoMoments):
 
 
 class Pearson3(ThreeMoments):
-    """Gamma distribution with these moments, shifted and possibly reversed (Pearson's type III).
-
-    It is exact for scale-free statistics as d_head/d_model → 0: χ² with h(h + 1)/2 - 1 degrees of freedom.
-    """
+    """Gamma law with these moments, shifted and possibly reversed (Pearson's type III); exact as d_head/d_model → 0."""
 
     @property
     def support(self) -> tuple[float, float]:
@@ -118,7 +111,6 @@ class Pearson3(ThreeMoments):
     # standard deviations.
 
     def _mass(self, x: FloatArray, sign: float) -> FloatArray:
-        """Return the mass below x (``sign`` 1) or above x (-1)."""
         with np.errstate(over="ignore", divide="ignore"):
             score = (x - self.centre) / self.spread
             if self.skewness == 0.0:
@@ -172,7 +164,6 @@ class TailedPearson3(TwoMoments, InvertedScore):
 
 
 def moments_at_scores(values: FloatArray) -> tuple[float, float, float]:
-    """Return mean, standard deviation and skewness of a number with these values at equidistant normal scores."""
     mean = float(_WEIGHT @ values)
     std = math.sqrt(float(_WEIGHT @ (values - mean) ** 2))
     with np.errstate(divide="ignore", invalid="ignore"):  # if all values are equal there is no law
@@ -180,7 +171,6 @@ def moments_at_scores(values: FloatArray) -> tuple[float, float, float]:
 
 
 def log_moments(at_score: Callable[[FloatArray], FloatArray]) -> tuple[float, float, float]:
-    """Return the same moments of the logarithm of a number that is never below 1, from its values at normal scores."""
     return moments_at_scores(np.log(np.maximum(at_score(_Z), 1.0)))
 
 
@@ -190,8 +180,6 @@ def _tailed(z: FloatArray, tail: float) -> FloatArray:
 
 @lru_cache(maxsize=256)
 def _tailed_shape(skewness: float, excess_kurtosis: float) -> tuple[float, float]:
-    """Return the skewness of the body and the tail of the law with this skewness and excess kurtosis."""
-
     def excess(parameters: FloatArray) -> list[float]:
         shape, tail = map(float, parameters)
         if not 0.3 < tail < 2.0 or abs(shape) > 4.0:
@@ -255,3 +243,137 @@ class ShiftedLogNormal(ThreeMoments, ScoredLaw):
         sign = math.copysign(1.0, self.skewness)
         rise = sign * (x - self.centre) / self.spread + median * math.exp(0.5 * sigma**2)
         return sign * np.log(np.maximum(rise, 1e-300) / median) / sigma
+
+
+_FAITHFUL = 0.6  # relative spread up to which three moments determine the law better than two
+_NARROW = 1e-4  # relative spread below which a double holds only the leading order of the moments of e^y
+_LARGEST = 50.0  # largest logarithm of a moment
+
+
+class Scale(NamedTuple):
+    """Increasing function of a statistic whose law is nearer to normal than that of the statistic."""
+
+    transform: Callable[[FloatArray], FloatArray]
+    inverse: Callable[[FloatArray], FloatArray]
+    image: tuple[float, float] = (-math.inf, math.inf)  # interval of its values
+    derivatives: Any = None  # x ↦ its value and first two derivatives, where expansions are made on it
+
+
+IDENTITY = Scale(lambda x: x, lambda u: u, derivatives=lambda x: (x, 1.0, 0.0))
+EXPONENTIAL = Scale(np.exp, np.log, (1.0, math.inf))  # for ln of a number of 1 or more
+
+
+def logarithm(origin: float = 0.0) -> Scale:
+    """ln(x − origin)."""
+    return Scale(
+        lambda x: np.log(x - origin),
+        lambda u: origin + np.exp(u),
+        derivatives=lambda x: (math.log(x - origin), 1.0 / (x - origin), -1.0 / (x - origin) ** 2),
+    )
+
+
+def nearness(end: float) -> Scale:
+    """−ln(end − x)."""
+    return Scale(lambda x: -np.log(end - x), lambda u: end - np.exp(-u))
+
+
+def reciprocal(origin: float) -> Scale:
+    """−1/(x − origin)."""
+    return Scale(
+        lambda x: -1.0 / (x - origin),
+        lambda u: origin - 1.0 / u,
+        (-math.inf, -0.0),
+        lambda x: (-1.0 / (x - origin), 1.0 / (x - origin) ** 2, -2.0 / (x - origin) ** 3),
+    )
+
+
+@dataclass(frozen=True)
+class OnScale(TwoMoments, TransformedLaw):
+    """Law of a statistic T with this mean and standard deviation, given by the law of an increasing function of T."""
+
+    scale: Scale  # the function
+    law: Distribution  # the law of scale(T)
+
+    @property
+    def support(self) -> tuple[float, float]:
+        low, high = self._to(np.array(self.law.support))
+        return float(low), float(high)
+
+    def _from(self, x: FloatArray) -> FloatArray:
+        return self.scale.transform(x)
+
+    def _to(self, x: FloatArray) -> FloatArray:
+        # Values of an approximate law beyond the image are clipped to its ends.
+        with np.errstate(over="ignore", divide="ignore"):
+            return self.scale.inverse(np.clip(x, *self.scale.image))
+
+
+class LogPearson3(OnScale):
+    """Law of e^y, origin + e^y or end − e^y with y of Pearson's type III, for a number that cannot reach an end."""
+
+    @classmethod
+    def matched(cls, mean: float, std: float, skewness: float, faithful: float = _FAITHFUL) -> Self:
+        """Return the member with these three moments; beyond a relative spread of ``faithful``, with the first two."""
+        return cls(mean, std, logarithm(), _matched(mean, std, skewness, faithful))
+
+    @classmethod
+    def with_inverse(cls, mean: float, std: float, log_product: float) -> Self:
+        """Return the member with this mean, std and ln (E e^-y) (E e^y), for a wide law; log-normal if none has."""
+        second = math.log1p((std / mean) ** 2)
+
+        def excess(parameters: FloatArray) -> list[float]:
+            below, first, above = (_log_moment(p, *map(float, parameters)) for p in (-1, 1, 2))
+            if max(below, above) > _LARGEST:
+                return [math.inf, math.inf]
+            return [above - 2.0 * first - second, below + first - log_product]
+
+        sigma, shape = math.sqrt(second), 0.0
+        solution = root(excess, [sigma, shape], tol=1e-10)
+        if max(map(abs, excess(solution.x))) < 1e-6:
+            sigma, shape = map(float, solution.x)
+        return cls(mean, std, logarithm(), Pearson3(math.log(mean) - _log_moment(1, sigma, shape), sigma, shape))
+
+    @classmethod
+    def above(cls, origin: float, exponent: Pearson3) -> Self:
+        """Return the law of origin + e^y for this law of y."""
+        first, second = (_log_moment(p, exponent.spread, exponent.skewness) for p in (1, 2))
+        mean = math.exp(exponent.centre + first)
+        return cls(origin + mean, mean * math.sqrt(math.expm1(second - 2.0 * first)), logarithm(origin), exponent)
+
+    @classmethod
+    def below(cls, end: float, law: Pearson3) -> Self:
+        """Return the law of end − e^y with mean, standard deviation and skewness of another law."""
+        y = _matched(end - law.centre, law.spread, -law.skewness, faithful=1.0)
+        return cls(law.centre, law.spread, nearness(end), Pearson3(-y.centre, y.spread, -y.skewness))
+
+
+def _matched(mean: float, std: float, skewness: float, faithful: float) -> Pearson3:
+    relative = std / mean
+
+    def excess(parameters: FloatArray) -> list[float]:
+        sigma, shape = relative * parameters[0], float(parameters[1])
+        second, third = (_log_moment(p, sigma, shape) - p * _log_moment(1, sigma, shape) for p in (2, 3))
+        if max(second, third) > _LARGEST:
+            return [math.inf, math.inf]
+        variance = math.expm1(second)
+        return [variance / relative**2 - 1.0, (math.expm1(third) - 3.0 * variance) / relative**3 - skewness]
+
+    sigma, shape = math.sqrt(math.log1p(relative**2)), 0.0  # log-normal, if no member has that skewness
+    if relative < _NARROW:
+        shape = skewness - 3.0 * relative
+    elif relative < faithful:
+        solution = root(excess, [1.0, skewness - 3.0 * relative], tol=1e-9)
+        if max(map(abs, excess(solution.x))) < 1e-5:
+            sigma, shape = relative * float(solution.x[0]), float(solution.x[1])
+    location = math.log(mean) - _log_moment(1, sigma, shape)
+    return Pearson3(location, sigma, shape)
+
+
+def _log_moment(p: int, sigma: float, skewness: float) -> float:
+    """ln E e^(p y) for type III of mean 0: -k (ln(1 - u) + u) with k = 4/skewness² and u = p σ skewness/2."""
+    u = 0.5 * p * sigma * skewness
+    if abs(u) < 0.03:  # ln(1 - u) + u loses digits
+        return 0.5 * (p * sigma) ** 2 * math.fsum(2.0 * u**n / (n + 2) for n in range(10))
+    if u >= 1.0:
+        return math.inf
+    return -4.0 / skewness**2 * (math.log1p(-u) + u)

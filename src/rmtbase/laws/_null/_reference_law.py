@@ -7,7 +7,6 @@ import numpy as np
 from scipy import special
 
 from rmtbase.laws._distribution import FloatArray
-from rmtbase.laws._element._arithmetic import FLOAT
 from rmtbase.laws._element._expansion import (
     Expansion,
     Panels,
@@ -19,7 +18,7 @@ from rmtbase.laws._element._expansion import (
     substituted,
     variance,
 )
-from rmtbase.laws._element.parents import Parent
+from rmtbase.laws._element.parents import FLOAT, Parent
 from rmtbase.laws._weibull._plot import weibull_maximum_likelihood
 
 LOG_TWO_PI = math.log(2.0 * math.pi)
@@ -28,7 +27,6 @@ _STEP = 1e-4  # in ln x, for the slope of a density
 
 
 def excess_kurtosis(grid: Panels) -> Expansion:
-    """m₄/m₂² − 3 with central moments m_k = Σ(w − w̄)^k/n."""
     square, fourth = mean_square(grid), average(grid, np.exp(4.0 * grid.log_x))
     about_mean = fourth.drifting(6.0 * square.value**2 - 4.0 * fourth.value)
     return about_mean / square.drifting(-square.value).power(2.0) + -3.0
@@ -72,10 +70,7 @@ def core_sigma(grid: Panels, trim: float, end: float) -> Expansion:
 
 
 def log_quantile(grid: Panels, p: float, x: float, offset: float) -> Expansion:
-    """Ln of the p-quantile x of |w|, which is an end of a panel, by order statistics whose mean F is p + offset/n.
-
-    With g = dF/d ln x, δ ln x = −δF/g to first order, and (2 δF δg − δF² g′/g)/g² to second order.
-    """
+    """Ln of the p-quantile x of |w|, an end of a panel: with g = dF/d ln x, −δF/g + (δF δg − δF² g′/(2g))/g²."""
     # At the jump of an influence, which is at the quantile itself, δg is the mean of both sides.
     node = int(np.searchsorted(grid.log_x, math.log(x)))
     around = x * np.exp(_STEP * np.arange(-1, 2))
@@ -104,8 +99,6 @@ def l_skewness_influence(grid: Panels) -> FloatArray:
 
 
 def maximum_likelihood(grid: Panels) -> tuple[Expansion, Expansion]:
-    """Return k̂ and ln λ̂ of the Weibull law by maximum likelihood."""
-
     def score(k: float) -> Expansion:
         powers = np.exp(k * grid.log_x)
         return average(grid, powers * grid.log_x) / average(grid, powers) - average(grid, grid.log_x) + -1.0 / k
@@ -115,8 +108,6 @@ def maximum_likelihood(grid: Panels) -> tuple[Expansion, Expansion]:
 
 
 class ReferenceLaw:
-    """Law of w/σ, symmetric about zero."""
-
     def __init__(self, parent: Parent) -> None:
         self.parent = parent  # the law of w
         core_end, median = float(parent.ppf(0.8)), float(parent.ppf(0.5))

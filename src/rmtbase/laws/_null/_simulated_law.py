@@ -73,7 +73,6 @@ class MendedLaw(InvertedScore):
 
 
 def normal_scores(law: Distribution, x: FloatArray) -> FloatArray:
-    """Φ⁻¹(P(T ≤ x)), from the smaller tail."""
     below, above = law.cdf(x), law.sf(x)
     return np.clip(np.where(below < above, special.ndtri(below), -special.ndtri(above)), -_FAR, _FAR)
 

@@ -1,14 +1,7 @@
 """Laws of eigenvalues λ > 0 given by an analytic map w → ln λ on its cut, and the inverse of the map there.
 
-Where the S-transform is known, ln λ = ln((1 + ψ)/(ψ S(ψ))) is an explicit function of ψ or of a parameter w. The
-physical branch of its inverse starts at w = w_+, the critical point of the upper edge, and runs in the upper half plane
-along the curve of real ln λ down to the lower edge. That curve is followed once, in small steps, and tabulated, so the
-right root never has to be chosen among several.
-
-A point w is an array whose first axis lists its coordinates: one, or several if the map is known only by equations
-between them. The first coordinate lies in the upper half plane.
-
-Everything is expressed in ln λ, because at depth 1000 the eigenvalues span thousands of orders of magnitude.
+The physical branch, a curve of real ln λ from w_+ through the upper half plane, is followed once in small steps. The
+first axis of a point lists its coordinates.
 """
 
 import math
@@ -67,7 +60,6 @@ class CutMap(Cut):
     def sf(self, w: ComplexArray) -> FloatArray: ...
 
     def newton_step(self, w: ComplexArray, log_x: FloatArray) -> ComplexArray:
-        """Return the Newton step towards ln λ = ``log_x``, which is to be subtracted."""
         return (self.log_x(w) - log_x) * self.velocity(w)
 
     @property
@@ -84,16 +76,11 @@ class CutMap(Cut):
 
     @property
     def last_angle(self) -> float:
-        """Angle χ of the lower edge, or of :attr:`lowest_log`."""
         return math.sqrt(self.log_upper - self.lowest_log) if self.has_hard_edge else math.pi
 
     @cached_property
     def curve(self) -> tuple[FloatArray, ComplexArray]:
-        """(χ, w) at nodes along the curve, from the upper edge down; the nodes are the last axis of w.
-
-        Each is predicted from dw/dχ at the two before it and corrected by Newton's method. A prediction that is off by
-        more than a small part of Im w is repeated at half the step, so that it cannot reach another branch.
-        """
+        """(χ, w) at nodes along the curve from the upper edge down, predicted and then corrected by Newton's method."""
         nodes, points = [0.0], [self.upper]
         w = self.start()
         chi = float(self.angle(self.log_x(w).real))
@@ -148,7 +135,6 @@ class CutMap(Cut):
 
     @cached_property
     def curve_masses(self) -> tuple[FloatArray, FloatArray]:
-        """(cdf, sf) at the nodes of :attr:`curve`, made monotone against rounding."""
         w = self.curve[1]
         below, above = self.cdf(w), self.sf(w)
         below[0], above[0] = 1.0, 0.0
@@ -274,12 +260,10 @@ class EigenvalueLaw(Distribution):
         return _exponentials(self.log_eigenvalue.isf(q))
 
     def _density_at_zero_singular_value(self) -> float:
-        """Return the limit of the density of s = √λ at 0."""
         return 0.0
 
 
 def exponential(y: float) -> float:
-    """Return exp(y), or inf and 0 beyond the range of doubles."""
     return float(_exponentials(np.asarray(y)))
 
 
@@ -289,12 +273,10 @@ def _exponentials(y: FloatArray) -> FloatArray:
 
 
 def _logarithm(x: FloatArray) -> FloatArray:
-    """ln x; -inf for x ≤ 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(x < 0.0, -np.inf, np.log(x))
 
 
 def _per_unit(density: FloatArray, x: FloatArray) -> FloatArray:
-    """Convert the density of ln x to the density of x."""
     with np.errstate(over="ignore"):
         return np.divide(density, x, out=density, where=density > 0.0)

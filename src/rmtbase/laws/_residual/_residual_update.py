@@ -1,23 +1,8 @@
 """Limiting eigenvalue law of a residual path without its direct path, and its map (τ², a) → ln λ.
 
-I is not free from P, which is not R-diagonal, so no S-transform applies; the Dyson equation of a linearisation does.
-Write (P - I) x through the states x_l = (I + σ G_l / √d) x_{l+1} between the blocks, once for P and once for Pᵀ. The
-traces h_l and g_l of the resolvent at node l on either side act as sources in a chain of 2 x 2 transfer matrices,
-
-    x_{l+1} = x_l + σ² h_{l+1} u_l,    u_{l+1} = u_l - σ² g_l x_{l+1},
-
-under which the resolvent transforms as R → U R U⁻¹, R = [[k, -h], [g, -k]]. This conserves k and c = g_l h_{l+1}, and
-multiplies g by ρ = 1 - 2 σ² k - σ⁴ c and h by 1/ρ in each block. Let α = e^(a+f), β = e^(a-f), α - β = σ² τ and
-n = (τ - 1)/(τ + 1). The conditions at the ends of the chain are
-
-    B = n α^L,    C = β^L / n,    z = (1 - B)(1 - C),    m = τ / (C - B),    k = m (z - 1 + (B + C)/2),
-
-where m(z) = E 1/(λ - z), and k = ((α + β)/2 - α β)/σ² is the single equation between τ and a. All of this is even in
-τ, so a point is (e, a) with e = τ² - 1; z = inf is the point (0, ln(1 + σ²)/2). The potential is
-E ln(λ - z) = -ln(e/4) + L (α - 1)(β - 1)/σ².
-
-L = 1 is Marchenko–Pastur. With the even and odd parts S = (α + β)/2 - 1, D = (α - β)/2, P = 1 - (B + C)/2 and
-Q = (C - B)/2 the equation is D (P - z) = Q (S + S² - D²), which does not suffer from cancellation for small σ.
+α, β, n, B, C, z, m and k are those of docs/mathematics/residual-paths.md. All is even in τ: a point is (e, a), e = τ² -
+1. E ln(λ - z) = -ln(e/4) + L (α - 1)(β - 1)/σ². With S = (α + β)/2 - 1, D = (α - β)/2, P = 1 - (B + C)/2, Q = (C -
+B)/2, the equation for k, D (P - z) = Q (S + S² - D²), does not cancel.
 """
 
 from __future__ import annotations
@@ -47,15 +32,12 @@ _INNER_STEPS = 50
 
 @dataclass(frozen=True)
 class ResidualUpdate(ResidualParameters, EigenvalueLaw):
-    """Limiting law of the eigenvalues λ of (P - I)(P - I)ᵀ, P = Π_{l=1..L} (I + σ G_l / √d).
+    """Limiting law of the eigenvalues λ of (P - I)(P - I)ᵀ, P = Π_{l=1..L} (I + σ G_l / √d), as d → infinity.
 
     P - I is the contribution of the blocks to the residual stream: the sum over all paths except the direct one. For
     L = 1 it is σ G/√d, and the law is Marchenko–Pastur. For L > 1 there is no S-transform and no explicit map: the law
-    follows from two equations for two unknowns, with a closed form of the cdf (derived in the module docstring). The
-    lower edge is hard, at zero, with a mass ~ λ^(1/2).
-
-    The law is asymptotic (d → infinity), as for :class:`ResidualPath`. Numerical: the total mass, the mean and the
-    second moment agree with their exact values to 1e-12 relative.
+    follows from two equations for two unknowns, with a closed form of the cdf. The lower edge is hard, at zero, with a
+    mass ~ λ^(1/2). Total mass, mean and second moment agree with their exact values to 1e-12 relative.
 
     Attributes are those of :class:`ResidualPath`.
 
@@ -82,9 +64,9 @@ class ResidualUpdate(ResidualParameters, EigenvalueLaw):
     def moment(self, k: int) -> float:
         """E[λ^k]: exact for k ≤ 2, rounded once; numerical above.
 
-        With M = (1 + σ²)^L, m_1 = M - 1, exact at every d, and
-        m_2 = M² (1 + L (1 - (1 + σ²)^(-2))) - 4 L σ² M / (1 + σ²) - 1, from the limits of the mixed moments
-        E tr P Pᵀ P Pᵀ / d, E tr P P Pᵀ / d = M + L σ² M / (1 + σ²) and E tr P P / d = 1.
+        m_1 = M - 1, exact at every d,    m_2 = M² (1 + L (1 - (1 + σ²)^(-2))) - 4 L σ² M / (1 + σ²) - 1,
+
+        with M = (1 + σ²)^L.
         """
         order = require_order(k)
         if order <= 2:
@@ -125,7 +107,6 @@ class _Halves(NamedTuple):
 
     @property
     def work(self) -> ComplexArray:
-        """(α - 1)(β - 1)."""
         return self.s**2 - self.d**2
 
 
@@ -187,12 +168,10 @@ class ResidualUpdateMap(CutMap):
         return _Equations(z, d * (p - z) - q * (s + work), (by_e[0], by_a[0]), (by_e[1], by_a[1]))
 
     def _direction(self, point: _Equations) -> tuple[ComplexArray, ComplexArray]:
-        """(da/de, d ln z/de) along the solution of the equation."""
         a_slope = -point.residual_slopes[0] / point.residual_slopes[1]
         return a_slope, point.log_z_slopes[0] + point.log_z_slopes[1] * a_slope
 
     def _solved_for_a(self, e: complex, a: complex) -> complex:
-        """Solve the equation for a at fixed e, by Newton's method from a nearby value."""
         for _ in range(_INNER_STEPS):
             point = self._at(e, a)
             step = complex(point.residual / point.residual_slopes[1])
@@ -244,7 +223,6 @@ class ResidualUpdateMap(CutMap):
 
     @property
     def last_angle(self) -> float:
-        """Angle χ of the last point that is computed from the equations."""
         return math.sqrt(self.log_upper - self.nearest_log)
 
     @cached_property
@@ -273,15 +251,13 @@ class ResidualUpdateMap(CutMap):
         return np.abs((2.0 * k * z / (expm1(2.0 * halves.high) + z)).imag) / np.pi
 
     def cdf(self, w: ComplexArray) -> FloatArray:
-        """Return the mass below λ, from the potential: π cdf = arg e - L Im (α - 1)(β - 1) / σ²."""
-        return np.clip((np.angle(w[0]) - self._work(w)) / np.pi, 0.0, 1.0)
+        """π cdf = arg e - L Im (α - 1)(β - 1) / σ², from the potential."""
+        work = self.depth / self.variance * self._halves(w[0], w[1]).work.imag
+        return np.clip((np.angle(w[0]) - work) / np.pi, 0.0, 1.0)
 
     def sf(self, w: ComplexArray) -> FloatArray:
-        """Return the mass above λ: π sf = π - arg e + L Im (α - 1)(β - 1) / σ²."""
-        return np.clip((np.arctan2(w[0].imag, -w[0].real) + self._work(w)) / np.pi, 0.0, 1.0)
-
-    def _work(self, w: ComplexArray) -> FloatArray:
-        return self.depth / self.variance * self._halves(w[0], w[1]).work.imag
+        work = self.depth / self.variance * self._halves(w[0], w[1]).work.imag
+        return np.clip((np.arctan2(w[0].imag, -w[0].real) + work) / np.pi, 0.0, 1.0)
 
 
 _residual_update_map = lru_cache(maxsize=256)(ResidualUpdateMap)

@@ -15,9 +15,9 @@ from scipy.special import ndtr
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import FloatArray, Moments
-from rmtbase.laws._element._dependence import SharedNorms
 from rmtbase.laws._element._expansion import Expansion, mean_square
 from rmtbase.laws._element._product_element import product_element
+from rmtbase.laws._element._product_sum import SharedNorms
 from rmtbase.laws._element.parents import Parent, VarianceGamma, require_parent
 from rmtbase.laws._parameters import ProductKeywords, takes
 from rmtbase.laws._weibull._plot import WeibullPlot, weibull_plot
@@ -70,10 +70,8 @@ class WeibullNull:
     """Large-sample laws of the Weibull fit of N independent weights from a parent law.
 
     Attributes:
-        trim: t.
-        parent: the law of the weights.
-        shape: law of k̂.
-        scale: law of λ̂, in the units of the parent's σ.
+        trim, parent: t, and the law of the weights.
+        shape, scale: laws of k̂, and of λ̂ in the units of the parent's σ.
         r_squared: law of R². Its spread is nan for a Weibull parent, for which 1 − R² is of order 1/N and not normal.
         scale_to_rms: law of λ̂ over the root mean square of the same sample, which does not require σ. Its spread is
             nan if the parent has no fourth moment, and the ratio is 0 if it has no second moment.
@@ -140,7 +138,7 @@ def weibull_body_tail_gap(
 
 @lru_cache(maxsize=64)
 def body_tail_gap(parent: Parent, inner: Fraction, outer: Fraction) -> Expansion:
-    body, full = weibull_plot(parent, inner, [outer]), weibull_plot(parent, outer, [inner])
+    body, full = weibull_plot(parent, inner, (outer,)), weibull_plot(parent, outer, (inner,))
     return body.sample_shape - full.sample_shape
 
 
@@ -159,14 +157,11 @@ def weibull_product_null(
 ) -> WeibullProductNull:
     """Return the law of :func:`rmtbase.statistics.weibull_fit` for the N = d_model² elements of one W_QK = W_Qᵀ W_K.
 
-    Each statistic is its limit plus the average of an influence function IF over the elements, which depend on each
-    other through the |q|² of their row or column, so (as for ``laws.element_average``)
-
         variance = [Var IF(w) + 2 (d_model - 1) Var E(IF(w) | |q|²)] / N,
 
-    of which :func:`weibull_null` has only the first term. In simulations the standard deviations are right to 1 % at
-    (64, 8), and to 2 % at (200, 16). The dependence biases k̂ by 0.07, λ̂ by 0.03 and R² by -0.06 standard deviations at
-    (64, 8), and by less than 0.03 at (200, 16). ``trim`` is t, 0 ≤ t < 1/2, the fraction left out at either end.
+    IF the influence function (as ``laws.element_average``). Standard deviations are right to 1 % at (64, 8), 2 % at
+    (200, 16); the dependence biases k̂ by 0.07, λ̂ by 0.03 and R² by -0.06 of them at (64, 8). ``trim`` is t, 0 ≤ t <
+    1/2.
     """
     law = product_element(d_model, d_head, **scale)
     trim, parent, n = require_trim(trim), VarianceGamma(law.std(), law.d_head), d_model**2
@@ -193,9 +188,7 @@ class WeibullClosure:
         rms: λ̂ √Γ(1+2/k̂) over √⟨w²⟩.
         std: λ̂ √(Γ(1+2/k̂) − Γ²(1+1/k̂)) over the standard deviation of |w|.
         std_to_rms: the same Weibull standard deviation over √⟨w²⟩, the standard deviation of the signed weights.
-        trimmed_mean: ratio of the means of the middle 1 − 2t of both laws.
-        trimmed_rms: ratio of the root mean squares of the middle 1 − 2t of both laws.
-        trimmed_std: ratio of the standard deviations of the middle 1 − 2t of both laws.
+        trimmed_mean, trimmed_rms, trimmed_std: the same for the middle 1 − 2t of both laws.
     """
 
     mean: LargeSampleLaw
@@ -238,13 +231,12 @@ def _closure(trim: Fraction, parent: Parent) -> WeibullClosure:
 
 def std_closure(parent: Parent) -> Expansion:
     """Return the expansion of the closure of the standard deviation, minus 1, of a sample at a trim of 0.1."""
-    plot = weibull_plot(parent, Fraction(1, 10))
+    plot = weibull_plot(parent)
     untrimmed = WeibullPlot(plot.grid, 0.0, (0.0, math.inf))
     return _fitted_moments(plot, untrimmed)[2] / _moments(untrimmed)[2] + -1.0
 
 
 def _moments(window: WeibullPlot) -> list[Expansion]:
-    """Return mean, root mean square and standard deviation of the weights between the trims of the window."""
     first, second = (
         window.trimmed_mean(lambda x, p=p: np.exp(p * x), lambda x, p=p: p * np.exp(p * x)) for p in (1, 2)
     )
@@ -252,7 +244,6 @@ def _moments(window: WeibullPlot) -> list[Expansion]:
 
 
 def _fitted_moments(plot: WeibullPlot, window: WeibullPlot) -> list[Expansion]:
-    """Return the same three for the Weibull law fitted to ``plot``, with quantile function λ exp(Y/k)."""
     y, stretch = window.grid.log_hazard, plot.sample_shape.power(-1.0)
 
     def moment(power: int) -> Expansion:
@@ -264,5 +255,4 @@ def _fitted_moments(plot: WeibullPlot, window: WeibullPlot) -> list[Expansion]:
 
 
 def _mean_rms_std(first: Expansion, second: Expansion) -> list[Expansion]:
-    """Return mean, root mean square and standard deviation from the moments of orders 1 and 2."""
     return [first, second.power(0.5), (second - first * first).power(0.5)]

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import count, pairwise
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
 from rmtbase.laws._distribution import FloatArray
-from rmtbase.laws._element._arithmetic import FLOAT, GUARD, decimal
 from rmtbase.laws._element._expansion import Expansion, Panels, ordered_average, panels
-from rmtbase.laws._element.parents import Parent, require_parent
-from rmtbase.parameters import require_positive_integer, require_real_numbers
+from rmtbase.laws._element.parents import FLOAT, GUARD, Number, Parent, decimal, multiprecision, require_parent
+from rmtbase.parameters import require_positive_integer, require_real_numbers, require_trim
 from rmtbase.shown import in_one_line
 
 _SHAPES = (1e-3, 1e3)  # of the Weibull law of maximum likelihood
@@ -40,7 +41,6 @@ class WeibullPlot:
         self.r_squared = self.shape * covariance / self.y_variance
 
     def average(self, values: FloatArray) -> float:
-        """Mean of node values over F in [t, 1−t]."""
         weight = self.grid.probability[self.kept]
         return float(weight @ values[self.kept] / weight.sum())
 
@@ -70,7 +70,6 @@ class WeibullPlot:
 
     @cached_property
     def _sample_mean(self) -> Expansion:
-        """Mean X of a sample minus that of the parent."""
         mean = self.trimmed_mean(lambda x: x - self.x_mean, np.ones_like)
         return mean if self.trim else mean.drifting(math.nan)
 
@@ -93,7 +92,10 @@ class WeibullPlot:
         return self.sample_shape * self._sample_covariance / self.y_variance
 
 
-def weibull_plot(parent: Parent, trim: Fraction, other_trims: Sequence[Fraction] = ()) -> WeibullPlot:
+@lru_cache(maxsize=64)
+def weibull_plot(
+    parent: Parent, trim: Fraction = Fraction(1, 10), other_trims: tuple[Fraction, ...] = ()
+) -> WeibullPlot:
     """Return the Weibull plot of a parent; panels also end at ``other_trims``, so that those plots share its nodes."""
     ends = []
     for fraction in (trim, *other_trims):
@@ -106,11 +108,7 @@ def weibull_plot(parent: Parent, trim: Fraction, other_trims: Sequence[Fraction]
 
 
 def weibull_quantile_noise(p: ArrayLike, distribution: str | Parent = "normal") -> FloatArray:
-    """N Var(ln |w|_(i)) = p(1−p)/(x f(x))², x = x(p): the noise of the abscissa, in which a sample scatters.
-
-    Same shape as ``p``; nan outside (0, 1). Asymptotic, with a relative error of O(1/N). ``distribution`` as in
-    :func:`weibull_anchor`.
-    """
+    """N Var(ln |w|_(i)) = p(1−p)/(x f(x))², x = x(p), same shape as ``p``; nan outside (0, 1). Asymptotic."""
     p, parent = require_real_numbers("p", p), require_parent(distribution)
     inside = (p > 0) & (p < 1)
     x = parent.ppf(np.where(inside, p, 0.5))
@@ -121,9 +119,7 @@ def weibull_quantile_noise(p: ArrayLike, distribution: str | Parent = "normal") 
 @in_one_line
 @dataclass(frozen=True)
 class NoiseOptimum:
-    """Minimum over p of the noise N Var(Y) = p/((1−p) ln²(1−p)) of the ordinates of a Weibull plot.
-
-    It is that of the i-th of N order statistics, p = i/N, Y = ln(−ln(1 − F(x_(i)))), asymptotically.
+    """Minimum over p of the noise N Var(Y) = p/((1−p) ln²(1−p)) of the ordinates Y = ln(−ln(1 − F(x_(i)))), p = i/N.
 
     Attributes:
         probability: p*, the position of the minimum.
@@ -139,11 +135,7 @@ class NoiseOptimum:
 def weibull_noise_optimum(digits: int = 15) -> NoiseOptimum:
     """Return the minimum of p/((1−p) ln²(1−p)): 1/(4p*(1−p*)) at p* = 1 − exp(−2p*) = 1 + W₀(−2e⁻²)/2.
 
-    Args:
-        digits: significant digits of the strings; all but the last are exact.
-
-    Raises:
-        ParameterError: if digits < 1.
+    ``digits`` are the significant digits of the strings, 1 to 1000; all but the last are exact.
     """
     from mpmath import mp
 
@@ -157,19 +149,12 @@ def weibull_noise_optimum(digits: int = 15) -> NoiseOptimum:
 @in_one_line
 @dataclass(frozen=True)
 class WeibullProjection:
-    """Member of the Weibull family that a criterion assigns to a parent law."""
-
     shape: float  # k
     scale: float  # λ, in the units of the parent's σ
 
 
 def weibull_maximum_likelihood(distribution: str | Parent = "normal") -> WeibullProjection:
-    """Return the Weibull law nearest to a parent in D_KL(parent ‖ Weibull), the limit of maximum likelihood.
-
-    k solves E[|w|^k ln|w|]/E[|w|^k] − 1/k = E[ln|w|], whose left side grows with k; λ = E[|w|^k]^(1/k).
-
-    Numerical, with a relative error of 1e-13. ``distribution`` as in :func:`weibull_anchor`.
-    """
+    """Return the Weibull law nearest in D_KL(parent ‖ Weibull): E[|w|^k ln|w|]/E[|w|^k] − 1/k = E[ln|w|], to 1e-13."""
     grid = panels(require_parent(distribution))
     probability, log_x = grid.probability, grid.log_x
     log_mean = float(probability @ log_x)
@@ -189,3 +174,154 @@ def weibull_maximum_likelihood(distribution: str | Parent = "normal") -> Weibull
     low, high = _SHAPES[0], min(_SHAPES[1], grid.parent.moment_order())
     shape = math.exp(float(brentq(score, math.log(low), math.log(high), xtol=1e-15)))  # type: ignore[arg-type]
     return WeibullProjection(shape, math.exp(weights(shape)[1] / shape))
+
+
+_MOST_HALVINGS, _MOST_NEWTON_STEPS = 14, 60
+_DOUBLE_DIGITS = 15  # up to this number the floats come from double-precision panels
+
+
+class Decimals(NamedTuple):
+    shape: str
+    scale: str
+    r_squared: str
+
+
+@in_one_line
+@dataclass(frozen=True)
+class WeibullAnchor:
+    """Weibull fit of a parent law.
+
+    Attributes:
+        trim: t, the probability that is left out at either end.
+        parent: the law of the weights.
+        digits: requested number of significant digits.
+        shape: k₀, dimensionless.
+        scale: λ₀, in the units of the parent's σ.
+        r_squared: the squared correlation of X and Y.
+    """
+
+    trim: Fraction
+    parent: Parent
+    digits: int
+    shape: float
+    scale: float
+    r_squared: float
+
+    @property
+    def decimals(self) -> Decimals:
+        """Shape, scale and R² rounded to :attr:`digits` significant digits, by mpmath; computed on first use."""
+        from mpmath import mp
+
+        with mp.workdps(self.digits + GUARD):
+            values = _exact_anchor(self.trim, self.parent, self.digits)
+            return Decimals(*(decimal(value, self.digits) for value in values))
+
+
+def weibull_anchor(
+    trim: float | Fraction = 0.1, distribution: str | Parent = "normal", digits: int = _DOUBLE_DIGITS
+) -> WeibullAnchor:
+    """Return shape, scale and R² of the least-squares line on the Weibull plot of a parent law.
+
+    Y = ln(−ln(1−F)) is regressed on X = ln x(F), with x(F) the quantile function of |w|, over F uniform on [t, 1−t]: k₀
+    = Cov(X, Y)/Var(X), λ₀ = exp(mean X − mean Y/k₀), R² = Cov(X, Y)²/(Var(X) Var(Y)) (T. Ding, arXiv:2605.18898 (2026),
+    appendix A.1, for the half-normal law at t = 0.1).
+
+    Args:
+        trim: t, 0 ≤ t < 1/2; 0.1 keeps the "middle 80 %". A float is taken as a decimal: 0.1 means 1/10.
+        distribution: a parent law, or the name of one that needs no parameter: "normal", "uniform",
+            "truncated_normal" (at 2 σ), "laplace" or "logistic", each at σ = 1.
+        digits: significant digits of :attr:`WeibullAnchor.decimals`, 1 to 1000. Up to 15 the floats come from
+            double-precision panels, with relative errors within 1e-14 (1e-10 for trims near 1/2 and at the ends of the
+            ranges of a parent's parameters); for more they are rounded from mpmath's.
+
+    Raises:
+        ParameterError: for a trim outside [0, 1/2), an unknown distribution, or other digits.
+    """
+    trim, parent = require_trim(trim), require_parent(distribution)
+    digits = require_positive_integer("digits", digits, 1_000)
+    if digits <= _DOUBLE_DIGITS:
+        plot = weibull_plot(parent, trim)
+        return WeibullAnchor(trim, parent, digits, plot.shape, plot.scale, plot.r_squared)
+    values = _exact_anchor(trim, parent, digits)
+    return WeibullAnchor(trim, parent, digits, *(float(value) for value in values))
+
+
+@lru_cache(maxsize=64)
+def _exact_anchor(trim: Fraction, parent: Parent, digits: int) -> tuple[Number, Number, Number]:
+    from mpmath import mp
+
+    fn = multiprecision()
+
+    def plot(x: Number, cdf: Number, sf: Number) -> tuple[Number, ...]:
+        log_x, y = mp.log(x), mp.log(-mp.log(sf) if sf < 0.5 else -mp.log1p(-cdf))
+        return mp.one, log_x, y, log_x * log_x, log_x * y, y * y
+
+    tail_digits = math.ceil(-math.log10(trim)) if trim else 0  # lost by S = 1 − F at the upper trim
+    with mp.workdps(digits + GUARD + tail_digits):
+        t = fn.number(trim)
+        low = _quantile(parent, t, False, digits) if trim else mp.zero
+        high = _quantile(parent, t, True, digits) if trim else parent.upper(fn)
+        inner = [kink for kink in parent.kinks(fn) if low < kink < high]
+        pieces = [_integral(parent, start, stop, plot, digits) for start, stop in pairwise([low, *inner, high])]
+        mass, *sums = np.sum(pieces, axis=0)
+        x, y, xx, xy, yy = (value / mass for value in sums)
+        covariance, x_variance, y_variance = xy - x * y, xx - x * x, yy - y * y
+        shape = covariance / x_variance
+        return shape, mp.exp(x - y / shape), shape * covariance / y_variance
+
+
+def _integral(
+    parent: Parent, low: Number, high: Number, integrand: Callable[..., tuple[Number, ...]], digits: int
+) -> NDArray[np.object_]:
+    """∫ integrand(x, F, S) dF between kinks, by tanh–sinh; x = low + u·exp((π/2) sinh t) on an unbounded interval."""
+    from mpmath import mp
+
+    fn, unit = multiprecision(), parent.unit(multiprecision())
+    negligible, tolerance = mp.eps, mp.mpf(10) ** -(digits + 3)
+
+    def abscissa(t: Number) -> tuple[Number, Number]:
+        if mp.isinf(high):
+            step = unit * mp.exp(mp.pi / 2 * mp.sinh(t))
+            return low + step, step * mp.pi / 2 * mp.cosh(t)
+        tail = mp.exp(-mp.pi * mp.sinh(abs(t)))
+        near = (high - low) * tail / (1 + tail)
+        return (high - near if t > 0 else low + near), near / (1 + tail) * mp.pi * mp.cosh(t)
+
+    def half_line(step: Number, direction: int, first: int, stride: int) -> Number:
+        total = 0
+        for index in count(first, stride):
+            x, slope = abscissa(direction * index * step)
+            density, cdf, sf = parent.law(x, fn)
+            weight = density * slope
+            if (weight < negligible and index * step > 1) or not (cdf > 0 and sf > 0 and low < x < high):
+                break
+            total = np.array(integrand(x, cdf, sf), dtype=object) * weight + total
+        return total
+
+    step = mp.mpf(1) / 2
+    sums = half_line(step, 1, 0, 1) + half_line(step, -1, 1, 1)
+    for _ in range(_MOST_HALVINGS):
+        step /= 2
+        finer = sums + half_line(step, 1, 1, 2) + half_line(step, -1, 1, 2)
+        moved = max(abs(2 * a - b) * step / max(1, abs(b) * step) for a, b in zip(sums, finer, strict=True))
+        sums = finer
+        if moved < tolerance:
+            return sums * step
+    raise ArithmeticError(f"the double exponential rule has not converged to {digits} digits for {parent}")
+
+
+def _quantile(parent: Parent, probability: Number, upper: bool, digits: int) -> Number:
+    """Find x with F(x) = ``probability``, or S(x) = ``probability`` if ``upper``, by Newton's method in ln x."""
+    from mpmath import mp
+
+    fn = multiprecision()
+    logit = float(mp.log(probability) - mp.log1p(-probability))
+    log_x = mp.log(mp.mpf(float(parent.quantile_at_logit(-logit if upper else logit))))
+    for _ in range(_MOST_NEWTON_STEPS):
+        x = mp.exp(log_x)
+        density, cdf, sf = parent.law(x, fn)
+        change = (probability - sf if upper else cdf - probability) / (density * x)
+        log_x -= change
+        if abs(change) < mp.mpf(10) ** -(digits + 5):
+            return mp.exp(log_x)
+    raise ArithmeticError(f"the quantile at {probability} has not converged for {parent}")
