@@ -22,8 +22,7 @@ import numpy as np
 
 import rmtbase
 from rmtbase.nulls import Analytic
-from rmtbase.results.scores._cause_families import ENTRY_TESTS, NAMING, decide
-from rmtbase.results.scores._head_tests import _direction_gate
+from rmtbase.results.scores._head_tests import ENTRY_TESTS, NAMING, _direction_gate, decide
 from rmtbase.statistics import benjamini_hochberg
 
 if __package__:

@@ -18,14 +18,21 @@ from rmtbase.results.scores.figures._eigenvalues import (
     eigenvalue_heatmap,
     ordered_eigenvalues,
 )
-from rmtbase.results.scores.figures._element_histograms import head_density, head_density_heatmap, magnitude_heatmap
+from rmtbase.results.scores.figures._element_histograms import (
+    head_density,
+    head_density_heatmap,
+    magnitude_heatmap,
+    tail_counts,
+    weibull_plane,
+    weibull_plot,
+    weibull_residuals,
+)
 from rmtbase.results.scores.figures._statistic_by_layer import (
     PUBLISHED_BAND,
     matrix_statistic_by_layer,
     statistic_by_layer,
 )
 from rmtbase.results.scores.figures._statistic_scatter import statistic_scatter
-from rmtbase.results.scores.figures._weibull_plot import tail_counts, weibull_plane, weibull_plot, weibull_residuals
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.models import open_model
 from rmtbase.nulls import Table
 from rmtbase.results.scores import render, summarize_scores
-from rmtbase.results.scores._distance import farthest_distance, signed_distance
+from rmtbase.results.scores._how_much import farthest_distance, signed_distance
 from rmtbase.shown import shown
 from rmtbase.statistics import SPECTRAL_STATISTICS
 

@@ -13,7 +13,7 @@ import rmtbase
 from exhaustive import mostly_exhaustive
 from rmtbase.nulls import GaussianNull, Table
 from rmtbase.results.scores import summarize_scores
-from rmtbase.results.scores._distance import farthest_distance, signed_distance
+from rmtbase.results.scores._how_much import farthest_distance, signed_distance
 from rmtbase.statistics import SPECTRAL_STATISTICS, monte_carlo_p_value
 
 D_HEAD, DRAWS = 8, 300

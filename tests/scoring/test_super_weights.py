@@ -17,7 +17,7 @@ from rmtbase.results import open_table
 from rmtbase.results.scores._element_scores import LargestElements, largest_elements
 from rmtbase.results.scores._element_summary import summarize_elements
 from rmtbase.results.scores._matrices import MatrixScorer
-from rmtbase.results.scores._super_weights import SearchedTails
+from rmtbase.results.scores._super_weights import search
 from rmtbase.results.scores.schema import SUPER_WEIGHTS_SCHEMA
 from rmtbase.tables import write_table
 
@@ -97,10 +97,9 @@ def test_an_element_that_is_improbable_under_its_body_is_listed(far):
         tensors = {"h.0.attn.c_proj.weight": np.random.default_rng(seed).normal(size=(128, 128))}
         tensors["h.0.attn.c_proj.weight"][7, 100] = -far
         (tail,) = tails_of(tensors)
-        search = SearchedTails([tail])
-        found = search.super_weights()
+        found, heavy, _ = search([tail])
         assert [found[name].values.tolist() for name in ("row", "column", "value")] == [[7], [100], [-far]]
-        assert not search.heavy
+        assert not heavy
 
 
 def tails_of(tensors):
@@ -124,9 +123,9 @@ def test_of_a_heavy_tail_it_cannot_be_told_by_probability_and_of_others_none_is_
     make, least, most = BODIES[body]
     rng, listed, untold = np.random.default_rng(3), 0, 0
     for _ in range(60):
-        search = SearchedTails(list(tails_of({"one": make(rng, (64, 64))})))
-        listed += search.super_weights().sizes["super_weight"] > 0
-        untold += bool(search.heavy)
+        found, heavy, _ = search(list(tails_of({"one": make(rng, (64, 64))})))
+        listed += found.sizes["super_weight"] > 0
+        untold += bool(heavy)
     assert listed <= 10
     assert least <= untold / 60 <= most
 

@@ -16,7 +16,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.models import open_model
 from rmtbase.nulls import Analytic, find_null
 from rmtbase.progress import SILENT
-from rmtbase.results.scores._cause_families import NAMING, decide
+from rmtbase.results.scores._head_tests import NAMING, decide
 from rmtbase.results.scores._why import QUESTIONS, TESTS, summarize_why, verdict
 from statistical.harness import uniform
 

@@ -1,4 +1,4 @@
-"""Amount by which each head differs: its moved share, its direction, the part of unequal axes, and the relation."""
+"""How much heads differ: distances from the null, its smallest p-values, moved shares and relations."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -9,11 +9,61 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 from jaxtyping import Bool, Float
+from numpy.typing import ArrayLike
 
-from rmtbase.nulls import UpperPoint
+from rmtbase.nulls import UpperPoint, distance_from_moments
+from rmtbase.parameters import require_p_values
 from rmtbase.shown import in_one_line, percent
+from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import heads_present
 from rmtbase.words import counted, listing
+
+
+def signed_distance(scores: xr.Dataset) -> Float[np.ndarray, "..."]:
+    """Return z of each statistic, or of its logarithm if it is positive and unbounded, as the measure of distance.
+
+    If the null has no standard deviation, z is the normal quantile of the p-value.
+    """
+    parts = (scores[name] for name in ("z_score", "observed", "null_mean", "null_std"))
+    logarithmic = [name for name, statistic in SPECTRAL_STATISTICS.items() if statistic.on_log_scale]
+    on_log_scale = scores["statistic"].isin(logarithmic)
+    z, value, mean, std, on_log_scale = (part.values for part in xr.broadcast(*parts, on_log_scale))
+    distance, of_log = z.astype(float), on_log_scale & (std > 0)
+    distance[of_log] = np.sign(z[of_log]) * distance_from_moments(True, value[of_log], mean[of_log], std[of_log])
+    return distance
+
+
+def farthest_distance(heads: xr.Dataset) -> Float[np.ndarray, "layer head"]:
+    """Return the :func:`signed_distance` of each head's farthest statistic; NaN if a head was not scored."""
+    ordered = heads.transpose("layer", "head", "statistic", ...)
+    places = {name: place for place, name in enumerate(ordered["statistic"].values.tolist())}
+    # An unscored head has no farthest statistic; all its values are NaN, so any index will do.
+    farthest = np.array([[places.get(name, 0) for name in row] for row in ordered["farthest_statistic"].values])
+    return np.take_along_axis(signed_distance(ordered), farthest[..., None], axis=-1)[..., 0]
+
+
+def layer_p_value_floors(tree: xr.DataTree) -> tuple[Float[np.ndarray, " layer"], Float[np.ndarray, " layer"]]:
+    """Return the smallest p-values that each layer's null can give, for one statistic and for the omnibus test.
+
+    These are 2 / (n + 1) and 1 / (n + 1) for n draws, the smallest p-value of an analytic null, or 0 if the file does
+    not record them.
+    """
+    null, names = tree["null"].to_dataset(), ("null_draws", "p_value_floor")
+    shapes, places = [[tree.attrs.get(name) for name in names]], np.zeros(tree["heads"].sizes.get("layer", 1), int)
+    if "layer_shape" in null:
+        shapes, places = np.transpose([null[name].values for name in names]).tolist(), null["layer_shape"].values
+    floors = []
+    for draws, floor in shapes:
+        of_draws = (0.0, 0.0) if draws is None else (2 / (int(draws) + 1), 1 / (int(draws) + 1))
+        floors.append((float(floor or 0.0),) * 2 if tree.attrs.get("null_method") == "analytic" else of_draws)
+    single, joint = np.array(floors)[places].T
+    return single, joint
+
+
+def at_p_value_floor(p_value: Float[np.ndarray, "..."], floor: ArrayLike) -> Bool[np.ndarray, "..."]:
+    """Mark the p-values that equal their floor, in the broadcast shape: they are only bounds."""
+    return require_p_values("p_value", p_value) <= np.asarray(floor) * (1 + 1e-9)
+
 
 _FIRST = 3  # heads named as those that differ most
 
@@ -31,8 +81,6 @@ class Towards(StrEnum):
 
 
 class HowMuch(NamedTuple):
-    """Amount by which one head differs."""
-
     # share of ‖W‖² to move between the ordered directions to give a random head's mean spectrum, and its two parts
     moved_share: float = math.nan
     moved_towards_fewer: float = math.nan
@@ -54,7 +102,6 @@ def upper_points(tree: xr.DataTree, name: str = "moved_share_upper") -> Float[np
 
 
 def upper_range(tree: xr.DataTree, places: Bool[np.ndarray, "layer head"]) -> tuple[UpperPoint, ...]:
-    """Return the smallest and the largest 95 % point of random heads at some places; nothing if none is known."""
     names = "moved_share_upper", "moved_share_upper_standard_error"
     columns = (upper_points(tree, name)[places].tolist() for name in names)
     points = [UpperPoint(*pair) for pair in zip(*columns, strict=True)]
@@ -96,8 +143,6 @@ def how_much(tree: xr.DataTree) -> dict[tuple[int, int], HowMuch]:
 @in_one_line
 @dataclass(frozen=True)
 class Moved:
-    """Moved shares of the heads that differ."""
-
     # names of the heads with how much each differs, by decreasing moved share
     heads: tuple[tuple[str, HowMuch], ...] = ()
     # smallest and largest 95 % point of random heads, with their errors; nothing if none is known
@@ -122,15 +167,10 @@ class Moved:
             median = "its moved share" if len(of_axes) == 1 else "their median"
             yield f"Mostly because axes are unequal: {named}; with equal axes {median} is {middle}."
 
-    def count(self, towards: Towards) -> int:
-        return sum(amount.towards is towards for _, amount in self.heads)
-
 
 @in_one_line
 @dataclass(frozen=True)
 class Related:
-    """Heads whose keys read what their queries read."""
-
     heads: tuple[tuple[str, float], ...] = ()  # names of the heads with q < ``level`` and their R, by decreasing R
     tested: int = 0  # number of heads for which R is defined
     upper: float = math.nan  # largest 95 % point of R over the tested heads, for unrelated queries and keys

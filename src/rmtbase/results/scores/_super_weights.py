@@ -54,8 +54,6 @@ _POOLS = {
 
 @dataclass(frozen=True)
 class Tail:
-    """Facts about a matrix that identify its super-weights."""
-
     name: MatrixName
     shape: tuple[int, int]  # (outputs, inputs)
     transposed: bool  # whether places count elements of the transpose
@@ -103,48 +101,44 @@ def improbable(largest: LargestElements, core_sigma: float, level: float) -> Imp
     return Improbable(p_value[: max(listed, int(is_heavy))], is_heavy)
 
 
-class SearchedTails:
-    """Search for the super-weights of a model, by two tests of each matrix that has a tail.
+class Search(NamedTuple):
+    super_weights: xr.Dataset  # ``/super_weights``: at most 32 extremes of each matrix
+    heavy: list[MatrixName]  # matrices in which only elements above a gap could be found
+    searched: int  # number of matrices with a tail
 
-    Each test has half of ``level`` divided by the number of these matrices. One finds elements above a gap
-    (:meth:`LargestElements.isolation`), whatever the tail; the other finds elements that are improbable under the body
-    (:func:`improbable`), if the tail is that of a normal law: it is not for the matrices ``heavy``.
+
+def search(tails: Sequence[Tail], level: float = LEVEL) -> Search:
+    """Search for the super-weights of a model, those least probable under their Weibull body first.
+
+    Each matrix that has a tail has two tests, each with half of ``level`` divided by the number of these matrices. One
+    finds elements above a gap (:meth:`LargestElements.isolation`), whatever the tail; the other finds elements that are
+    improbable under the body (:func:`improbable`), if the tail is that of a normal law.
     """
-
-    def __init__(self, tails: Sequence[Tail], level: float = LEVEL) -> None:
-        self._tails = tails
-        self.searched = [tail for tail in tails if not tail.largest.without_tail()]
-        self._level = 0.5 * level / max(len(self.searched), 1)
-        bodies = {tail.name: improbable(tail.largest, tail.core_sigma, self._level) for tail in self.searched}
-        self._listed = {name: 0 if body.is_heavy else body.p_value.size for name, body in bodies.items()}
-        self.heavy = [name for name, body in bodies.items() if body.is_heavy]
-
-    def super_weights(self) -> xr.Dataset:
-        """List the extremes of all matrices, at most 32 of each, those least probable under their Weibull body first.
-
-        The tail probabilities are log₁₀ of the probability 1 - (1 - P(|w| ≥ x))^N that any of N independent elements is
-        so large: under the normal law of the matrix's own core, P = 2 Φ(-x/σ_core); under the Weibull law of its body,
-        P = exp(-(x/λ)^k); under the mixture of the core laws of its pool, P = Σ_c N_c/N 2 Φ(-x/σ_c). A pool of
-        components with different σ has heavy tails without any training: the excess kurtosis of W_O and MLPs at step 0
-        is 1.08 in Pythia-70m and 3.47 in Pythia-410m.
-        """
-        rows = []
-        for tail in self.searched:
-            p_value = tail.largest.isolation()
-            above_gap = int(np.flatnonzero(p_value <= self._level).max(initial=-1)) + 1
-            pool = [other for other in self._tails if other.pool == tail.pool and other.core_sigma > 0]
-            for rank in range(max(above_gap, self._listed[tail.name])):
-                rows.append(_row(tail, rank, float(p_value[rank:].min(initial=1.0)), pool))
-        rows.sort(key=lambda row: (math.isnan(row["log10_tail_probability"]), row["log10_tail_probability"]))
-        variables = {}
-        for name, variable in SUPER_WEIGHTS_SCHEMA.items():
-            kinds = variable.domain.kinds
-            dtype = str if "U" in kinds else float if "f" in kinds else int
-            variables[name] = variable.dims, np.array([row[name] for row in rows], dtype=dtype)
-        return describe(xr.Dataset(variables), SUPER_WEIGHTS_SCHEMA)
+    searched = [tail for tail in tails if not tail.largest.without_tail()]
+    level, heavy, rows = 0.5 * level / max(len(searched), 1), [], []
+    for tail in searched:
+        body, p_value = improbable(tail.largest, tail.core_sigma, level), tail.largest.isolation()
+        heavy += [tail.name] if body.is_heavy else []
+        above_gap = int(np.flatnonzero(p_value <= level).max(initial=-1)) + 1
+        pool = [other for other in tails if other.pool == tail.pool and other.core_sigma > 0]
+        for rank in range(max(above_gap, 0 if body.is_heavy else body.p_value.size)):
+            rows.append(_row(tail, rank, float(p_value[rank:].min(initial=1.0)), pool))
+    rows.sort(key=lambda row: (math.isnan(row["log10_tail_probability"]), row["log10_tail_probability"]))
+    variables = {}
+    for name, variable in SUPER_WEIGHTS_SCHEMA.items():
+        kinds = variable.domain.kinds
+        dtype = str if "U" in kinds else float if "f" in kinds else int
+        variables[name] = variable.dims, np.array([row[name] for row in rows], dtype=dtype)
+    return Search(describe(xr.Dataset(variables), SUPER_WEIGHTS_SCHEMA), heavy, len(searched))
 
 
 def _row(tail: Tail, rank: int, p_value: float, pool: Sequence[Tail]) -> dict[str, Any]:
+    """Describe one extreme; its tail probabilities are those that any of N independent elements is so large.
+
+    P(|w| ≥ x) is 2 Φ(-x/σ_core) under the matrix's core, exp(-(x/λ)^k) under its body, and Σ_c N_c/N 2 Φ(-x/σ_c) under
+    the cores of its pool. A pool of components with different σ has heavy tails without any training: the excess
+    kurtosis of W_O and MLPs at step 0 is 1.08 in Pythia-70m and 3.47 in Pythia-410m.
+    """
     value, (row, column) = float(tail.largest.value[rank]), tail.place(int(tail.largest.place[rank]))
     counts = np.array([member.largest.count for member in pool], dtype=float)
     sigmas = np.array([member.core_sigma for member in pool])

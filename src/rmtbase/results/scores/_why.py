@@ -11,7 +11,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -21,9 +20,17 @@ from rmtbase.errors import ParameterError
 from rmtbase.heads.read_sites import sites_of
 from rmtbase.models import WeightMatrices
 from rmtbase.nulls import Null
+from rmtbase.parameters import require_independent_entries
 from rmtbase.progress import NotedOnce, Progress
-from rmtbase.results.scores._cause_families import ENTRY_TESTS, NAMING, decide
-from rmtbase.results.scores._head_tests import PValues, direction_gates, of_resampled_heads, of_spectra
+from rmtbase.results.scores._head_tests import (
+    ENTRY_TESTS,
+    NAMING,
+    PValues,
+    decide,
+    direction_gates,
+    of_resampled_heads,
+    of_spectra,
+)
 from rmtbase.results.scores._heads import layer_coordinates
 from rmtbase.results.scores._scores_tree import Scope, scores_tree
 from rmtbase.results.scores.schema import WHY_SCHEMA
@@ -40,9 +47,7 @@ class CauseTest(NamedTuple):
     effect: str = ""  # effect whose smallest detectable size is reported
 
 
-TESTS: Mapping[str, CauseTest] = MappingProxyType(
-    {name: CauseTest(**test) for name, test in templates()["tests"].items()}
-)
+TESTS = {name: CauseTest(**test) for name, test in templates()["tests"].items()}
 """Tests of causes, in the order of reports."""
 
 QUESTIONS = tuple(dict.fromkeys(test.question for test in TESTS.values()))
@@ -57,9 +62,11 @@ NOT_TESTABLE = "not testable"
 TOO_FEW_DRAWS = "cannot tell with so few draws"
 
 
-def require_tests(names: Sequence[str] | str) -> tuple[str, ...]:
+def require_tests(names: Sequence[str] | str, null: Null) -> tuple[str, ...]:
     """Return the tests of the named questions, in the order of :data:`TESTS`; ``"all"`` stands for all questions."""
     questions = [names] if isinstance(names, str) else list(names)
+    if questions:
+        require_independent_entries(null.initialization, "why")
     for name in questions:
         if name not in (*QUESTIONS, "all"):
             raise ParameterError("why", name, f"some of {', '.join(QUESTIONS)}, or all")
@@ -70,8 +77,7 @@ def with_why(
     tree: xr.DataTree, model: WeightMatrices, null: Null, tests: Sequence[str], progress: Progress
 ) -> xr.DataTree:
     """Add the group ``/why`` to a model's scores against ``null``, and notes on tests that the model does not allow."""
-    results: dict[str, PValues] = {}
-    notes = []
+    results, notes = dict[str, PValues](), []
     makers = {
         partial(_of_product, tree): ("gaussian",),
         of_spectra: ("query", "key", "joint"),
@@ -98,7 +104,7 @@ def with_why(
 def _of_product(
     tree: xr.DataTree, model: WeightMatrices, tests: Sequence[str], null: Null, progress: Progress
 ) -> dict[str, PValues]:
-    """Return the omnibus p-values of heads against independent entries, which scores may have already."""
+    """Return omnibus p-values against independent entries, which scores may have already."""
     if null.independent is not null:
         seen = [line for name in ("notes", "warnings") for line in json.loads(tree.attrs[name])]
         tree = scores_tree(model, "why", Scope(null.independent), NotedOnce(progress, seen))
@@ -110,7 +116,6 @@ def _of_product(
 
 
 def _group(model: WeightMatrices, results: Mapping[str, PValues]) -> xr.Dataset:
-    """Decide on every test of every head, and return the group ``/why``."""
     order, sites = list(results), [model.sites[index] for index in sites_of(model, QK)]
     p_value = {name: result.p_value for name, result in results.items()}
     floor = {name: result.floor for name, result in results.items()}
@@ -180,8 +185,6 @@ def _differ(factors: Sequence[str]) -> str:
 
 
 class Outcome(StrEnum):
-    """Decision of a test of one head."""
-
     CAUSE = "rejected, names a cause"
     REJECTED = "rejected, names no cause"
     NOT_REJECTED = "not rejected"
@@ -196,8 +199,6 @@ class HeadDecisions(NamedTuple):
 
 @dataclass(frozen=True)
 class WhySummary:
-    """Summary of the group ``/why`` of a scores file."""
-
     tests: tuple[str, ...]
     meanings: dict[str, str]  # null hypothesis of each test
     rejected: dict[str, int]  # number of heads that each test rejects, in its family
@@ -213,7 +214,6 @@ class WhySummary:
         return len(self.rows)
 
     def answer(self) -> str:
-        """Name the most frequent verdicts in one line, each with its number of heads."""
         counts = [(words, len(names)) for words, names in self.verdicts.items()]
         parts = [f"{words} ({count})" for words, count in counts[:_SHOWN_VERDICTS]]
         others = sum(count for _, count in counts[_SHOWN_VERDICTS:])
@@ -261,15 +261,12 @@ def summarize_why(scores: xr.DataTree) -> WhySummary | None:
             rows.append(HeadDecisions(name, tuple(map(Outcome, outcomes[layer, head].tolist())), str(words)))
     sizes = group["detectable"].values.reshape(-1, len(tests))
     known = np.flatnonzero(~np.isnan(sizes).all(axis=0))
-
-    def counts(mask: np.ndarray) -> dict[str, int]:
-        return dict(zip(tests, mask.sum(axis=(0, 1)).tolist(), strict=True))
-
+    counts = [mask.sum(axis=(0, 1)).tolist() for mask in (rejected == 1.0, ~np.isnan(rejected))]
     return WhySummary(
         tests=tests,
         meanings=dict(zip(tests, group["meaning"].values.tolist(), strict=True)),
-        rejected=counts(rejected == 1.0),
-        testable=counts(~np.isnan(rejected)),
+        rejected=dict(zip(tests, counts[0], strict=True)),
+        testable=dict(zip(tests, counts[1], strict=True)),
         n_named=sum(Outcome.CAUSE in row.outcomes for row in rows),
         verdicts={words: tuple(heads) for words, heads in sorted(verdicts.items(), key=lambda item: -len(item[1]))},
         rows=tuple(rows),

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import xarray as xr
 
@@ -49,8 +48,7 @@ _head_statistic = partial(Variable, (*_HEAD, "statistic"))
 _matrix_statistic = partial(Variable, (*_MATRIX, "statistic"))
 _spectral = partial(Variable, _MATRIX, part="spectra")
 _density = partial(Variable, ("bin",), domain=NON_NEGATIVE_OR_NAN, units="1/lambda")
-_super_weight = partial(Variable, ("super_weight",))
-_test = partial(Variable, ("layer", "head", "test"))
+_super_weight, _test = partial(Variable, ("super_weight",)), partial(Variable, ("layer", "head", "test"))
 
 _NO_STD = "NaN where its fourth moment is infinite, without which draws do not tell it"
 _Z = "(observed - null_mean) / null_std; without a null_std the z of a normal law that has the p-value"
@@ -58,12 +56,6 @@ _OVER_ALL = "Benjamini-Hochberg q-value over all {}, each statistic by itself"
 _OUTLIERS = {side: f"eigenvalues {side} the null's edge quantile on that side" for side in ("above", "below")}
 _ANY = "log10 of the probability that any of the matrix's elements is so large, under the"
 
-_EQUAL_AXES = _head(
-    "moved_share with each row of each factor scaled to one norm, against random heads treated alike; NaN where these "
-    "are not known",
-    PROBABILITY,
-)
-_KEY_HEAD = _head("index of the key head that the query head reads", COUNT)
 _RELATION = {
     "relation": _head(
         "(S - h/d) / (1 - h/d), S the share of |W_QK|_F^2 whose key side lies in the row space of W_Q; NaN where W_Q "
@@ -77,9 +69,8 @@ _RELATION = {
 
 
 def _moved_schema(circuit: Circuit, dims: tuple[str, ...] = ()) -> dict[str, Variable]:
-    """Return the variables of the null about moved shares of random heads."""
     schema = {}
-    for name in ("moved_share", *(["moved_share_equal_axes"] if circuit.head_axes else [])):
+    for name in ("moved_share", "moved_share_equal_axes")[: 1 + circuit.head_axes]:
         words = f"95 % point of {name} over random heads; NaN where it is not known"
         schema[f"{name}_upper"] = Variable(dims, words, PROBABILITY)
         schema[f"{name}_upper_standard_error"] = Variable(dims, f"standard error of {name}_upper", PROBABILITY)
@@ -94,11 +85,12 @@ def heads_schema(circuit: Circuit) -> dict[str, Variable]:
 
     A layer with fewer heads or a smaller rank than another is padded: with NaN, key_head with 0, names with "".
     """
-    own, sigmas = "of the null at the head's own sigma estimates", {}
-    for factor in circuit.factors:
-        words = f"estimate of sigma_{factor.letter}, sqrt(|{factor.symbol}|_F^2 / (d h))"
-        sigmas[factor.sigma] = _head(words, NON_NEGATIVE_OR_NAN)
-    return {
+    own = "of the null at the head's own sigma estimates"
+    sigmas = {
+        factor.sigma: f"estimate of sigma_{factor.letter}, sqrt(|{factor.symbol}|_F^2 / (d h))"
+        for factor in circuit.factors
+    }
+    schema = {
         "observed": _head_statistic(f"observed value, {_raw(circuit)} {circuit.formula}"),
         "null_mean": _head_statistic(f"mean {own}; NaN where it is infinite, or no null of the statistic is known"),
         "null_std": _head_statistic(f"standard deviation {own}; {_NO_STD}", SPREAD),
@@ -126,18 +118,24 @@ def heads_schema(circuit: Circuit) -> dict[str, Variable]:
         "moved_towards_more": _head(
             "what the weakest eigenvalues, at the most, hold beyond their share in the null's mean", PROBABILITY
         ),
-        **({"moved_share_equal_axes": _EQUAL_AXES} if circuit.head_axes else {}),
+        "moved_share_equal_axes": _head(
+            "moved_share with each row of each factor scaled to one norm, against random heads treated alike; NaN "
+            "where these are not known",
+            PROBABILITY,
+        ),
         **(_RELATION if circuit == QK else {}),
-        **sigmas,
+        **{name: _head(words, NON_NEGATIVE_OR_NAN) for name, words in sigmas.items()},
         **{f"outliers_{side}": _head(words, COUNT_OR_NAN) for side, words in _OUTLIERS.items()},
         "reason": _head("why the head cannot be tested; empty where it was tested", REASON),
-        **({"key_head": _KEY_HEAD} if len(circuit.factors) > 1 else {}),
+        "key_head": _head("index of the key head that the query head reads", COUNT),
         "eigenvalue": Variable(
             (*_HEAD, "index"),
             f"eigenvalues of {circuit.symbol}^T {circuit.symbol}, descending, {_raw(circuit)}",
             FALLING,
         ),
     }
+    unmeasured = {"moved_share_equal_axes": not circuit.head_axes, "key_head": len(circuit.factors) == 1}
+    return {name: variable for name, variable in schema.items() if not unmeasured.get(name)}
 
 
 def null_schema(circuit: Circuit, several: bool = False) -> dict[str, Variable]:
@@ -247,7 +245,6 @@ def matrices_schema(spectra: bool = True, experts: bool = False) -> dict[str, Va
 
 
 def _with_axes(axes: Mapping[str, tuple[str, ...]], schema: Mapping[str, Variable]) -> dict[str, Variable]:
-    """Replace some dimensions of the variables by others."""
     return {
         name: replace(variable, dims=tuple(new for dim in variable.dims for new in axes.get(dim, (dim,))))
         for name, variable in schema.items()
@@ -330,13 +327,11 @@ def circuit_group(circuit: Circuit) -> str:
 
 def circuits_whole(groups: Mapping[str, xr.Dataset]) -> Fault:
     """Check that each further circuit has heads, a null, and an attribute that names it."""
-    for circuit in CIRCUITS.values():
-        place = circuit_group(circuit)
+    for place, circuit in _CIRCUIT_OF.items():
         needed = [place, f"{place}/heads", f"{place}/null"]
         if not place or not set(needed) & set(groups):
             continue
-        lacking = [quoted(name) for name in needed if name not in groups]
-        if lacking:
+        if lacking := [quoted(name) for name in needed if name not in groups]:
             return f"no group {', '.join(lacking)}", f"all of {', '.join(needed)}"
         if groups[place].attrs.get("circuit") != circuit.name:
             return f"no attribute circuit = {circuit.name} of {quoted(place)}", "the name of its group"
@@ -347,9 +342,9 @@ def sizes_known(groups: Mapping[str, xr.Dataset]) -> Fault:
     """Check that each size of a circuit's matrices is an attribute, or a coordinate of its heads if layers differ."""
     for circuit, heads, _, attributes in _scored_circuits(groups):
         for name in circuit.dims:
-            one_of = {name, "d_model"} if circuit == QK and name != "d_head" else {name}
-            if not (one_of & set(attributes) or name in heads.coords):
-                return f"no attribute {' nor '.join(sorted(one_of))}", f"{name} of {circuit.symbol}, or a coordinate"
+            names = ["d_model", name] if circuit == QK and name != "d_head" else [name]
+            if not (set(names) & set(attributes) or name in heads.coords):
+                return f"no attribute {' nor '.join(sorted(names))}", f"{name} of {circuit.symbol}, or a coordinate"
     return None
 
 
@@ -366,11 +361,8 @@ def shapes_fit(groups: Mapping[str, xr.Dataset]) -> Fault:
     return None
 
 
-def _scored_circuits(
-    groups: Mapping[str, xr.Dataset],
-) -> Iterator[tuple[Circuit, xr.Dataset, xr.Dataset, Mapping[Any, Any]]]:
-    for circuit in CIRCUITS.values():
-        place = circuit_group(circuit)
+def _scored_circuits(groups: Mapping[str, xr.Dataset]) -> Iterator[tuple[Circuit, xr.Dataset, xr.Dataset, Mapping]]:
+    for place, circuit in _CIRCUIT_OF.items():
         if f"{place}/heads" in groups:
             yield circuit, groups[f"{place}/heads"], groups[f"{place}/null"], groups[place].attrs
 

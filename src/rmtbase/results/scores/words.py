@@ -19,7 +19,6 @@ def templates() -> dict[str, dict[str, dict[str, str]]]:
 
 
 def _words_of(attrs: Mapping[Any, Any], form: str, **values: str) -> str:
-    """Describe the null of a file's heads in a form, with the law of its entries."""
     nulls, entries = templates()["nulls"], templates()["entries"].get(attrs["null_entries"], {})
     null = nulls.get(attrs["null_entries"]) or nulls[attrs["null_method"]]
     return null[form].format(entries=entries.get(form, "").format(**values), **values)

@@ -1,6 +1,7 @@
-"""Scatter plots of two statistics of heads, and the corner plot of the first four moments."""
+"""Scatter plots of two numbers of heads: statistics, moments, and spectra against the width of the elements."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -10,36 +11,27 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.ticker import MaxNLocator
 
-from rmtbase.drawing.axes import (
-    NORMAL_95,
-    Around,
-    grid_of_axes,
-    layer_axis,
-    new_figure,
-    panel,
-    statistic_label,
-    symbol_of,
-)
+from rmtbase.drawing import axes
+from rmtbase.drawing.axes import NORMAL_95, Around, panel, statistic_label, symbol_of
 from rmtbase.drawing.figure import ThemedFigure
 from rmtbase.drawing.groups import column_of, group_of, heads_of
-from rmtbase.drawing.layout import FigureStyle
+from rmtbase.drawing.layout import FigureStyle, legend_of_all
+from rmtbase.drawing.scales import log_axis
 from rmtbase.drawing.theme import Theme
 from rmtbase.laws import pearson_bound
+from rmtbase.results.scores.figures._statistic_by_layer import BAND
 from rmtbase.statistics import ELEMENT_STATISTICS
+from rmtbase.tables import circuit_of, heads_present, shapes_of
 
-MOMENTS = ("mean", "sigma", "skewness", "excess_kurtosis")
-"""Statistics of a corner plot: w̄/s, s, and the next two standardized moments."""
-
+_MOMENTS = ("mean", "sigma", "skewness", "excess_kurtosis")
 _BINS = 24
 _NARROW = 6.0  # inches; axes of a narrower corner plot have few ticks
 _NULLS = 8  # most nulls of different shapes that are marked
 
 
 class _Points(NamedTuple):
-    """Values of a statistic for every head, with mean and spread of the null (NaN if it has none)."""
-
     value: Float[np.ndarray, " head"]
-    mean: Float[np.ndarray, " head"]
+    mean: Float[np.ndarray, " head"]  # of the null; NaN if it has none
     spread: Float[np.ndarray, " head"]
 
 
@@ -68,7 +60,7 @@ def scatter_by_layer(ax: Axes, theme: Theme, scores: xr.DataTree, x: str, y: str
     layers = (zeros + places).transpose(*value.dims).values.ravel()
     colours = _colours_of_layers(table, theme).to_rgba(layers)
     look = {"c": colours, "edgecolors": theme.muted, "linewidths": 0.3, "zorder": 2.5, "label": "observed"}
-    ax.scatter(across.value, up.value, s=float(np.clip(_mark_size(across), 2.4, 6.0)) ** 2, **look)
+    ax.scatter(across.value, up.value, s=_mark_size(across, 2.4, 6.0) ** 2, **look)
     ax.xaxis.set_major_locator(MaxNLocator(5))
     return Around("", statistic_label(x), statistic_label(y))
 
@@ -76,11 +68,13 @@ def scatter_by_layer(ax: Axes, theme: Theme, scores: xr.DataTree, x: str, y: str
 def moment_corner(scores: xr.DataTree, style: FigureStyle) -> ThemedFigure:
     """Draw the first four moments of the elements of every head's W_QK against one another, with Pearson's bound."""
     table = group_of(scores, "elements")
-    moments = {name: _points(table, name) for name in MOMENTS if name in table or name in table["statistic"].values}
+    symbols = {name: f"${ELEMENT_STATISTICS[name].symbol}$" for name in _MOMENTS if name in ELEMENT_STATISTICS}
+    symbols["sigma"] = r"$\sigma$"
+    moments = {name: _points(table, name) for name in _MOMENTS if name in table or name in table["statistic"].values}
     theme, width = style.theme, style.width or 8.0
-    figure = new_figure(theme, width, 0.95 * width, f"moments of {symbol_of('W_QK')}")
+    figure = axes.new_figure(theme, width, 0.95 * width, f"moments of {symbol_of('W_QK')}")
     last = len(moments) - 1
-    grid = grid_of_axes(figure, theme, len(moments), len(moments), sharex="col")
+    grid = axes.grid_of_axes(figure, theme, len(moments), len(moments), sharex="col")
     for row, (y, up) in enumerate(moments.items()):
         for column, (x, across) in enumerate(moments.items()):
             ax = grid[row, column]
@@ -94,8 +88,8 @@ def moment_corner(scores: xr.DataTree, style: FigureStyle) -> ThemedFigure:
                 _draw_nulls(ax, across, up, theme)
                 _draw_marks(ax, across, up, theme, theme.series[0])
                 _bounds(ax, x, y, across.value, theme)
-            ax.set(xlabel=_symbol(x) if row == last else "")
-            ax.set_ylabel(("heads" if row == column else _symbol(y)) if column == 0 else "")
+            ax.set(xlabel=symbols[x] if row == last else "")
+            ax.set_ylabel(("heads" if row == column else symbols[y]) if column == 0 else "")
             ax.xaxis.set_major_locator(MaxNLocator(2 if width < _NARROW else 4))
             ax.tick_params(labelleft=column == 0 or row == column, labelbottom=row == last)
         ends = np.array([ax.get_ylim() for ax in grid[row, :row]])
@@ -104,28 +98,22 @@ def moment_corner(scores: xr.DataTree, style: FigureStyle) -> ThemedFigure:
     return figure
 
 
-def _symbol(name: str) -> str:
-    return rf"${ELEMENT_STATISTICS[name].symbol}$" if name in ELEMENT_STATISTICS else r"$\sigma$"
-
-
 def _points(table: xr.Dataset, name: str) -> _Points:
     value = column_of(table, name)
     if name not in table["statistic"].values:
         none = np.full(value.size, np.nan)
         return _Points(value.values.ravel(), none, none)
-    row = table.sel(statistic=name)
-    return _Points(
-        *(row[field].transpose(*value.dims).values.ravel() for field in ("observed", "null_mean", "null_std"))
-    )
+    row = table.sel(statistic=name).transpose(*value.dims, ...)
+    return _Points(*(row[field].values.ravel() for field in ("observed", "null_mean", "null_std")))
 
 
-def _mark_size(points: _Points) -> float:
-    return 40 / max(points.value.size, 1) ** 0.4
+def _mark_size(points: _Points, least: float = 1.6, most: float = 5.0) -> float:
+    return float(np.clip(40 / max(points.value.size, 1) ** 0.4, least, most))
 
 
 def _draw_marks(ax: Axes, x: _Points, y: _Points, theme: Theme, colour: str | None = None) -> None:
     ax.plot(
-        x.value, y.value, linestyle="none", marker="o", markersize=float(np.clip(_mark_size(x), 1.6, 5.0)),
+        x.value, y.value, linestyle="none", marker="o", markersize=_mark_size(x),
         markerfacecolor="none", markeredgecolor=colour or theme.observed, markeredgewidth=0.9, label="observed",
     )  # fmt: skip
 
@@ -155,7 +143,7 @@ def _colours_of_layers(table: xr.Dataset, theme: Theme) -> ScalarMappable:
 
 def layer_bar(figure: ThemedFigure, table: xr.Dataset, theme: Theme) -> None:
     bar = figure.colorbar(_colours_of_layers(table, theme), ax=figure.axes, shrink=0.8)
-    layer_axis(bar.ax, "y", table, theme)
+    axes.layer_axis(bar.ax, "y", table, theme)
     bar.ax.invert_yaxis()
     bar.set_label("layer", color=theme.text, fontsize=theme.points("axes.labelsize"))
     bar.ax.tick_params(labelsize=theme.points("xtick.labelsize"), labelcolor=theme.muted, length=0)
@@ -185,3 +173,119 @@ def _range(values: Float[np.ndarray, " head"]) -> tuple[float, float]:
         return 0.0, 1.0
     low, high = float(finite.min()), float(finite.max())
     return (low, high) if high > low else (low - 0.5 * abs(low) - 0.5, high + 0.5 * abs(high) + 0.5)
+
+
+_MOST_BANDS = 8  # most shapes of heads with a band; with more nulls, each head has a bar
+_Numbers = Float[np.ndarray, " head"]
+
+
+class _Quantity(NamedTuple):
+    label: str
+    of: Callable[[Float[np.ndarray, "head index"]], _Numbers]
+    free: str | None  # scale-free statistic that with ‖W‖² gives the quantity by its law
+    law: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    log: bool = True
+
+
+def _entropy(x: Float[np.ndarray, "head index"]) -> _Numbers:
+    share = x / np.nansum(x, axis=1, keepdims=True)
+    return -np.nansum(share * np.log(np.where(share > 0, share, 1.0)), axis=1)
+
+
+_QUANTITIES = {
+    "eigenvalue": (
+        _Quantity(r"$\lambda_1$", lambda x: x[:, 0], "stable_rank", lambda norm, rank: norm / rank),
+        _Quantity(r"$\Sigma\lambda$", lambda x: np.nansum(x, axis=1), None, lambda norm, _: norm),
+        _Quantity(
+            r"$\Sigma\lambda^2$", lambda x: np.nansum(x**2, axis=1), "participation_ratio",
+            lambda norm, ratio: norm**2 / ratio,
+        ),
+        _Quantity(
+            r"spectral entropy $S$", _entropy, "spectral_entropy", lambda norm, entropy: entropy + 0.0 * norm, log=False
+        ),
+    ),
+    "singular value": (
+        _Quantity("$s_1$", lambda x: x[:, 0], "stable_rank", lambda norm, rank: np.sqrt(norm / rank)),
+        _Quantity(
+            r"$\Sigma s$", lambda x: np.nansum(x, axis=1), "participation_ratio_singular",
+            lambda norm, ratio: np.sqrt(norm * ratio),
+        ),
+        _Quantity(r"$\Sigma s^2$", lambda x: np.nansum(x**2, axis=1), None, lambda norm, _: norm),
+        _Quantity(
+            "spectral entropy $S^{(s)}$", _entropy, "spectral_entropy_singular",
+            lambda norm, entropy: entropy + 0.0 * norm, log=False,
+        ),
+    ),
+}  # fmt: skip
+
+
+def spectrum_and_width(
+    scores: xr.DataTree, convention: Literal["eigenvalue", "singular value"], style: FigureStyle
+) -> ThemedFigure:
+    """Draw the largest value, the sum, the sum of squares and the entropy of spectra against the elements' σ."""
+    table = heads_of(scores).transpose("layer", "head", ...)
+    present = heads_present(table) & (table["eigenvalue"].fillna(0.0).sum("index").values > 0)
+    values, size = table["eigenvalue"].values[present], _sizes(scores, table)[present]
+    sigma = np.sqrt(np.nansum(values, axis=1) / size)
+    spectra = values if convention == "eigenvalue" else np.sqrt(values)
+    probability = table["probability"].values
+    ends = [int(np.argmin(np.abs(probability - level))) for level in BAND]
+    width = style.width or 9.6
+    columns = 2 if width >= 5.2 else 1
+    figure = axes.new_figure(style.theme, width, 3.0 * (4 // columns), axes.model_title(scores))
+    grid = axes.grid_of_axes(figure, style.theme, 4 // columns, columns, sharex=True)
+    component = symbol_of(f"W_{circuit_of(scores.attrs).name.upper()}")
+    for place, (ax, quantity) in enumerate(zip(grid.flat, _QUANTITIES[convention], strict=True)):
+        nulls = np.column_stack([size, np.ones((size.size, 2))])  # elements, and the null's lower and upper end
+        if quantity.free is not None:
+            quantile = table["null_quantile"].sel(statistic=quantity.free).transpose("layer", "head", "probability")
+            nulls[:, 1:] = quantile.values[present][:, ends]
+        _draw(ax, style.theme, quantity, sigma, quantity.of(spectra), nulls, axes.noun_of(scores))
+        ax.set_ylabel(quantity.label)
+        if place + columns >= 4:
+            ax.set_xlabel(rf"standard deviation $\sigma$ of the elements of {component}")
+            ax.tick_params(axis="x", labelbottom=True)
+    legend_of_all(figure, style.theme, join=True)
+    return figure
+
+
+def _sizes(scores: xr.DataTree, heads: xr.Dataset) -> Float[np.ndarray, "layer head"]:
+    """Return the number of elements of each head's product."""
+    shapes = np.array([shape[0] * shape[-1] for shape in shapes_of(scores)], dtype=float)
+    null, layers = scores["null"].to_dataset(), heads.sizes["layer"]
+    if "layer_shape" in null:
+        by_layer = shapes[null["layer_shape"].values]
+    elif len(shapes) == 1:
+        by_layer = np.full(layers, shapes[0])
+    else:
+        first, *_, last = circuit_of(scores.attrs).dims
+        by_layer = (heads[first].values * heads[last].values).astype(float)
+    return np.repeat(by_layer[:, None], heads.sizes["head"], axis=1)
+
+
+def _draw(
+    ax: Axes, theme: Theme, quantity: _Quantity, sigma: _Numbers, values: _Numbers, nulls: np.ndarray, noun: str
+) -> None:
+    reach = np.geomspace(0.9 * sigma.min(), 1.1 * sigma.max(), 50)
+    kinds = np.unique(np.round(nulls[np.isfinite(nulls).all(axis=1)], 9), axis=0)
+    name = f"null, 99 % of {noun}s at this σ"
+    if len(kinds) > _MOST_BANDS and quantity.free is not None:
+        low, high = (np.asarray(quantity.law(nulls[:, 0] * sigma**2, nulls[:, end])) for end in (1, 2))
+        ax.vlines(sigma, low, high, color=theme.null, alpha=0.45, linewidth=3.0, label=name)
+        kinds = kinds[:0]
+    for number, low, high in kinds.tolist():
+        lower, upper = (np.asarray(quantity.law(number * reach**2, np.asarray(end))) for end in (low, high))
+        if quantity.free is None:
+            ax.plot(reach, lower, color=theme.free_law, linewidth=1.2, label="identity")
+        else:
+            ax.fill_between(reach, lower, upper, color=theme.null, alpha=0.3, linewidth=0, label=name)
+        name = ""
+    ax.plot(
+        sigma, values, linestyle="none", marker="o", markerfacecolor="none",
+        markersize=float(np.clip(40 / sigma.size**0.4, 1.6, 5.0)), markeredgecolor=theme.observed, markeredgewidth=0.9,
+        label=f"{noun}s",
+    )  # fmt: skip
+    ax.set_xlim(reach[0], reach[-1])
+    log_axis(ax, "x")
+    if quantity.log:
+        log_axis(ax)
