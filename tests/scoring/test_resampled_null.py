@@ -11,9 +11,9 @@ from rmtbase.nulls import Axes, Table, find_null
 from rmtbase.progress import SILENT
 from rmtbase.results import open_table
 from rmtbase.results.scores import summarize_scores
-from rmtbase.results.scores.schema import SCORES_SCHEMA
+from rmtbase.results.scores.schema import own_null_schema
 from rmtbase.statistics import SPECTRAL_STATISTICS
-from rmtbase.tables import write_table
+from rmtbase.tables import QK, write_table
 from telling import Told
 
 NAMES = list(SPECTRAL_STATISTICS)
@@ -178,7 +178,7 @@ def test_a_model_scores_as_its_arrays_do_and_its_file_comes_back(null, weights, 
         for name in ("p_value", "z_score", "omnibus_p_value"):
             np.testing.assert_array_equal(tree["heads"][name].values[layer], alone[name].values, err_msg=name)
     opened = open_table(write_table(tree, tmp_path / "scores.nc"), "scores")
-    for name, variable in SCORES_SCHEMA["own_null"].items():
+    for name, variable in own_null_schema(QK).items():
         found = opened["null"][name]
         assert (found.dims, found.attrs.get("units", "")) == (variable.dims, variable.units)
     for group in ("heads", "null", "matrices"):

@@ -16,7 +16,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.models import open_model
 from rmtbase.nulls import Analytic, find_null
 from rmtbase.progress import SILENT
-from rmtbase.results.scores._head_tests import NAMING, decide
+from rmtbase.results.scores._head_tests import NAMING, PValues, decide
 from rmtbase.results.scores._why import QUESTIONS, TESTS, summarize_why, verdict
 from statistical.harness import uniform
 
@@ -179,9 +179,8 @@ def test_one_family_of_heads_and_tests_keeps_the_share_of_wrong_heads():
         p = rng.random((64, len(tests)))
         p[:16, tests.index("query_signs")] = 1e-6
         p[16:32, [tests.index("query_entries"), tests.index("key_entries")]] = 1e-6
-        by_test = {name: p[None, :, k] for k, name in enumerate(tests)}
-        floor = {name: np.zeros((1, 64)) for name in tests}
-        named = decide(by_test, floor, {"query_entries": 0.0, "key_entries": 0.0}).named[0]
+        by_test = {name: PValues(p[None, :, k], np.zeros((1, 64))) for k, name in enumerate(tests)}
+        named = decide(by_test, {"query_entries": 0.0, "key_entries": 0.0}).named[0]
         right = p == 1e-6
         shares.append((named & ~right).any(axis=1).sum() / named.any(axis=1).sum())
     assert np.mean(shares) <= 0.05 + 5 * np.std(shares) / np.sqrt(len(shares))

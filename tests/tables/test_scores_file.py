@@ -6,17 +6,14 @@ import numpy as np
 import xarray as xr
 
 from rmtbase.results import open_table
-from rmtbase.results.scores.schema import SCORES_SCHEMA
+from rmtbase.results.scores.schema import SCORES
 from rmtbase.tables import write_table
 
 
 def test_every_variable_comes_back_with_dims_long_name_and_units(scores, tmp_path):
     with xr.open_datatree(write_table(scores, tmp_path / "scores.nc")) as opened:
-        groups = {group: schema for group, schema in SCORES_SCHEMA.items() if group not in ("own_null", "why")}
-        groups["heads/elements"] = groups.pop("head_elements")
-        groups["matrices"] = groups["matrices"] | groups.pop("spectra")
-        for group, schema in groups.items():
-            for name, variable in schema.items():
+        for group in ("/heads", "/null", "/matrices", "/heads/elements", "/super_weights"):
+            for name, variable in SCORES.groups[group].items():
                 found = opened[group][name]
                 assert found.dims == variable.dims, (group, name)
                 assert found.attrs["long_name"] == variable.long_name, (group, name)

@@ -30,33 +30,33 @@ ENTRY_TESTS: Mapping[str, str] = {"query_entries": "query_signs", "key_entries":
 """Tests of elements, and the test of directions in the same factor."""
 
 
+class PValues(NamedTuple):
+    p_value: Float[np.ndarray, "layer head"]  # NaN if a head is not testable
+    floor: Float[np.ndarray, "layer head"]  # smallest possible p-value
+    # smallest effect that a single test at level 0.05 finds with probability 0.95; NaN if unknown
+    detectable: Float[np.ndarray, "..."] = np.array(math.nan)
+
+
 class Decisions(NamedTuple):
     """Decisions of every test of every head, with the dimensions (layer, head, test)."""
 
     q_value: Float[np.ndarray, "layer head test"]  # smallest level at which the test rejects in its family
-    # the same for heads of any dependence: q times 1 + 1/2 + … + 1/m of m heads, and at most 1
-    yekutieli_q_value: Float[np.ndarray, "layer head test"]
+    yekutieli_q_value: Float[np.ndarray, "layer head test"]  # for heads of any dependence: q (1 + 1/2 + … + 1/m), ≤ 1
     holm_p_value: Float[np.ndarray, "layer head test"]  # Holm's p-value over all claims of the family
-    # 1 if the test rejects, 0 if not, NaN if the head is not testable or its draws are too few
-    rejected: Float[np.ndarray, "layer head test"]
+    rejected: Float[np.ndarray, "layer head test"]  # 1 or 0; NaN if the head is not testable or its draws are too few
     named: Bool[np.ndarray, "layer head test"]  # True if the test names a cause of the head
 
 
-def decide(
-    p_value: Mapping[str, Float[np.ndarray, "layer head"]],
-    floor: Mapping[str, Float[np.ndarray, "layer head"]],
-    gate: Mapping[str, float],
-) -> Decisions:
-    tests = list(p_value)
-    shape = p_value[tests[0]].shape
-    p = np.stack([*p_value.values()], axis=-1).reshape(-1, len(tests))
-    smallest = np.stack([floor[name] for name in tests], axis=-1).reshape(p.shape)
+def decide(results: Mapping[str, PValues], gate: Mapping[str, float]) -> Decisions:
+    tests, shape = list(results), next(iter(results.values())).p_value.shape
+    p = np.stack([result.p_value for result in results.values()], axis=-1).reshape(-1, len(tests))
+    smallest = np.stack([result.floor for result in results.values()], axis=-1).reshape(p.shape)
     naming = np.tile([name in NAMING for name in tests], (len(p), 1))
     for name in ENTRY_TESTS.keys() & set(tests):
         may_name = np.full(shape, True)
         for directions in ENTRY_TESTS.values():  # NaN: signs change nothing, so there is no direction
             least = gate[name] if directions == ENTRY_TESTS[name] else LEVEL
-            may_name &= ~(p_value[directions] <= least) if directions in p_value else False
+            may_name &= ~(results[directions].p_value <= least) if directions in results else False
         naming[:, tests.index(name)] = may_name.ravel()
     causes = _adjusted(p, naming)
     with_cause = np.any(causes[0] < LEVEL, axis=1, keepdims=True)
@@ -74,12 +74,10 @@ def decide(
 
 
 def draws_to_decide(
-    p_value: Mapping[str, Float[np.ndarray, "layer head"]],
-    floor: Mapping[str, Float[np.ndarray, "layer head"]],
-    gate: Mapping[str, float],
+    results: Mapping[str, PValues], gate: Mapping[str, float]
 ) -> tuple[Bool[np.ndarray, "layer head test"], int]:
     """Find the naming tests that a smaller possible p-value could decide, and the number of draws that it takes."""
-    decisions, naming = decide(p_value, floor, gate), np.array([name in NAMING for name in p_value])
+    decisions, naming = decide(results, gate), np.array([name in NAMING for name in results])
     undecided = np.isnan(decisions.rejected) & np.isfinite(decisions.q_value) & naming
     testable = np.isfinite(decisions.q_value).any(axis=-1)
     heads = undecided.any(axis=-1) | decisions.named.any(axis=-1)
@@ -124,13 +122,6 @@ _ONE_SIDED = 1.645  # normal quantile of that power
 _GATE_MISSES = 0.005
 
 
-class PValues(NamedTuple):
-    p_value: Float[np.ndarray, "layer head"]  # NaN if a head is not testable
-    floor: Float[np.ndarray, "layer head"]  # smallest possible p-value
-    # smallest effect that a single test at level 0.05 finds with probability 0.95; NaN if unknown
-    detectable: Float[np.ndarray, "..."] = np.array(math.nan)
-
-
 def of_spectra(model: WeightMatrices, tests: Sequence[str], null: Null, progress: Progress) -> dict[str, PValues]:
     """Test the spectra of W_Q and W_K, and all statistics together, against joint draws of normal heads."""
     sites = _sites(model)
@@ -168,27 +159,27 @@ def of_resampled_heads(
         if not isinstance(shape, tuple) or len(shape) != len(QK.factors) + 1:
             raise ParameterError("heads", "W_Q and W_K that are products", "matrices that are stored as they are")
     size = len(sites), max(site.n_heads for site in sites.values())
-    p_value, detectable, floor = ({name: np.full(size, np.nan) for name in tests} for _ in range(3))
     least, d_head = dict.fromkeys(tests, 0.0), max(site.d_head for site in sites.values())
     if "axes" in tests and d_head < 12:  # 1 over the signed permutations of few axes; the common sign changes nothing
         least["axes"] = 1.0 / (math.factorial(d_head) * 2.0 ** (d_head - 1))
-    for name in tests:
-        floor[name][:] = max(1.0 / (draws.number + 1), least[name])
+    unknown = np.full(size, np.nan)
+    floors = {name: np.full(size, max(1.0 / (draws.number + 1), least[name])) for name in tests}
+    results = {name: PValues(unknown.copy(), floors[name], unknown.copy()) for name in tests}
     heads = ((layer, head) for layer, site in enumerate(sites.values()) for head in range(site.n_heads))
     tests_of = dict.fromkeys(heads, tuple(tests))
     label = "resampling heads"
     while tests_of:
         advance = progress.bar(label, len(tests_of))
-        for place, results in _resampled(model, tests_of, draws):
-            for name, (p, effect) in results.items():
-                p_value[name][place] = p
-                floor[name][place] = max(1.0 / (draws.number + 1), least[name])
+        for place, of_head in _resampled(model, tests_of, draws):
+            for name, (p_value, effect) in of_head.items():
+                results[name].p_value[place] = p_value
+                results[name].floor[place] = max(1.0 / (draws.number + 1), least[name])
                 if label == "resampling heads":
-                    detectable[name][place] = effect
+                    results[name].detectable[place] = effect
             advance(1)
         if null.draws is not None or draws.number >= MOST_DRAWS_OF_A_HEAD:
             break
-        undecided, enough = draws_to_decide(p_value, floor, direction_gates(model))
+        undecided, enough = draws_to_decide(results, direction_gates(model))
         tests_of = {}
         for layer, head in np.argwhere(undecided.any(axis=-1)).tolist():
             unsure = zip(tests, undecided[layer, head], strict=True)
@@ -196,7 +187,7 @@ def of_resampled_heads(
                 tests_of[layer, head] = names
         draws = replace(draws, number=min(MOST_DRAWS_OF_A_HEAD, max(2 * draws.number, enough)))
         label = "resampling further"
-    return {name: PValues(p_value[name], floor[name], detectable[name]) for name in tests}
+    return results
 
 
 @dataclass(frozen=True)

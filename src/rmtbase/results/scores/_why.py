@@ -117,24 +117,25 @@ def _of_product(
 
 def _group(model: WeightMatrices, results: Mapping[str, PValues]) -> xr.Dataset:
     order, sites = list(results), [model.sites[index] for index in sites_of(model, QK)]
-    p_value = {name: result.p_value for name, result in results.items()}
-    floor = {name: result.floor for name, result in results.items()}
-    shape = p_value[order[0]].shape
-    detectable = [np.broadcast_to(result.detectable, shape) for result in results.values()]
-    decisions = decide(p_value, floor, direction_gates(model) if ENTRY_TESTS.keys() & set(order) else {})
+    shape = results[order[0]].p_value.shape
+    p_value, floor, detectable = (
+        np.stack([np.broadcast_to(values, shape) for values in of_tests], axis=-1)
+        for of_tests in zip(*results.values(), strict=True)
+    )
+    decisions = decide(results, direction_gates(model) if ENTRY_TESTS.keys() & set(order) else {})
     verdicts = np.full(shape, "", dtype=object)
     for layer, site in enumerate(sites):
         for head in range(site.n_heads):
             at = layer, head
             rejected = dict(zip(order, decisions.rejected[at].tolist(), strict=True))
             named = {name for name, names in zip(order, decisions.named[at].tolist(), strict=True) if names}
-            verdicts[at] = verdict(rejected, named, [name for name in order if not math.isnan(p_value[name][at])])
+            verdicts[at] = verdict(rejected, named, np.array(order)[~np.isnan(p_value[at])].tolist())
     variables = {
-        "p_value": np.stack([*p_value.values()], axis=-1),
+        "p_value": p_value,
         **decisions._asdict(),
         "named": decisions.named.astype(np.int8),
-        "detectable": np.stack(detectable, axis=-1),
-        "p_value_floor": np.stack([*floor.values()], axis=-1),
+        "detectable": detectable,
+        "p_value_floor": floor,
         "verdict": verdicts.astype(str),
     }
     dataset = xr.Dataset(

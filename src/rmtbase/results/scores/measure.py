@@ -61,7 +61,7 @@ def score(
 
     Returns:
         The tree of a scores file: ``/heads``, ``/matrices`` with ``/super_weights``, and ``/null``; see
-        ``rmtbase.results.scores.schema.SCORES_SCHEMA``. Each further circuit is a group of the same kind,
+        ``rmtbase.results.scores.schema.SCORES``. Each further circuit is a group of the same kind,
         such as ``/circuits/ov``, which ``rmtbase.results.scores.circuit_scores`` returns by itself. The dimension
         ``layer`` of heads runs over layers with attention; for matrices it runs over all layers.
 

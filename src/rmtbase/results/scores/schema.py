@@ -302,23 +302,6 @@ WHY_SCHEMA: dict[str, Variable] = {
 }
 """Variables of ``/why``: tests of the causes of each head's difference from random heads."""
 
-SCORES_SCHEMA: dict[str, dict[str, Variable]] = {
-    "heads": heads_schema(QK),
-    "matrices": matrices_schema(spectra=False),
-    "spectra": _SPECTRA,
-    "null": null_schema(QK),
-    "own_null": own_null_schema(QK),
-    "head_elements": head_elements_schema(),
-    "super_weights": SUPER_WEIGHTS_SCHEMA,
-    "why": WHY_SCHEMA,
-}
-"""Variables of each group of a scores file. The groups of heads are those of W_QK in a model with one shape of heads;
-further circuits (``tables.CIRCUITS``) have groups of the same kind, such as ``/circuits/ov/heads``.
-``spectra`` are further variables of ``/matrices``, present if requested. ``/experts`` is present if experts were
-scored, and has the variables of :func:`matrices_schema`. ``own_null`` replaces ``null`` if each head has its own null
-(``null_method`` is ``"resampled"``). ``head_elements`` is ``/heads/elements``, present if requested.
-``/super_weights`` is present if matrices were scored, and ``/why`` if requested. All others are always present."""
-
 
 def circuit_group(circuit: Circuit) -> str:
     """Return the group that holds ``heads`` and ``null`` of a circuit; for W_QK the root, ""."""
@@ -407,6 +390,8 @@ def _schema_of(group: str, groups: Mapping[str, Outline]) -> Schema:
     return null_schema(circuit, several="shape" in groups[group].sizes)
 
 
+# Variables of spectra, ``/heads/elements``, ``/why`` and circuits are there if requested, ``/super_weights`` and
+# ``/experts`` if matrices and experts were scored.
 SCORES = register(
     Kind(
         "scores",

@@ -21,7 +21,7 @@ from rmtbase.drawing.theme import Theme
 from rmtbase.laws import pearson_bound
 from rmtbase.results.scores.figures._statistic_by_layer import BAND
 from rmtbase.statistics import ELEMENT_STATISTICS
-from rmtbase.tables import circuit_of, heads_present, shapes_of
+from rmtbase.tables import circuit_of, heads_present
 
 _MOMENTS = ("mean", "sigma", "skewness", "excess_kurtosis")
 _BINS = 24
@@ -176,47 +176,28 @@ def _range(values: Float[np.ndarray, " head"]) -> tuple[float, float]:
 
 
 _MOST_BANDS = 8  # most shapes of heads with a band; with more nulls, each head has a bar
-_Numbers = Float[np.ndarray, " head"]
 
 
-class _Quantity(NamedTuple):
-    label: str
-    of: Callable[[Float[np.ndarray, "head index"]], _Numbers]
-    free: str | None  # scale-free statistic that with ‖W‖² gives the quantity by its law
-    law: Callable[[np.ndarray, np.ndarray], np.ndarray]
-    log: bool = True
+def _entropy(norm: np.ndarray, entropy: np.ndarray) -> np.ndarray:
+    return entropy + 0.0 * norm
 
 
-def _entropy(x: Float[np.ndarray, "head index"]) -> _Numbers:
-    share = x / np.nansum(x, axis=1, keepdims=True)
-    return -np.nansum(share * np.log(np.where(share > 0, share, 1.0)), axis=1)
-
-
-_QUANTITIES = {
+_Quantity = tuple[str, str | None, Callable[[np.ndarray, np.ndarray], np.ndarray]]
+_QUANTITIES: dict[str, tuple[_Quantity, ...]] = {
     "eigenvalue": (
-        _Quantity(r"$\lambda_1$", lambda x: x[:, 0], "stable_rank", lambda norm, rank: norm / rank),
-        _Quantity(r"$\Sigma\lambda$", lambda x: np.nansum(x, axis=1), None, lambda norm, _: norm),
-        _Quantity(
-            r"$\Sigma\lambda^2$", lambda x: np.nansum(x**2, axis=1), "participation_ratio",
-            lambda norm, ratio: norm**2 / ratio,
-        ),
-        _Quantity(
-            r"spectral entropy $S$", _entropy, "spectral_entropy", lambda norm, entropy: entropy + 0.0 * norm, log=False
-        ),
+        (r"$\lambda_1$", "stable_rank", lambda norm, rank: norm / rank),
+        (r"$\Sigma\lambda$", None, lambda norm, _: norm),
+        (r"$\Sigma\lambda^2$", "participation_ratio", lambda norm, ratio: norm**2 / ratio),
+        (r"spectral entropy $S$", "spectral_entropy", _entropy),
     ),
     "singular value": (
-        _Quantity("$s_1$", lambda x: x[:, 0], "stable_rank", lambda norm, rank: np.sqrt(norm / rank)),
-        _Quantity(
-            r"$\Sigma s$", lambda x: np.nansum(x, axis=1), "participation_ratio_singular",
-            lambda norm, ratio: np.sqrt(norm * ratio),
-        ),
-        _Quantity(r"$\Sigma s^2$", lambda x: np.nansum(x**2, axis=1), None, lambda norm, _: norm),
-        _Quantity(
-            "spectral entropy $S^{(s)}$", _entropy, "spectral_entropy_singular",
-            lambda norm, entropy: entropy + 0.0 * norm, log=False,
-        ),
+        ("$s_1$", "stable_rank", lambda norm, rank: np.sqrt(norm / rank)),
+        (r"$\Sigma s$", "participation_ratio_singular", lambda norm, ratio: np.sqrt(norm * ratio)),
+        (r"$\Sigma s^2$", None, lambda norm, _: norm),
+        ("spectral entropy $S^{(s)}$", "spectral_entropy_singular", _entropy),
     ),
-}  # fmt: skip
+}
+"""Quantities of a spectrum: label, and the law that gives them by ‖W‖² and a scale-free statistic."""
 
 
 def spectrum_and_width(
@@ -225,9 +206,8 @@ def spectrum_and_width(
     """Draw the largest value, the sum, the sum of squares and the entropy of spectra against the elements' σ."""
     table = heads_of(scores).transpose("layer", "head", ...)
     present = heads_present(table) & (table["eigenvalue"].fillna(0.0).sum("index").values > 0)
-    values, size = table["eigenvalue"].values[present], _sizes(scores, table)[present]
-    sigma = np.sqrt(np.nansum(values, axis=1) / size)
-    spectra = values if convention == "eigenvalue" else np.sqrt(values)
+    norm, size = table["eigenvalue"].sum("index").values[present], _sizes(scores, table)[present]
+    sigma = np.sqrt(norm / size)
     probability = table["probability"].values
     ends = [int(np.argmin(np.abs(probability - level))) for level in BAND]
     width = style.width or 9.6
@@ -236,12 +216,15 @@ def spectrum_and_width(
     grid = axes.grid_of_axes(figure, style.theme, 4 // columns, columns, sharex=True)
     component = symbol_of(f"W_{circuit_of(scores.attrs).name.upper()}")
     for place, (ax, quantity) in enumerate(zip(grid.flat, _QUANTITIES[convention], strict=True)):
+        label, free, law = quantity
         nulls = np.column_stack([size, np.ones((size.size, 2))])  # elements, and the null's lower and upper end
-        if quantity.free is not None:
-            quantile = table["null_quantile"].sel(statistic=quantity.free).transpose("layer", "head", "probability")
-            nulls[:, 1:] = quantile.values[present][:, ends]
-        _draw(ax, style.theme, quantity, sigma, quantity.of(spectra), nulls, axes.noun_of(scores))
-        ax.set_ylabel(quantity.label)
+        values = law(norm, np.ones(size.size))
+        if free is not None:
+            scored = table.sel(statistic=free).transpose("layer", "head", "probability", ...)
+            nulls[:, 1:] = scored["null_quantile"].values[present][:, ends]
+            values = law(norm, scored["observed"].values[present])
+        _draw(ax, style.theme, quantity, sigma, values, nulls, axes.noun_of(scores))
+        ax.set_ylabel(label)
         if place + columns >= 4:
             ax.set_xlabel(rf"standard deviation $\sigma$ of the elements of {component}")
             ax.tick_params(axis="x", labelbottom=True)
@@ -251,31 +234,27 @@ def spectrum_and_width(
 
 def _sizes(scores: xr.DataTree, heads: xr.Dataset) -> Float[np.ndarray, "layer head"]:
     """Return the number of elements of each head's product."""
-    shapes = np.array([shape[0] * shape[-1] for shape in shapes_of(scores)], dtype=float)
-    null, layers = scores["null"].to_dataset(), heads.sizes["layer"]
-    if "layer_shape" in null:
-        by_layer = shapes[null["layer_shape"].values]
-    elif len(shapes) == 1:
-        by_layer = np.full(layers, shapes[0])
-    else:
-        first, *_, last = circuit_of(scores.attrs).dims
-        by_layer = (heads[first].values * heads[last].values).astype(float)
+    first, *_, last = circuit_of(scores.attrs).dims
+    common = scores.attrs.get("d_model")
+    widths = [heads.get(name, scores.attrs.get(name, common)) for name in (first, last)]
+    by_layer = np.broadcast_to(np.asarray(widths[0] * widths[1], dtype=float), heads.sizes["layer"])
     return np.repeat(by_layer[:, None], heads.sizes["head"], axis=1)
 
 
 def _draw(
-    ax: Axes, theme: Theme, quantity: _Quantity, sigma: _Numbers, values: _Numbers, nulls: np.ndarray, noun: str
+    ax: Axes, theme: Theme, quantity: _Quantity, sigma: np.ndarray, values: np.ndarray, nulls: np.ndarray, noun: str
 ) -> None:
+    _, free, law = quantity
     reach = np.geomspace(0.9 * sigma.min(), 1.1 * sigma.max(), 50)
     kinds = np.unique(np.round(nulls[np.isfinite(nulls).all(axis=1)], 9), axis=0)
     name = f"null, 99 % of {noun}s at this σ"
-    if len(kinds) > _MOST_BANDS and quantity.free is not None:
-        low, high = (np.asarray(quantity.law(nulls[:, 0] * sigma**2, nulls[:, end])) for end in (1, 2))
+    if len(kinds) > _MOST_BANDS and free is not None:
+        low, high = (np.asarray(law(nulls[:, 0] * sigma**2, nulls[:, end])) for end in (1, 2))
         ax.vlines(sigma, low, high, color=theme.null, alpha=0.45, linewidth=3.0, label=name)
         kinds = kinds[:0]
     for number, low, high in kinds.tolist():
-        lower, upper = (np.asarray(quantity.law(number * reach**2, np.asarray(end))) for end in (low, high))
-        if quantity.free is None:
+        lower, upper = (np.asarray(law(number * reach**2, np.asarray(end))) for end in (low, high))
+        if free is None:
             ax.plot(reach, lower, color=theme.free_law, linewidth=1.2, label="identity")
         else:
             ax.fill_between(reach, lower, upper, color=theme.null, alpha=0.3, linewidth=0, label=name)
@@ -287,5 +266,5 @@ def _draw(
     )  # fmt: skip
     ax.set_xlim(reach[0], reach[-1])
     log_axis(ax, "x")
-    if quantity.log:
+    if law is not _entropy:
         log_axis(ax)
