@@ -52,12 +52,12 @@ def site(**parts):
     return Site(place=Place("", 0), **(sizes | parts))
 
 
-def shapes(name):
-    return WEIGHTS[name].shape
-
-
 def sigmas_of(at, *names):
     return head_sigmas(at, names, shapes, WEIGHTS.__getitem__)
+
+
+def shapes(name):
+    return WEIGHTS[name].shape
 
 
 def root_mean_square(matrix):
@@ -113,17 +113,9 @@ def test_grouped_keys_serve_several_heads_and_gains_are_of_the_factor_that_they_
     np.testing.assert_allclose(outer[0], 3.0 * root_mean_square(WEIGHTS["q_b"][:HEAD]))
 
 
-@pytest.mark.parametrize(
-    ("query", "key"),
-    [
-        (head_after_head(), Tensor("k")),
-        (
-            Tensor("q"),
-            Stacked((Product((take_rows(Tensor("kv_b"), range(HEAD)), LATENT)), take_rows(Tensor("k"), range(HEAD)))),
-        ),
-    ],
-    ids=["a rotated part of queries", "heads of two kinds"],
-)
-def test_what_has_no_known_null_is_refused(query, key):
-    with pytest.raises(ParameterError, match="latent attention"):
-        head_dims(site(query=query, key=key), ("query", "key"), shapes)
+def test_what_has_no_known_null_is_refused():
+    kinds = Product((take_rows(Tensor("kv_b"), range(HEAD)), LATENT)), take_rows(Tensor("k"), range(HEAD))
+    rotated_queries, heads_of_two_kinds = (head_after_head(), Tensor("k")), (Tensor("q"), Stacked(kinds))
+    for query, key in (rotated_queries, heads_of_two_kinds):
+        with pytest.raises(ParameterError, match="latent attention"):
+            head_dims(site(query=query, key=key), ("query", "key"), shapes)

@@ -30,11 +30,6 @@ DRAWN = {
 }
 
 
-def p_values(tree):
-    heads = tree["heads"].to_dataset()
-    return {name: heads["p_value"].sel(statistic=name).values for name in LOOKED_AT}
-
-
 def score(w_q, w_k, null="gaussian", **options):
     return rmtbase.score_heads(w_q, w_k, find_null(null, **options))
 
@@ -54,9 +49,9 @@ def score(w_q, w_k, null="gaussian", **options):
 )
 def test_p_values_of_untrained_heads_are_uniform(drawn, options):
     tree = score(DRAWN[drawn](HEADS), DRAWN[drawn](HEADS), **options)
-    draws = tree.attrs["null_draws"] or None
-    for name, each in p_values(tree).items():
-        assert uniform(each[~np.isnan(each)], draws) > LEVEL, name
+    for name in LOOKED_AT:
+        p_value = tree["heads"]["p_value"].sel(statistic=name).values
+        assert uniform(p_value[~np.isnan(p_value)], tree.attrs["null_draws"] or None) > LEVEL, name
 
 
 def test_against_normal_entries_they_are_not():
@@ -87,10 +82,12 @@ def test_heads_of_tails_too_heavy_for_the_kurtosis_null_have_no_p_values_and_one
     assert len(line) < 700
 
 
-@pytest.mark.parametrize(("d_head", "largest"), [(4, 0.3664), (12, 0.9664), (13, 1.0), (64, 1.0)])
-def test_small_heads_admit_less_kurtosis(d_head, largest):
+def test_small_heads_admit_less_kurtosis_and_what_does_not_go_together_is_refused():
     """((1 + κ/2)² - 1)/d_head = 0.1, and at most 1."""
-    assert kurtosis_range((256, d_head, 256)) == (-1.75, pytest.approx(largest, abs=1e-4))
+    for d_head, largest in ((4, 0.3664), (12, 0.9664), (13, 1.0), (64, 1.0)):
+        assert kurtosis_range((256, d_head, 256)) == (-1.75, pytest.approx(largest, abs=1e-4))
+    with pytest.raises(ParameterError, match="initialization"):
+        score(*RNG.standard_normal((2, 2, 8, 24)), "kurtosis", initialization="uniform")
 
 
 @pytest.mark.exhaustive
@@ -105,22 +102,13 @@ def test_observed_values_are_the_heads_own_and_agree_with_z(options):
     assert (heads["eigenvalue"].values == plain["eigenvalue"].values).all()
 
 
-def test_what_does_not_go_together_is_refused():
-    with pytest.raises(ParameterError, match="initialization"):
-        score(*RNG.standard_normal((2, 2, 8, 24)), "kurtosis", initialization="uniform")
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"null": "analytic", "initialization": "uniform"}, "independent, uniformly distributed numbers"),
-        ({"null": "kurtosis"}, "with tails as heavy"),
-    ],
-)
-def test_report_says_what_heads_were_compared_with(options, said):
+def test_report_says_what_heads_were_compared_with():
     w_q, w_k = RNG.standard_normal((2, 2, 8, 24))
-    page = rmtbase.results.scores.render(score(w_q, w_k, **options), pictures=False)
-    assert said in page
+    uniform_entries = {"null": "analytic", "initialization": "uniform"}
+    for options, words in (
+        (uniform_entries, "independent, uniformly distributed numbers"), ({"null": "kurtosis"}, "with tails as heavy"),
+    ):  # fmt: skip
+        assert words in rmtbase.results.scores.render(score(w_q, w_k, **options), pictures=False)
 
 
 DRAWN_BY = np.random.default_rng(20261122)

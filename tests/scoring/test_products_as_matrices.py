@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import rmtbase
-from exhaustive import mostly_exhaustive
 from rmtbase.errors import CheckpointError
 from rmtbase.models import Place, Product, Site, Stacked, Tensor, WeightMatrices, take_rows
 from rmtbase.nulls import Axes, Gaussian
@@ -88,12 +87,11 @@ def scores():
     return rmtbase.score(latent_model(), Gaussian(draws=2000), circuits=("ov", "query"), matrices="none")
 
 
-@pytest.mark.parametrize("circuit", mostly_exhaustive(["qk", "ov", "query"], always=1))
-def test_random_heads_of_latent_attention_are_not_flagged(scores, circuit):
+def test_random_heads_of_latent_attention_are_not_flagged(scores):
     """Of 24 independent heads eight or more would be under 0.05 for one seed in 20 000."""
-    p = circuit_scores(scores, circuit)["heads"]["omnibus_p_value"].values
-    assert np.isfinite(p).all()
-    assert (p < 0.05).sum() < 8
+    for circuit in ("qk", "ov", "query"):
+        p = circuit_scores(scores, circuit)["heads"]["omnibus_p_value"].values
+        assert np.isfinite(p).all() and (p < 0.05).sum() < 8, circuit
 
 
 def test_attention_is_latent_and_whole_matrices_that_are_products_have_statistics_and_no_null(scores):
@@ -101,13 +99,10 @@ def test_attention_is_latent_and_whole_matrices_that_are_products_have_statistic
     tree = rmtbase.score(latent_model(), Axes(draws=10))
     assert scores.attrs["attention"] == tree.attrs["attention"] == "latent"  # whatever the null
     matrices = tree["matrices"].to_dataset().isel(layer=0)
-    made = matrices.sel(component=["attention_query", "attention_key"])
-    stored = matrices.sel(component="attention_output")
-    assert np.isfinite(made["observed"]).all()
-    assert np.isnan(made["p_value"]).all() and np.isnan(made["null_mean"]).all()
+    made, stored = (matrices.sel(component=names) for names in (["attention_query", "attention_key"], NAMES[-1]))
+    assert np.isfinite(made["observed"]).all() and made["p_value"].isnull().all() and made["null_mean"].isnull().all()
     assert set(made["reason"].values.tolist()) == {"product_of_matrices"}
-    assert np.isfinite(stored["p_value"]).all()
-    assert stored["reason"].item() == ""
+    assert np.isfinite(stored["p_value"]).all() and stored["reason"].item() == ""
 
 
 def test_heads_given_as_plain_arrays_are_flagged_and_without_rotated_keys_they_are_a_plain_chain():

@@ -1,4 +1,4 @@
-"""How much heads differ: distances from the null, its smallest p-values, moved shares and relations."""
+"""Amounts by which heads differ: distances, the smallest p-values, moved shares, relations."""
 
 import math
 from collections.abc import Iterator, Sequence
