@@ -33,39 +33,22 @@ def text_of(page):
     return " ".join(unescape(re.sub(r"<[^>]*>", " ", re.sub(r"<(style|script).*?</\1>", "", page, flags=re.S))).split())
 
 
-def test_a_page_says_what_the_terminal_says(result, capsys):
+def test_a_page_says_what_the_terminal_says_has_its_figures_and_asks_no_network(result, capsys):
     _, items, page = result
-    shown = text_of(page)
-    sentences = [item for item in items if type(item) in (str, Heading)]
+    sentences = [" ".join(item.split()) for item in items if type(item) in (str, Heading)]
     assert isinstance(items[0], Heading)
-    for one in sentences:
-        assert " ".join(one.split()) in shown
-    for rows in (item for item in items if isinstance(item, Rows)):
-        for row in rows.texts[:3]:
-            assert all(" ".join(cell.split()) in shown for cell in row)
     token = VERBOSITY.set(Verbosity.VERBOSE)
     try:
         print_report(items, out())
     finally:
         VERBOSITY.reset(token)
-    printed = " ".join(capsys.readouterr().out.split())
-    for one in sentences:
-        assert " ".join(one.split()) in printed
-
-
-def test_a_page_has_its_figures_and_asks_no_network(result):
-    _, _, page = result
+    for text in (text_of(page), " ".join(capsys.readouterr().out.split())):
+        assert not [one for one in sentences if one not in text]
+    for rows in (item for item in items if isinstance(item, Rows)):
+        assert all(" ".join(cell.split()) in text_of(page) for row in rows.texts[:3] for cell in row)
     assert page.count('<svg class="wide"') == page.count('<svg class="narrow"') >= 1
     assert "default-src 'none'" in page
     assert not re.search(r"(src|href)=\"(?!#|data:)", page)
-
-
-def test_texts_of_a_model_are_escaped():
-    table = open_table(DATA / "signal.nc")
-    table.attrs["model"] = "<script>alert(1)</script>"
-    page = render_page(table, import_module("rmtbase.results.signal.report").report(table))
-    assert "<script>alert" not in page
-    assert "&lt;script&gt;alert(1)" in page
 
 
 DATA = Path(__file__).parents[1] / "data"
@@ -123,18 +106,19 @@ def test_what_a_reader_of_scores_and_signal_would_not_know_is_explained():
             assert {anchors[word] for word in words} <= pages[name], name
 
 
-def test_terms_have_one_spelling_each_and_are_not_linked_in_headings_code_or_names(tmp_path):
+def test_terms_have_one_spelling_each_and_are_linked_in_no_heading_and_texts_of_a_model_are_escaped():
     spellings = [form.lower() for term in glossary() for form in (term.name, *term.also)]
     assert len(spellings) == len(set(spellings))
     assert len({term.anchor for term in glossary()}) == len(glossary())
     for term in glossary():
         assert term.text.endswith(".") and "<" not in term.text.replace("q < 0.05", "")
-    page = render_page(
-        open_table(DATA / "signal.nc"), [Heading("a head and its null"), "a head with <b>eigenvalues</b> & a p-value"]
-    )
-    assert "<h1>a head and its null</h1>" in page
-    assert "&lt;b&gt;" in page and LINK.findall(page)[0][2] == "head"
+    table = open_table(DATA / "signal.nc")
+    table.attrs["model"] = "<script>alert(1)</script>"
+    page = render_page(table, [Heading("a head and its null"), "a head with <b>eigenvalues</b> & a p-value"])
+    assert "<h1>a head and its null</h1>" in page and "&lt;b&gt;" in page
     assert [word for _, _, word in LINK.findall(page)] == ["head", "eigenvalues", "p-value"]
+    page = render_page(table, import_module("rmtbase.results.signal.report").report(table))
+    assert "<script>alert" not in page and "&lt;script&gt;alert(1)" in page
 
 
 def test_verbose_explains_the_terms_below_a_result_and_nothing_else_does(capsys):

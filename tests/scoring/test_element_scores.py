@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from element_models import D_MODEL, GPT2_CONFIG, N_HEADS, NEOX_CONFIG, gpt2, gpt_neox
+from element_models import D_MODEL, GPT2_CONFIG, N_HEADS, gpt2, gpt_neox, score
 
 import rmtbase
 from exhaustive import mostly_exhaustive
@@ -27,11 +27,6 @@ from rmtbase.tables import write_table
 
 D_HEAD = D_MODEL // N_HEADS
 FUSED = "attention_query_key_value"
-
-
-def score(tensors, null="analytic", **options):
-    family, config = ("gpt2", GPT2_CONFIG) if "h.0.attn.c_attn.weight" in tensors else ("gpt_neox", NEOX_CONFIG)
-    return rmtbase.score(open_model(tensors, family=family, config=config, proof=False), null, **options)
 
 
 MODELS = {
