@@ -13,6 +13,7 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Float, Int, Shaped
 
+from rmtbase import statistics
 from rmtbase.errors import ParameterError
 from rmtbase.heads.factors import holds_product
 from rmtbase.laws import element_null, product_element_null
@@ -22,17 +23,6 @@ from rmtbase.reasons import Reason
 from rmtbase.results.filled import Entries, filled
 from rmtbase.results.scores._heads import layer_coordinates
 from rmtbase.results.scores.schema import head_elements_schema
-from rmtbase.statistics import (
-    ELEMENT_STATISTICS,
-    FEWEST_ELEMENTS,
-    MOMENT_STATISTICS,
-    ElementSketch,
-    benjamini_hochberg,
-    element_sketch,
-    element_statistics,
-    normal_score,
-    reason_against,
-)
 from rmtbase.tables import CIRCUITS, Circuit, Factor, Schema, describe
 from rmtbase.words import listing
 
@@ -42,7 +32,7 @@ _FEWEST = 8  # spacings needed to describe a tail
 _STRIDE, _RANK = 256, 16  # stride of the sample, and the rank in it that bounds the tail
 _BITS = {2: np.uint16, 4: np.uint32, 8: np.uint64}
 FIELDS = ("observed", "null_mean", "null_std", "z_score", "p_value")
-STATISTICS = tuple(ELEMENT_STATISTICS)
+STATISTICS = tuple(statistics.ELEMENT_STATISTICS)
 BINS = np.linspace(-8.0, 8.0, 161)  # edges of the histogram of (w - w̄)/s
 MAGNITUDE_BINS = np.linspace(-12.0, 4.0, 161)  # of that of log₁₀ |w|
 _SPAN = 1 << 21  # elements summarized at a time
@@ -129,7 +119,7 @@ def largest_elements(numbers: Shaped[np.ndarray, " number"]) -> LargestElements:
 
 @dataclass(frozen=True)
 class ElementSummary:
-    sketch: ElementSketch
+    sketch: statistics.ElementSketch
     largest: LargestElements
 
     def merged(self, other: ElementSummary) -> ElementSummary:
@@ -144,7 +134,7 @@ def summarized(
     spans = [flat[start : start + _SPAN] for start in range(0, flat.size, _SPAN)]
 
     def summary(numbers: Shaped[np.ndarray, " number"]) -> ElementSummary:
-        return ElementSummary(element_sketch([numbers]), largest_elements(numbers))
+        return ElementSummary(statistics.element_sketch([numbers]), largest_elements(numbers))
 
     return reduce(ElementSummary.merged, map_spans(summary, spans))
 
@@ -176,26 +166,26 @@ class Elements:
         }
 
 
-def elements_of(sketch: ElementSketch) -> Elements:
+def elements_of(sketch: statistics.ElementSketch) -> Elements:
     """Return the facts about a sketch; moments are kept even if it has too few elements for other statistics."""
-    moments, statistics = sketch.moments(), element_statistics(sketch)
+    moments, values = sketch.moments(), statistics.element_statistics(sketch)
     n, std = moments.count, moments.std
     if std > 0:
         by_moments = (moments.mean / std, moments.skewness, moments.excess_kurtosis, moments.largest_magnitude)
-        statistics[: len(MOMENT_STATISTICS)] = by_moments
+        values[: len(statistics.MOMENT_STATISTICS)] = by_moments
     centred = sketch.histogram(moments.mean + std * BINS) if std > 0 else np.full(len(BINS) - 1, math.nan)
     edges = 10.0**MAGNITUDE_BINS
     magnitudes = sketch.histogram(edges) + sketch.histogram(-edges[::-1])[::-1]
     width = BINS[1] - BINS[0]
-    return Elements(n, std, statistics, centred / (n * width), magnitudes / (n * width), _reason(sketch, statistics))
+    return Elements(n, std, values, centred / (n * width), magnitudes / (n * width), _reason(sketch, values))
 
 
-def _reason(sketch: ElementSketch, statistics: Float[np.ndarray, " statistic"]) -> Reason:
+def _reason(sketch: statistics.ElementSketch, values: Float[np.ndarray, " statistic"]) -> Reason:
     if sketch.moments().std == 0:
         return Reason("constant")
     missing: dict[Reason, list[str]] = {}
-    for name in np.array(STATISTICS)[np.isnan(statistics)].tolist():
-        missing.setdefault(reason_against(sketch, name) or Reason("no_number"), []).append(name)
+    for name in np.array(STATISTICS)[np.isnan(values)].tolist():
+        missing.setdefault(statistics.reason_against(sketch, name) or Reason("no_number"), []).append(name)
     named = ((reason, {"statistics": listing(names, _NAMED)}) for reason, names in missing.items())
     return Reason.join(*(Reason(reason.code, {**reason.details, **names}) for reason, names in named))
 
@@ -213,8 +203,8 @@ def element_law(initialization: str, count: int) -> Callable[[str], Law | None]:
     """Return the law of each statistic of ``count`` independent elements; it is None if there are too few."""
 
     def law(name: str) -> Law | None:
-        of_moments = name in MOMENT_STATISTICS and initialization == "normal"
-        if count < (_FEWEST_OF_MOMENTS if of_moments else FEWEST_ELEMENTS):
+        of_moments = name in statistics.MOMENT_STATISTICS and initialization == "normal"
+        if count < (_FEWEST_OF_MOMENTS if of_moments else statistics.FEWEST_ELEMENTS):
             return None
         return element_null(name, count, initialization)
 
@@ -235,7 +225,7 @@ def against_null(
         mean, std, known = float(law.mean()), float(law.std()), ~np.isnan(value)
         p_value = np.full(value.shape, np.nan)
         p_value[known] = np.maximum(law.p_value(value[known]), SMALLEST_P_VALUE)
-        z_score = (value - mean) / std if std > 0 else normal_score(p_value, value > law.ppf(0.5))
+        z_score = (value - mean) / std if std > 0 else statistics.normal_score(p_value, value > law.ppf(0.5))
         for field, column in enumerate((mean, std, z_score, p_value), 1):
             scores[..., k, field] = column
     return scores
@@ -250,7 +240,7 @@ def element_table(
     table = filled(schema, coordinates, entries, [name for name in schema if name not in coordinates])
     for family in families:
         p_value = table["p_value"].values[..., family, :]
-        q_value = benjamini_hochberg(p_value.reshape(-1, p_value.shape[-1]), axis=0)
+        q_value = statistics.benjamini_hochberg(p_value.reshape(-1, p_value.shape[-1]), axis=0)
         table["q_value"].values[..., family, :] = q_value.reshape(p_value.shape)
     texts = {name: table[name].astype(str) for name in ("reason", "tail_reason") if name in table}
     return describe(table.assign(texts), schema)
@@ -323,10 +313,9 @@ class HeadElements:
 
 
 def element_blocks(*factors: Shaped[np.ndarray, "rank width"]) -> Iterator[Shaped[np.ndarray, "row column"]]:
-    """Yield one matrix, or the product AᵀB of two in blocks of its rows.
+    """Yield one matrix, or the product AᵀB of two in blocks of its rows, in float32.
 
-    The product is computed in float32. Rounding changes an element, a sum of d_head products, by about 1e-7 σ, and a
-    statistic of 16.8 million elements by less than 0.02 of its standard error (``benchmarks/inventory.py``).
+    That changes a statistic of 16.8 million elements by less than 0.02 of its standard error (benchmarks/inventory.py).
     """
     if len(factors) == 1:
         yield from factors

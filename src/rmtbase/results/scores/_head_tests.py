@@ -48,6 +48,12 @@ class Decisions(NamedTuple):
 
 
 def decide(results: Mapping[str, PValues], gate: Mapping[str, float]) -> Decisions:
+    """Decide on named causes, one family of all heads and tests, and on differences of the heads without one.
+
+    Elements are named only where the directions of their factor have a p-value over ``gate``, and of the other over α.
+
+    Source: Y. Benjamini and M. Bogomolov, J. R. Stat. Soc. B 76, 297 (2014).
+    """
     tests, shape = list(results), next(iter(results.values())).p_value.shape
     p = np.stack([result.p_value for result in results.values()], axis=-1).reshape(-1, len(tests))
     smallest = np.stack([result.floor for result in results.values()], axis=-1).reshape(p.shape)
@@ -85,10 +91,9 @@ def draws_to_decide(
 
 
 def _adjusted(p: Float[np.ndarray, "head test"], belongs: Bool[np.ndarray, "head test"]) -> tuple[np.ndarray, ...]:
-    """Return the q-values of the tests that belong to a family, those for heads of any dependence, and Holm's p-values.
+    """Return q-values of the tests in a family, those for heads of any dependence, and Holm's p-values.
 
-    The level at which a claim with Holm p-value x is made is min over k of max(Q_k, x m/k): Q_k is the level from
-    which on k heads are selected, and m is the number of heads.
+    A claim with Holm p-value x is made at the level min over k of max(Q_k, x m/k): from Q_k on, k of m heads are in.
     """
     # A test that may or may not belong, by the p-value of another, counts among the head's tests in either case.
     columns = belongs.any(axis=0)
@@ -149,9 +154,8 @@ def of_resampled_heads(
 ) -> dict[str, PValues]:
     """Test the elements, directions and relation of every head.
 
-    Without a number of draws, 999 are made of each head, and more of a head whose tests have their smallest possible
-    p-value, as long as a smaller one could name a cause. A test goes on only while no draw is as extreme as the head,
-    so that p = (b + 1)/(n + 1) keeps its level at the n at which it stops.
+    Without a number of draws, 999 are made, and more where p is the smallest possible and a smaller one could name a
+    cause. A test goes on only while no draw is as extreme as the head, so that p = (b + 1)/(n + 1) keeps its level.
     """
     sites, draws = _sites(model), _Draws(null.initialization, null.draws or DRAWS_OF_A_HEAD, null.seed)
     for index in sites:
@@ -264,11 +268,10 @@ def _of_head(
 def _rank(values: Float[np.ndarray, "n k"], side: Float[np.ndarray, " k"]) -> tuple[float, float]:
     """Rank the first of n rows by its largest distance, p = (b + 1)/n, and return the distance that 5 % exceed.
 
-    Distances are in standard deviations over all rows, including the first, so that the rows stay exchangeable.
     ``side`` is 1 for statistics that reject if they are large, -1 if small, and 0 if either.
     """
     known = np.isfinite(values).all(axis=0)
-    center, spread = values.mean(axis=0), values.std(axis=0)
+    center, spread = values.mean(axis=0), values.std(axis=0)  # over all rows, so that they stay exchangeable
     varies = known & (spread > _FIXED * np.maximum(1.0, np.abs(center)))
     if not varies.any():
         return math.nan, math.nan
@@ -296,9 +299,8 @@ def _entry_null(rows: int, columns: int, draws: _Draws) -> tuple[Float[np.ndarra
 def _share(dims: tuple[int, ...]) -> float:
     """Return the share θ²/(E‖N‖² + θ²) of a direction that random signs find with probability 0.95; NaN over 0.9.
 
-    Random signs turn the direction's weights into noise, so that λ_max of the draws grows by the factor 1 + θ²/E‖N‖².
-    At this θ, the 5 % quantile of λ_max with the direction is that factor times the 95 % quantile without it. The
-    elements are normal. Measured at (64, 12): found in 94 ± 2 %.
+    Random signs turn the direction's weights into noise: at this θ, the 5 % quantile of λ_max with the direction is
+    1 + θ²/E‖N‖² times the 95 % quantile without it. Measured at (64, 12): found in 94 ± 2 %.
     """
     total, spike = math.prod(map(float, dims)), RankOneSpike(dims=dims, normalization="none")
     critical = float(spike.eigenvalue_quantile(_POWER, 0.0))
@@ -315,10 +317,7 @@ def _share(dims: tuple[int, ...]) -> float:
 
 @lru_cache(maxsize=64)
 def _direction_gate(d_head: int, d_model: int) -> float:
-    """Return the p-value, in steps of 0.05, above which a direction at twice the threshold lies with probability 0.005.
-
-    This is by the law of λ_max for normal elements; studies/causes measures what row gains change at small shapes.
-    """
+    """Return the p-value, in steps of 0.05, that a direction at twice the threshold exceeds with probability 0.005."""
     if min(d_head, d_model) < 2:
         return 1.0
     spike = RankOneSpike(dims=(d_head, d_model), normalization="none")

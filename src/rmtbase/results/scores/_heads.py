@@ -23,7 +23,10 @@ from rmtbase.tables import CIRCUITS, QK, Circuit, describe
 def relation(
     shares: KeyShares, eigenvalues: Float[np.ndarray, "... index"], d_head: int, d_model: int
 ) -> dict[str, np.ndarray]:
-    """Return the relation R of heads (d_head, d_model), its p-value and its upper point, at their own spectrum."""
+    """Return R, its p-value and its 95 % point at the heads' own spectrum; docs/concepts.md has the formulas.
+
+    Diagonals of projectors are taken as if the rows of W_Q were orthogonal, which is conservative where h > d/4.
+    """
     h, d = float(d_head), float(d_model)
     mean = h / d
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -57,13 +60,11 @@ class Block:
     dims: tuple[int, ...]  # sizes of the circuit's matrices at these sites
     null: NullModel
     heads: Heads
-    # σ̂ of the circuit's matrices; ``heads`` has other σ̂ if these matrices are products
-    sigmas: tuple[Float[np.ndarray, "layer head"], ...]
+    sigmas: tuple[Float[np.ndarray, "layer head"], ...]  # σ̂ of the matrices; ``heads`` has other σ̂ of products
     scores: HeadScores
     null_group: Callable[[], xr.Dataset]  # makes the null's group of a file
     random: RandomHeads | None = None  # moved shares of random heads of the shape; None if they are not known
-    # eigenvalues of the heads with equal axes; None without head axes
-    equal_axes: Float[np.ndarray, "layer head rank"] | None = None
+    equal_axes: Float[np.ndarray, "layer head rank"] | None = None  # eigenvalues with equal axes, if heads have axes
     key_shares: KeyShares | None = None  # how much of each W_QK reads the row space of W_Q; None if not defined
 
     @property

@@ -20,10 +20,7 @@ from rmtbase.words import counted, listing
 
 
 def signed_distance(scores: xr.Dataset) -> Float[np.ndarray, "..."]:
-    """Return z of each statistic, or of its logarithm if it is positive and unbounded, as the measure of distance.
-
-    If the null has no standard deviation, z is the normal quantile of the p-value.
-    """
+    """Return z of each statistic, or of its logarithm if it is positive and unbounded; the p-value's without a std."""
     parts = (scores[name] for name in ("z_score", "observed", "null_mean", "null_std"))
     logarithmic = [name for name, statistic in SPECTRAL_STATISTICS.items() if statistic.on_log_scale]
     on_log_scale = scores["statistic"].isin(logarithmic)
@@ -43,11 +40,7 @@ def farthest_distance(heads: xr.Dataset) -> Float[np.ndarray, "layer head"]:
 
 
 def layer_p_value_floors(tree: xr.DataTree) -> tuple[Float[np.ndarray, " layer"], Float[np.ndarray, " layer"]]:
-    """Return the smallest p-values that each layer's null can give, for one statistic and for the omnibus test.
-
-    These are 2 / (n + 1) and 1 / (n + 1) for n draws, the smallest p-value of an analytic null, or 0 if the file does
-    not record them.
-    """
+    """Return the smallest p-values of one statistic, 2/(n + 1), and of all, 1/(n + 1), or those of an analytic null."""
     null, names = tree["null"].to_dataset(), ("null_draws", "p_value_floor")
     shapes, places = [[tree.attrs.get(name) for name in names]], np.zeros(tree["heads"].sizes.get("layer", 1), int)
     if "layer_shape" in null:
@@ -69,10 +62,7 @@ _FIRST = 3  # heads named as those that differ most
 
 
 class Towards(StrEnum):
-    """Direction in which the strength of a head moved whose moved share is above the 95 % point of random heads.
-
-    It is that of the larger part of the moved share, or both if both parts are above that point.
-    """
+    """Larger part of a moved share above the 95 % point of random heads, or both parts if both are above it."""
 
     FEWER = "fewer"
     MORE = "more"
@@ -88,8 +78,7 @@ class HowMuch(NamedTuple):
     moved_share_equal_axes: float = math.nan  # moved share with equal axes; NaN if it is not known
     towards: Towards = Towards.NOT_TOLD
     relation: float = math.nan  # R of keys and queries; NaN if it is not defined
-    # whether equal axes take away more than half of a moved share above the 95 % point of random heads
-    mostly_axes: bool = False
+    mostly_axes: bool = False  # whether equal axes take away more than half of a moved share above the 95 % point
 
 
 def upper_points(tree: xr.DataTree, name: str = "moved_share_upper") -> Float[np.ndarray, "layer head"]:
@@ -104,8 +93,7 @@ def upper_points(tree: xr.DataTree, name: str = "moved_share_upper") -> Float[np
 def upper_range(tree: xr.DataTree, places: Bool[np.ndarray, "layer head"]) -> tuple[UpperPoint, ...]:
     names = "moved_share_upper", "moved_share_upper_standard_error"
     columns = (upper_points(tree, name)[places].tolist() for name in names)
-    points = [UpperPoint(*pair) for pair in zip(*columns, strict=True)]
-    known = [point for point in points if math.isfinite(point.value)]
+    known = [point for point in map(UpperPoint, *columns) if math.isfinite(point.value)]
     return (min(known, key=lambda point: point.value), max(known, key=lambda point: point.value)) if known else ()
 
 
@@ -114,13 +102,10 @@ def places_of(mask: Bool[np.ndarray, "layer head"]) -> list[tuple[int, int]]:
 
 
 def how_much(tree: xr.DataTree) -> dict[tuple[int, int], HowMuch]:
-    """Return how much each head of a scores tree differs, by its place along (layer, head).
-
-    Resampled copies keep unequal axes: against them no moved share is put down to these. Nor is that of an update
-    s B A, where the basis between B and A is free.
-    """
+    """Return how much each head of a scores tree differs, by its place along (layer, head)."""
     heads = tree["heads"].to_dataset().transpose("layer", "head", ...)
     upper = upper_points(tree)
+    # Resampled copies keep unequal axes, and of an update s B A the basis between B and A is free.
     free = tree.attrs["null_method"] == "resampled" or "updates" in tree.attrs
     unknown = np.full(upper.shape, np.nan)
     names = ("moved_share", "moved_towards_fewer", "moved_towards_more", "moved_share_equal_axes", "relation")
@@ -130,23 +115,18 @@ def how_much(tree: xr.DataTree) -> dict[tuple[int, int], HowMuch]:
     mostly_axes = above & (equal < 0.5 * share) & (not free)
     both = np.minimum(fewer, more) > upper
     towards = np.select([~above, both, fewer >= more], [Towards.NOT_TOLD, Towards.BOTH, Towards.FEWER], Towards.MORE)
-    return {
-        place: HowMuch(
-            **{name: float(array[place]) for name, array in values.items()},
-            towards=Towards(str(towards[place])),
-            mostly_axes=bool(mostly_axes[place]),
-        )
-        for place in places_of(heads_present(heads))
-    }
+    amounts = {}
+    for place in places_of(heads_present(heads)):
+        amount = HowMuch(**{name: float(array[place]) for name, array in values.items()})
+        amounts[place] = amount._replace(towards=Towards(str(towards[place])), mostly_axes=bool(mostly_axes[place]))
+    return amounts
 
 
 @in_one_line
 @dataclass(frozen=True)
 class Moved:
-    # names of the heads with how much each differs, by decreasing moved share
-    heads: tuple[tuple[str, HowMuch], ...] = ()
-    # smallest and largest 95 % point of random heads, with their errors; nothing if none is known
-    upper: tuple[UpperPoint, ...] = ()
+    heads: tuple[tuple[str, HowMuch], ...] = ()  # names and amounts, by decreasing moved share
+    upper: tuple[UpperPoint, ...] = ()  # smallest and largest 95 % point of random heads; nothing if none is known
     symbol: str = "W_QK"  # symbol of the matrix that was scored
     against: str = "random heads"  # what the heads were compared with
 
@@ -204,10 +184,8 @@ def _shares(heads: Sequence[tuple[str, HowMuch]]) -> str:
     """List heads with their moved shares, and the directions of these unless they are towards fewer directions."""
     texts = []
     for name, amount in heads:
-        share, fewer = percent(amount.moved_share), percent(amount.moved_towards_fewer)
-        directions = {
-            Towards.MORE: ", towards more directions",
-            Towards.BOTH: f": {fewer} towards fewer and {percent(amount.moved_towards_more)} towards more directions",
-        }
-        texts.append(f"{name} ({share}{directions.get(amount.towards, '')})")
+        fewer, more = percent(amount.moved_towards_fewer), percent(amount.moved_towards_more)
+        both = f": {fewer} towards fewer and {more} towards more directions"
+        directions = {Towards.MORE: ", towards more directions", Towards.BOTH: both}
+        texts.append(f"{name} ({percent(amount.moved_share)}{directions.get(amount.towards, '')})")
     return ", ".join(texts)

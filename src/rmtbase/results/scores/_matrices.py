@@ -48,10 +48,9 @@ class _Scored(NamedTuple):
 
 
 class MatrixScorer:
-    """Scorer of matrices, one at a time, which then returns the dataset ``/matrices`` or ``/experts``.
+    """Scorer of matrices, one at a time, for ``/matrices`` or ``/experts``; ``products`` of matrices have no null.
 
-    The null of the spectrum is that of normal elements, simulated once per shape from its exact bidiagonal form, and
-    corrected to first order for the kurtosis of other laws. ``products``, products of stored matrices, have no null.
+    The null of the spectrum is that of normal elements, moved to first order by the kurtosis of other laws.
     """
 
     def __init__(
@@ -240,12 +239,9 @@ class MatrixScores:
     """Scores of a model's matrices, made part by part: those of ``layers`` as they are read, others by :meth:`read`."""
 
     def __init__(self, model: WeightMatrices, parts: Sequence[str], spectra: bool, null: Null) -> None:
-        of_layers = [
-            MatrixName(place, component)
-            for layer, place in enumerate(model.layers if LAYERS in parts else ())
-            for component in model.components
-            if model.has(layer, component)
-        ]
+        of_layers = []
+        for layer, place in enumerate(model.layers if LAYERS in parts else ()):
+            of_layers += [MatrixName(place, name) for name in model.components if model.has(layer, name)]
         outside, self.notes = _distinct(model, model.parts[EMBEDDINGS]) if EMBEDDINGS in parts else ((), [])
         fused = model.parts.get(FUSED, ()) if LAYERS in parts else ()
         experts = model.parts[EXPERTS] if EXPERTS in parts else ()
@@ -296,12 +292,8 @@ class MatrixScores:
 
 
 def products_of(model: WeightMatrices) -> frozenset[MatrixName]:
-    return frozenset(
-        MatrixName(site.place, component)
-        for site in model.sites
-        for component, expression in site.expressions().items()
-        if holds_product(expression)
-    )
+    expressions = ((site.place, *item) for site in model.sites for item in site.expressions().items())
+    return frozenset(MatrixName(place, name) for place, name, expression in expressions if holds_product(expression))
 
 
 def _distinct(model: WeightMatrices, names: Iterable[MatrixName]) -> tuple[tuple[MatrixName, ...], list[str]]:

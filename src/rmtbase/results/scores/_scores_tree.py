@@ -173,29 +173,17 @@ def _scored(
         stacked = (np.stack(sigma) for sigma in zip(*(sigmas for sigmas, _ in of_null), strict=True))
         ratios = [ratio for _, ratio in of_null if ratio is not None]
         scored = np.all([sigma > 0 for sigma in sigmas], axis=0)
-        heads = replace(
-            heads,
-            sigmas=tuple(np.where(scored, sigma, 0.0) for sigma in stacked),
-            rope_ratio=np.stack(ratios) if ratios else None,
-        )
+        of_scored = tuple(np.where(scored, sigma, 0.0) for sigma in stacked)
+        heads = replace(heads, sigmas=of_scored, rope_ratio=np.stack(ratios) if ratios else None)
     random = None
     if isinstance(shape, tuple) and stored is None:
         random = nulls.random_heads(shape, head_axis(model, sites[0], circuit), seed)
     equal_axes = [site.equal_axes for site in of_sites if site.equal_axes is not None]
     key_shares = [site.key_shares for site in of_sites if site.key_shares is not None]
     scores, null_group = null.score_heads(heads, progress)
-    return Block(
-        sites,
-        dims,
-        null,
-        heads,
-        sigmas,
-        scores,
-        null_group,
-        random,
-        np.stack(equal_axes) ** 2 if equal_axes else None,
-        KeyShares(*map(np.stack, zip(*key_shares, strict=True))) if key_shares else None,
-    )
+    equal_eigenvalues = np.stack(equal_axes) ** 2 if equal_axes else None
+    shares = KeyShares(*map(np.stack, zip(*key_shares, strict=True))) if key_shares else None
+    return Block(sites, dims, null, heads, sigmas, scores, null_group, random, equal_eigenvalues, shares)
 
 
 def _attributes(

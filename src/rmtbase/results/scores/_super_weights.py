@@ -1,25 +1,16 @@
 """Super-weights: elements that stand apart from the tail of their own matrix, or are improbable under its body.
 
-Improbable elements are sought only if the tail agrees with the body.
-
 If σ is the width of the normal law fitted to the core, an element at distance x has the tail probability
-u(x) = 2 Φ(-x/σ), and any of N independent elements is so large with probability 1 - (1 - u)^N. This concerns
-the tail of the body, but the law is fitted to the core. So the tail must first be shown to fall off as that of a normal
-law, or faster. For N independent elements, u(x₍ₘ₎) of the m-th largest is the m-th smallest of N uniform numbers,
-N u ~ Gamma(m). Given u(x₍ₘ₎), the ratio u(x₍ₖ₎)/u(x₍ₘ₎) for the k-th largest is Beta(k, m - k). A body with heavier
-tails (Laplace, t, a mixture of scales) has larger elements there, and u is too small. If one of the two p-values is
-below 0.01, probability cannot separate elements from the tail; a gap still can (:meth:`LargestElements.isolation`).
-
-σ is raised, if necessary, until the m-th largest element is at its expected place, so that a tail slightly heavier than
-the core's makes no element improbable. Lighter tails (uniform, truncated) make u too large, so that fewer elements are
-listed.
+u(x) = 2 Φ(-x/σ), and any of N independent elements is so large with probability 1 - (1 - u)^N. The law is fitted to the
+core, so the tail must first be shown to fall off as that of a normal law, or faster: N u(x₍ₘ₎) ~ Gamma(m) of the m-th
+largest element, and given it, u(x₍ₖ₎)/u(x₍ₘ₎) is Beta(k, m - k). Heavier bodies have larger elements there; if one of
+the two p-values is below 0.01, only a gap can separate elements from the tail (:meth:`LargestElements.isolation`).
+σ is raised, if necessary, until the m-th largest element is at its expected place.
 
 Measured by studies/element_nulls/improbable.py on 150 matrices of 4 096 elements at a level of 2.5 %: an element is
-listed in 1.3 ± 0.9 % of normal matrices, and in none with uniform, logistic, Laplace, Student t₃ or t₁₀ elements (for
-the last four, 97 to 100 % of the tails are too heavy to decide). If the tail is only slightly heavier (t₂₀, t₅₀, or two
-scales with ratio 1.2), an element is listed in 5 to 6 ± 2 %, above the level. One element of 7 to 12 σ among 16 384
-normal elements is listed in 94 to 100 % of 50 matrices, at the level for a model of twelve matrices; the other matrices
-are reported as undecided.
+listed in 1.3 ± 0.9 % of normal matrices, in none with uniform, logistic, Laplace, Student t₃ or t₁₀ elements, and in 5
+to 6 ± 2 % if the tail is only slightly heavier (t₂₀, t₅₀, or two scales with ratio 1.2). One element of 7 to 12 σ among
+16 384 normal ones is listed in 94 to 100 % of 50 matrices; the others are reported as undecided.
 """
 
 import math
@@ -59,8 +50,7 @@ class Tail:
     transposed: bool  # whether places count elements of the transpose
     largest: LargestElements
     core_sigma: float  # standard deviation of the normal law that is fitted to the core
-    # weibull_shape, weibull_scale: parameters of the law that is fitted to the magnitudes of the body
-    weibull_shape: float
+    weibull_shape: float  # of the law that is fitted to the magnitudes of the body
     weibull_scale: float
 
     @property
@@ -74,9 +64,7 @@ class Tail:
 
 
 class Improbable(NamedTuple):
-    # probability that any of N elements is so large under the body, for the largest elements in descending order; empty
-    # if no element is large enough to be listed, or the tail has too few elements
-    p_value: Float[np.ndarray, " rank"]
+    p_value: Float[np.ndarray, " rank"]  # of the listed elements, in descending order; that any of N is so large
     is_heavy: bool  # whether the tail is heavier than the body's, so that these elements cannot be judged
 
 

@@ -1,7 +1,7 @@
 """Causes of a head's difference from random heads: tests of four questions, and a verdict from the answers.
 
 A cause is named only if the test whose null excludes it rejects, in one family of all heads and questions: of the heads
-with a named cause at most 5 % are expected to have a wrong one (``_cause_families``). A test that does not reject names
+with a named cause at most 5 % are expected to have a wrong one (:func:`decide`). A test that does not reject names
 no cause; ``detectable`` gives the effects that it could miss.
 """
 
@@ -22,15 +22,8 @@ from rmtbase.models import WeightMatrices
 from rmtbase.nulls import Null
 from rmtbase.parameters import require_independent_entries
 from rmtbase.progress import NotedOnce, Progress
-from rmtbase.results.scores._head_tests import (
-    ENTRY_TESTS,
-    NAMING,
-    PValues,
-    decide,
-    direction_gates,
-    of_resampled_heads,
-    of_spectra,
-)
+from rmtbase.results.scores import _head_tests as head_tests
+from rmtbase.results.scores._head_tests import ENTRY_TESTS, PValues
 from rmtbase.results.scores._heads import layer_coordinates
 from rmtbase.results.scores._scores_tree import Scope, scores_tree
 from rmtbase.results.scores.schema import WHY_SCHEMA
@@ -80,8 +73,8 @@ def with_why(
     results, notes = dict[str, PValues](), []
     makers = {
         partial(_of_product, tree): ("gaussian",),
-        of_spectra: ("query", "key", "joint"),
-        of_resampled_heads: tuple(name for name, test in TESTS.items() if test.effect),
+        head_tests.of_spectra: ("query", "key", "joint"),
+        head_tests.of_resampled_heads: tuple(name for name, test in TESTS.items() if test.effect),
     }
     for make, names in makers.items():
         chosen = [name for name in tests if name in names]
@@ -122,7 +115,7 @@ def _group(model: WeightMatrices, results: Mapping[str, PValues]) -> xr.Dataset:
         np.stack([np.broadcast_to(values, shape) for values in of_tests], axis=-1)
         for of_tests in zip(*results.values(), strict=True)
     )
-    decisions = decide(results, direction_gates(model) if ENTRY_TESTS.keys() & set(order) else {})
+    decisions = head_tests.decide(results, head_tests.direction_gates(model) if ENTRY_TESTS.keys() & set(order) else {})
     verdicts = np.full(shape, "", dtype=object)
     for layer, site in enumerate(sites):
         for head in range(site.n_heads):
@@ -207,23 +200,22 @@ class WhySummary:
     n_named: int  # number of heads with a named cause, of which at most 5 % are expected to have a wrong one
     verdicts: dict[str, tuple[str, ...]]  # every verdict with the heads that have it, the most frequent first
     rows: tuple[HeadDecisions, ...]
-    # effects, and the median over heads of the smallest size that is found with probability 0.95
-    missed: dict[str, float]
+    missed: dict[str, float]  # effects, and the median over heads of the smallest size found with probability 0.95
 
     @property
     def n_heads(self) -> int:
         return len(self.rows)
 
     def answer(self) -> str:
-        counts = [(words, len(names)) for words, names in self.verdicts.items()]
-        parts = [f"{words} ({count})" for words, count in counts[:_SHOWN_VERDICTS]]
-        others = sum(count for _, count in counts[_SHOWN_VERDICTS:])
-        line = f"Cause, with the number of heads: {'; '.join(parts)}{f'; others ({others})' if others else ''}."
+        parts = [f"{words} ({len(names)})" for words, names in self.verdicts.items()]
+        others = sum(map(len, [*self.verdicts.values()][_SHOWN_VERDICTS:]))
+        parts = parts[:_SHOWN_VERDICTS] + ([f"others ({others})"] if others else [])
+        line = f"Cause, with the number of heads: {'; '.join(parts)}."
         control = " At most 5 % of the heads with a named cause are expected to have a wrong one."
         return line + control if self.n_named else line
 
     def control(self) -> str:
-        naming = any(name in NAMING for name in self.tests)
+        naming = any(name in head_tests.NAMING for name in self.tests)
         wrong = "of the heads with a named cause, at most 5 % are expected to have a wrong one; " if naming else ""
         return (
             f"Errors: {wrong}of the heads that differ for an unresolved cause, at most 5 % are expected to be random."
@@ -249,11 +241,8 @@ def summarize_why(scores: xr.DataTree) -> WhySummary | None:
     group = scores["why"].to_dataset().transpose("layer", "head", "test", ...)
     tests = tuple(map(str, group["test"].values))
     rejected, named = group["rejected"].values, group["named"].values.astype(bool)
-    outcomes = np.select(
-        [named, rejected == 1.0, rejected == 0.0],
-        [Outcome.CAUSE, Outcome.REJECTED, Outcome.NOT_REJECTED],
-        Outcome.UNDECIDED,
-    )
+    cases = {Outcome.CAUSE: named, Outcome.REJECTED: rejected == 1.0, Outcome.NOT_REJECTED: rejected == 0.0}
+    outcomes = np.select([*cases.values()], [*cases], Outcome.UNDECIDED)
     names, verdicts, rows = layer_names(group), dict[str, list[str]](), []
     for (layer, head), words in np.ndenumerate(group["verdict"].values):
         if words:  # the head exists

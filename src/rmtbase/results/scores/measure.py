@@ -8,7 +8,7 @@ from typing import Any, Literal
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from rmtbase.models import ArrayModel, WeightMatrices, require_model
+from rmtbase.models import ArrayModel, require_model
 from rmtbase.nulls import Null, find_null
 from rmtbase.progress import SILENT, Progress
 from rmtbase.results.scores._element_scores import ElementMode
@@ -74,8 +74,9 @@ def score(
     null = find_null(null)
     tests = require_tests(why, null)
     scope = Scope(null, matrices, circuits, components, elements)
-    model = require_model(model, scope.reads(progress))
-    return _scores(model, "rmtbase.score", scope, tests, progress)
+    opened = require_model(model, scope.reads(progress))
+    tree = scores_tree(opened, "rmtbase.score", scope, progress)
+    return with_why(tree, opened, null, tests, progress) if tests else tree
 
 
 def score_heads(
@@ -137,11 +138,6 @@ def score_heads(
     null = find_null(null)
     scope = Scope(null, matrices, circuits, elements=elements)
     tests = require_tests(why, null)
-    return _scores(ArrayModel.from_factors(w_q, w_k, model, revision), "rmtbase.score_heads", scope, tests, progress)
-
-
-def _scores(
-    model: WeightMatrices, function: str, scope: Scope, tests: Sequence[str], progress: Progress
-) -> xr.DataTree:
-    tree = scores_tree(model, function, scope, progress)
-    return with_why(tree, model, scope.null, tests, progress) if tests else tree
+    arrays = ArrayModel.from_factors(w_q, w_k, model, revision)
+    tree = scores_tree(arrays, "rmtbase.score_heads", scope, progress)
+    return with_why(tree, arrays, null, tests, progress) if tests else tree

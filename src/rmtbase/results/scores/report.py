@@ -22,12 +22,7 @@ from rmtbase.tables import CIRCUITS
 from rmtbase.words import plural
 
 _LISTED = 12
-_OUTCOMES = {
-    Outcome.CAUSE: "cause",
-    Outcome.REJECTED: "rejected",
-    Outcome.NOT_REJECTED: "–",
-    Outcome.UNDECIDED: UNTESTED,
-}
+_OUTCOMES = {Outcome.CAUSE: "cause", Outcome.REJECTED: "rejected", Outcome.NOT_REJECTED: "–"}
 
 
 def report(tree: xr.DataTree) -> Iterator[Item]:
@@ -52,7 +47,10 @@ def report(tree: xr.DataTree) -> Iterator[Item]:
             yield from why.sentences()
             if any(why.rejected.values()):
                 columns = [Column("head", "left"), *(Column(test.replace("_", " ")) for test in why.tests)]
-                rows = [(row.name, *map(_OUTCOMES.__getitem__, row.outcomes)) for row in why.rows[:_LISTED]]
+                rows = [
+                    (row.name, *(_OUTCOMES.get(outcome, UNTESTED) for outcome in row.outcomes))
+                    for row in why.rows[:_LISTED]
+                ]
                 yield from [Rows(columns, rows), *_more(len(why.rows), "head")]
     yield from () if elements is None else elements.sentences()
     yield f"Null: {tree.attrs['null']}; {tree.attrs['null_method']}; from {tree.attrs['table']}."

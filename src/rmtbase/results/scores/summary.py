@@ -13,20 +13,9 @@ import xarray as xr
 
 from rmtbase.parameters import require_probability
 from rmtbase.reasons import NOT_RECORDED, NotTestable, Reason
+from rmtbase.results.scores import _how_much as differences
 from rmtbase.results.scores._heads import require_scores
-from rmtbase.results.scores._how_much import (
-    HowMuch,
-    Moved,
-    Related,
-    Towards,
-    at_p_value_floor,
-    farthest_distance,
-    how_much,
-    layer_p_value_floors,
-    places_of,
-    related_heads,
-    upper_range,
-)
+from rmtbase.results.scores._how_much import HowMuch, Moved, Related, Towards, how_much
 from rmtbase.results.scores.words import null_noun
 from rmtbase.shown import in_one_line
 from rmtbase.statistics import SPECTRAL_STATISTICS
@@ -121,16 +110,9 @@ class Summary:
 
     def answer(self, cause: str = "") -> list[str]:
         """Say how many heads differ, how much, in which respect, by which ``cause``, and what could not be tested."""
-        total = self.n_heads + len(self.not_testable)
-        untested = untested_words(self.not_testable, total, self.noun)
-        return [
-            self.verdict(),
-            *self.moved.sentences(),
-            *self.kind(),
-            *self.related.sentences(),
-            *([cause] if cause else []),
-            *([f"Not tested: {untested}."] if untested else []),
-        ]
+        untested = untested_words(self.not_testable, self.n_heads + len(self.not_testable), self.noun)
+        lines = [self.verdict(), *self.moved.sentences(), *self.kind(), *self.related.sentences()]
+        return [*lines, *([cause] if cause else []), *([f"Not tested: {untested}."] if untested else [])]
 
     def sentences(self) -> list[str]:
         """Give the answer, then which heads differ, the statistics that flag them, and the farthest heads."""
@@ -230,9 +212,9 @@ def _heads(tree: xr.DataTree, level: float) -> list[_Head]:
     """List every head of a scores tree, in the order of the model."""
     heads = tree["heads"].to_dataset().transpose("layer", "head", ...)
     p_value, q_value = (heads[name].values for name in ("omnibus_p_value", "omnibus_q_value"))
-    noun, amounts, (_, floors) = circuit_of(tree.attrs).noun, how_much(tree), layer_p_value_floors(tree)
+    noun, amounts, (_, floors) = circuit_of(tree.attrs).noun, how_much(tree), differences.layer_p_value_floors(tree)
     names, numbers, stacks, rows = layer_names(heads), layer_numbers(heads), layer_stacks(heads), []
-    for place in places_of(heads_present(heads)):
+    for place in differences.places_of(heads_present(heads)):
         layer, head = place[0], int(heads["head"].values[place[1]])
         floor, reason = float(floors[layer]), Reason()
         if np.isnan(p_value[place]):
@@ -256,13 +238,13 @@ def summarize_scores(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> 
     heads = tree["heads"].to_dataset().transpose("layer", "head", "statistic", "probability", "index")
     rows, statistics, circuit = _heads(tree, level), heads["statistic"].values.tolist(), circuit_of(tree.attrs)
     noun, against = circuit.noun, null_noun(tree.attrs["null_entries"], circuit.noun)
-    single, floors = layer_p_value_floors(tree)
+    single, floors = differences.layer_p_value_floors(tree)
     names_of = {row.place: row.name for row in rows}
     differing, testable = [row for row in rows if row.q_value < level], [row for row in rows if not row.reason]
     differs = heads["omnibus_q_value"].values < level
     by_share = sorted(differing, key=lambda row: -row.amount.moved_share)
     amounts = tuple((row.name, row.amount) for row in by_share)
-    moved = Moved(amounts, upper_range(tree, differs), circuit.symbol, against)
+    moved = Moved(amounts, differences.upper_range(tree, differs), circuit.symbol, against)
     towards = Counter(amount.towards for _, amount in amounts)
     kinds = {Respect[side.name]: towards[side] for side in (Towards.FEWER, Towards.MORE, Towards.BOTH)}
     if "trace" in statistics:
@@ -295,15 +277,15 @@ def summarize_scores(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> 
         symbol=circuit.symbol,
         kinds={respect: count for respect, count in kinds.items() if count},
         moved=moved,
-        related=Related(level=level) if "updates" in tree.attrs else related_heads(heads, names_of, level),
+        related=Related(level=level) if "updates" in tree.attrs else differences.related_heads(heads, names_of, level),
         alike=tuple(row.name for row in testable if not row.q_value < level),
     )
 
 
 def _findings(heads: xr.Dataset, differing: list[_Head], floors: np.ndarray, noun: str) -> list[HeadFinding]:
-    statistics, distance = heads["statistic"].values.tolist(), np.abs(farthest_distance(heads))
+    statistics, distance = heads["statistic"].values.tolist(), np.abs(differences.farthest_distance(heads))
     median = heads["null_quantile"].sel(probability=0.5).values
-    at_floor = at_p_value_floor(heads["omnibus_p_value"].values, floors[:, None])
+    at_floor = differences.at_p_value_floor(heads["omnibus_p_value"].values, floors[:, None])
     findings = []
     for row in differing:
         farthest = str(heads["farthest_statistic"].values[row.place])

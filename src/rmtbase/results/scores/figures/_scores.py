@@ -30,12 +30,6 @@ from rmtbase.tables import heads_present, layer_numbers, shapes_of
 _ROW = 0.055  # inches per row of a head
 _BY_LAYER = ("sigma", "kl_matched_normal", "entropy_residual", "weibull_shape")
 _WIDTHS = {"width-and-entropy": "entropy", "width-and-divergence": "kl_matched_normal"}
-_PAIRS = (
-    ("skewness", "excess_kurtosis"),
-    *(("sigma", name) for name in ("entropy_residual", "kl_matched_normal", "core_sigma", "entropy")),
-)
-"""Statistics of scatter plots, x and y."""
-
 _LAWS = ("weibull_shape", "weibull_scale")
 _GRIDS = {"": "log", "-linear": "linear", "-weights": "weights"}
 """Scales of the figures of a layer's elements, by the endings of the names."""
@@ -152,7 +146,6 @@ def _of_matrices(tree: xr.DataTree) -> dict[str, FigureRecipe]:
     recipes["weibull-by-layer"] = by_layer([shape, scale])
     options = [{"component": name} for name in components]
     on_request: dict[str, FigureRecipe] = {
-        "weibull-by-layer-published": by_layer([shape | {"published": True}, scale]),
         "weibull-plane": Single(_element_histograms.weibull_plane, tree),
         "magnitude-map": Panels(
             _element_histograms.magnitude_heatmap, tree, options, 4, share_y=True, height=2.7, panel=3.4,
@@ -194,11 +187,6 @@ def _of_head_elements(tree: xr.DataTree) -> dict[str, FigureRecipe]:
             recipes[f"{name}-{component}"] = width
     if "W_QK" in components and {"mean", "skewness", "excess_kurtosis"} <= statistics:
         recipes["moment-corner"] = Custom(partial(_statistic_scatter.moment_corner, tree))
-    for x, y in _PAIRS:
-        if {x, y} <= statistics:
-            panels = [{"x": x, "y": y, "component": name} for name in components]
-            scatter = Panels(_statistic_scatter.statistic_scatter, tree, panels, 3, share_x=False, panel=3.6)
-            recipes[f"scatter-{x}-{y}".replace("_", "-")] = scatter
     grids = [(ending, scale) for ending, scale in _GRIDS.items() if scale != "weights" or "mean" in statistics]
     for component in components:
         present = elements["histogram"].sel(component=component).notnull().any("bin").transpose("layer", "head")

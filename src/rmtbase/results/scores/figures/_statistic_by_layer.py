@@ -20,9 +20,6 @@ from rmtbase.tables import heads_present
 BAND = (0.005, 0.995)
 """Null band of the figure, which contains 99 % of null heads."""
 
-PUBLISHED_BAND = (1.186, 1.204)
-"""Weibull shapes that T. Ding, arXiv:2605.18898 (2026), calls the transmission band: medians of 12 models."""
-
 _HIDDEN = 15.0  # widths of the null's band beyond which a linear axis hides the band
 _FAR, _FEWEST = 1.5, 8  # interquartile ranges beyond which a value is named; fewest values for that
 _SAME = 1e-6  # relative difference up to which null levels of heads belong to one null
@@ -216,15 +213,11 @@ def _scale(ax: Axes, value: Float[np.ndarray, "layer head"], null: Float[np.ndar
 
 @panel
 def matrix_statistic_by_layer(
-    ax: Axes, theme: Theme, scores: xr.DataTree | xr.Dataset, statistic: str = "weibull_shape", published: bool = False
+    ax: Axes, theme: Theme, scores: xr.DataTree | xr.Dataset, statistic: str = "weibull_shape"
 ) -> Around:
     """Draw one statistic of every matrix by layer, a line for each component, with 95 % of the null at its size."""
     matrices = matrices_of(scores).transpose("layer", "component", ...)
     value, names = column_of(matrices, statistic), matrices["component"].values.tolist()
-    if published:
-        low, high = PUBLISHED_BAND
-        look = {"facecolor": theme.naive, "edgecolor": theme.naive, "alpha": 0.4, "linestyle": "--"}
-        ax.axhspan(low, high, label=f"published band [{low:g}, {high:g}]", **look)
     label, bands = "null, 95 % at this size", []
     if statistic in matrices["statistic"].values:
         row = matrices.sel(statistic=statistic).transpose("component", "layer", ...)

@@ -130,13 +130,8 @@ def render(
         statistic = SPECTRAL_STATISTICS.get(name)
         return statistic_words(name) + (" (z of its ln)" if statistic and statistic.on_log_scale else "")
 
-    templates.filters |= {
-        "formula": _tables.formula,
-        "number": _tables.number,
-        "statistic_option": statistic_option,
-        "statistic_words": statistic_words,
-        "z_text": _tables.z_text,
-    }
+    filters = (_tables.formula, _tables.number, _tables.z_text, statistic_option, statistic_words)
+    templates.filters |= {function.__name__: function for function in filters}
     return templates.get_template("page.html").render(
         attrs=scores.attrs,
         sections={name: title for name, title in sections.items() if title},
@@ -277,13 +272,6 @@ class TokenFinding(NamedTuple):
     by_chance: str = ""  # how near the nearest token lies to a random direction, in words
 
 
-class _Direction(NamedTuple):
-    head: HeadFinding
-    number: int
-    side: str
-    vector: np.ndarray
-
-
 def leading_tokens(scores: xr.DataTree, summary: Summary, model: WeightMatrices) -> TokenFinding | None:
     """Read the strongest directions of the heads that differ most, on both sides of W_QK, as tokens of the embedding.
 
@@ -301,10 +289,10 @@ def leading_tokens(scores: xr.DataTree, summary: Summary, model: WeightMatrices)
     width = source.shape(token_readings.embedding_of(source))[0]
     findings = sorted(summary.findings, key=lambda finding: -finding.how_much.moved_share)[:_HEADS]
     try:
-        directions = [direction for direction in _directions(scores, findings, model) if len(direction.vector) == width]
+        directions = [direction for direction in _directions(scores, findings, model) if len(direction[-1]) == width]
         if not directions:
             return None
-        tokens = token_readings.direction_tokens(source, np.array([direction.vector for direction in directions]))
+        tokens = token_readings.direction_tokens(source, np.array([vector for *_, vector in directions]))
         names, by_chance = token_names(source.path), token_readings.nearest_by_chance(source)
     except CheckpointError as error:
         sentence = f"What the first heads read could not be found out: {error}"
@@ -317,14 +305,17 @@ def leading_tokens(scores: xr.DataTree, summary: Summary, model: WeightMatrices)
         for k, ((head, number, side, _), p_value) in enumerate(zip(directions, tokens.p_value.tolist(), strict=True))
     ]
     headline = token_readings.readings_headline(readings, summary.level)
-    read = dict.fromkeys(way.head.place for way in directions)
+    read = dict.fromkeys(head.place for head, *_ in directions)
     strongest = f"They are the strongest of W_QK of {', '.join(read)}"
     sentence = f"{headline} {strongest}, which queries and keys read from the residual stream."
     nearest = token_readings.nearer_than_chance(readings, summary.level)
     return TokenFinding(sentence, nearest, token_readings.nearest_words(readings))
 
 
-def _directions(scores: xr.DataTree, findings: Sequence[HeadFinding], model: WeightMatrices) -> Iterator[_Direction]:
+def _directions(
+    scores: xr.DataTree, findings: Sequence[HeadFinding], model: WeightMatrices
+) -> Iterator[tuple[HeadFinding, int, str, np.ndarray]]:
+    """Yield singular vectors of W_QK with their head, number and side, of the queries or of the keys."""
     heads, sites = scores["heads"].to_dataset(), {site.place: index for index, site in enumerate(model.sites)}
     rows = list(map(Place, layer_stacks(heads), layer_numbers(heads)))
     largest = heads["eigenvalue"].transpose("layer", "head", "index").values[..., 0]
@@ -341,5 +332,5 @@ def _directions(scores: xr.DataTree, findings: Sequence[HeadFinding], model: Wei
             words = f"{model.name}, whose {finding.place} has the largest eigenvalue {strength:.6g}"
             raise ParameterError("model", words, f"the weights and folds that were scored, with {expected:.6g}")
         for k in range(min(_DIRECTIONS, int((without_noise(values) > 0.0).sum()))):
-            yield _Direction(finding, k, "left", left[:, k])
-            yield _Direction(finding, k, "right", right[k])
+            yield finding, k, "left", left[:, k]
+            yield finding, k, "right", right[k]
