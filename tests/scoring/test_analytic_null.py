@@ -14,19 +14,13 @@ from scipy import stats
 
 import rmtbase
 from exhaustive import mostly_exhaustive
-from rmtbase import laws
+from rmtbase import laws, statistics
 from rmtbase.errors import MissingFileError, ParameterError
 from rmtbase.laws import PROBABILITIES
 from rmtbase.nulls import SMALLEST_P_VALUE, AnalyticNull, GaussianNull, Table
 from rmtbase.results import open_table
 from rmtbase.results.scores import summarize_scores
-from rmtbase.statistics import (
-    SPECTRAL_STATISTICS,
-    ExtremeMoments,
-    inverse_moment_order,
-    moment_order,
-    spectral_statistics,
-)
+from rmtbase.statistics import SPECTRAL_STATISTICS, spectral_statistics
 from rmtbase.tables import write_table
 from statistical.harness import uniform
 from telling import Told
@@ -92,8 +86,8 @@ def test_every_registered_statistic_has_a_law():
 @pytest.mark.parametrize("shape", [(16, 8), (8, 8), SQUARISH, (768, 64), (4096, 128)])
 def test_every_null_is_complete_and_in_order(shape):
     null = AnalyticNull(*shape)
-    extremes = ExtremeMoments(smallest=inverse_moment_order((*shape, shape[0])))
-    orders = np.array([moment_order(one, extremes, shape[1]) for one in SPECTRAL_STATISTICS.values()])
+    extremes = statistics.ExtremeMoments(smallest=statistics.inverse_moment_order((*shape, shape[0])))
+    orders = np.array([statistics.moment_order(one, extremes, shape[1]) for one in SPECTRAL_STATISTICS.values()])
     for values, known in ((null.mean, orders > 1), (null.std, orders > 2), (null.quantile, orders > 0)):
         np.testing.assert_array_equal(np.isfinite(values).reshape(len(NAMES), -1).all(axis=-1), known)
     known = orders > 2

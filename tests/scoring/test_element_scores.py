@@ -10,19 +10,14 @@ from element_models import D_MODEL, GPT2_CONFIG, N_HEADS, gpt2, gpt_neox, score
 
 import rmtbase
 from exhaustive import mostly_exhaustive
+from rmtbase import statistics
 from rmtbase.models import open_model
 from rmtbase.nulls import Analytic
 from rmtbase.reasons import Reason
 from rmtbase.results import open_table
 from rmtbase.results.scores._element_summary import summarize_elements
 from rmtbase.results.scores._matrices import matrix_p_value_floors
-from rmtbase.statistics import (
-    ELEMENT_STATISTICS,
-    MOMENT_STATISTICS,
-    benjamini_hochberg,
-    element_sketch,
-    element_statistics,
-)
+from rmtbase.statistics import ELEMENT_STATISTICS, MOMENT_STATISTICS, benjamini_hochberg
 from rmtbase.tables import write_table
 
 D_HEAD = D_MODEL // N_HEADS
@@ -65,7 +60,7 @@ def test_fused_matrices_are_scored_as_they_are_stored_and_change_no_q_value_of_t
     for layer in range(2):
         one = matrices.sel(layer=layer, component=FUSED)
         assert (one["n_rows"], one["n_columns"]) == (3 * D_MODEL, D_MODEL)
-        expected = element_statistics(element_sketch([stored_in_one(tensors, layer)]))
+        expected = statistics.element_statistics(statistics.element_sketch([stored_in_one(tensors, layer)]))
         held = one["observed"].sel(statistic=list(ELEMENT_STATISTICS))
         np.testing.assert_allclose(held, expected, rtol=1e-9, atol=1e-12)
     for components in (kept, [FUSED]):
@@ -88,7 +83,7 @@ def test_heads_have_the_elements_of_their_own_matrices_and_of_their_product_and_
         assert (one["n_rows"], one["n_columns"]) == matrix.shape
         assert one["sigma"] == pytest.approx(matrix.std(ddof=1), rel=1e-6)
         observed, error = one["observed"].values, one["null_std"].values
-        of_matrix = element_statistics(element_sketch([matrix]))
+        of_matrix = statistics.element_statistics(statistics.element_sketch([matrix]))
         # What float32 does to a product is far below the statistics' own standard errors.
         assert np.nanmax(np.abs(observed - of_matrix) / np.where(error > 0, error, np.nan), initial=0.0) < 0.01, symbol
         np.testing.assert_allclose(observed, of_matrix, rtol=1e-3, atol=1e-4, err_msg=symbol)
