@@ -126,11 +126,12 @@ def test_the_difference_of_two_models_has_the_parts_that_both_have(mixture, tmp_
     save_file(others | {name: others[name] + np.float32(0.5)}, other / "model.safetensors")
     between = difference(open_model(folder), open_model(other))
     assert between.parts == open_model(folder).parts
-    (block,) = between.blocks(MatrixName(Place("", 0), "expert_gate", 1))
-    np.testing.assert_allclose(block, -0.5, atol=1e-6)
-    (block,) = between.blocks(MatrixName(Place("", -1), "embedding"))
-    assert block.shape == tensors["model.embed_tokens.weight"].shape
-    assert not block.any()
+    (expert,), (embedding,) = (
+        between.blocks(at)
+        for at in (MatrixName(Place("", 0), "expert_gate", 1), MatrixName(Place("", -1), "embedding"))
+    )
+    np.testing.assert_allclose(expert, -0.5, atol=1e-6)
+    assert embedding.shape == tensors["model.embed_tokens.weight"].shape and not embedding.any()
 
 
 def test_a_file_keeps_them_and_every_matrix_has_a_row_of_a_frame(scored, tmp_path, mixture):
@@ -197,57 +198,43 @@ def test_memory_is_that_of_a_few_blocks_whatever_the_vocabulary(tmp_path):
     tensors["model.embed_tokens.weight"] = np.tile(block, (vocabulary // 1024, 1))
     save_file(tensors, folder / "model.safetensors")
     del tensors
-    model = open_model(folder)
-    name = MatrixName(Place("", -1), "embedding")
+    model, rows, squares, triangle = open_model(folder), 0, 0.0, None
     tracemalloc.start()
-    rows, squares, triangle = 0, 0.0, None
-    for one in model.blocks(name):
-        sums = element_sketch([one]).sums
-        rows, squares, triangle = rows + len(one), squares + sums.square, appended_rows(triangle, one)
+    for one in model.blocks(MatrixName(Place("", -1), "embedding")):
+        rows, squares = rows + len(one), squares + element_sketch([one]).sums.square
+        triangle = appended_rows(triangle, one)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert (rows, triangle.shape) == (vocabulary, (width, width))
+    assert (rows, triangle.shape) == (vocabulary, (width, width)) and peak < 128 * 2**20
     np.testing.assert_allclose((triangle**2).sum(), squares, rtol=1e-3)
-    assert peak < 128 * 2**20
-
-
-@pytest.fixture(scope="module")
-def neox():
-    tensors = gpt_neox(2, 0.02, 0.02, np.random.default_rng(1))
-    beside = {f"gpt_neox.layers.{layer}.mixer.{layer}.weight": np.ones((3, 4), np.float32) for layer in range(2)}
-    beside |= {"gpt_neox.pooler.kernel": np.ones((4, 3, 2, 2), np.float32), "gpt_neox.mask": np.ones((1, 1, 9, 9))}
-    return open_model(tensors | beside, family="gpt_neox", config=NEOX_CONFIG)
-
-
-def test_fused_attention_is_told_without_a_score_of_the_fused_matrix(neox):
-    scores = rmtbase.score(neox, Axes(draws=10), matrices="none")
-    assert scores.attrs["attention"] == "MHA, fused"
-    assert attention_classes(scores) == {"layer 0": "MHA, fused", "layer 1": "MHA, fused"}
 
 
 def test_attention_of_layers_that_differ_is_a_coordinate_of_the_heads(tmp_path):
-    draw, key_heads = np.random.default_rng(2).standard_normal, (4, 2, 1)
-    tensors = {f"{layer}.q": draw((4 * 8, 32)) for layer in range(3)}
-    tensors |= {f"{layer}.k": draw((n * 8, 32)) for layer, n in enumerate(key_heads)}
-    shape = {"n_heads": 4, "d_head": 8, "d_query": 32, "d_key": 32}
-    sites = [
-        Site(place=Place("", layer), n_key_heads=n, query=Tensor(f"{layer}.q"), key=Tensor(f"{layer}.k"), **shape)
-        for layer, n in enumerate(key_heads)
-    ]
+    rng, shape = np.random.default_rng(2), {"n_heads": 4, "d_head": 8, "d_query": 32, "d_key": 32}
+    tensors, sites = {}, []
+    for layer, n in enumerate((4, 2, 1)):
+        tensors |= {f"{layer}.q": rng.standard_normal((32, 32)), f"{layer}.k": rng.standard_normal((n * 8, 32))}
+        parts = {"query": Tensor(f"{layer}.q"), "key": Tensor(f"{layer}.k")}
+        sites.append(Site(place=Place("", layer), n_key_heads=n, **parts, **shape))
     scores = rmtbase.score(open_model(tensors, sites=sites), "analytic")
-    assert scores["heads"]["attention"].values.tolist() == ["MHA", "GQA", "MQA"]
-    assert "attention" not in scores.attrs
+    assert scores["heads"]["attention"].values.tolist() == ["MHA", "GQA", "MQA"] and "attention" not in scores.attrs
     again = open_table(write_table(scores, tmp_path / "scores.nc"), "scores")
     assert again.identical(scores)
     assert attention_classes(again) == {"layer 0": "MHA", "layer 1": "GQA", "layer 2": "MQA"}
 
 
-def test_only_matrices_that_are_neither_scored_nor_noted_elsewhere_are_named(neox):
+def test_fused_attention_is_told_and_only_matrices_that_are_neither_scored_nor_noted_elsewhere_are_named():
+    tensors = gpt_neox(2, 0.02, 0.02, np.random.default_rng(1))
+    opening = {"family": "gpt_neox", "config": NEOX_CONFIG}
+    assert open_model(tensors, **opening).part_notes("layers") == ()
+    tensors |= {f"gpt_neox.layers.{layer}.mixer.{layer}.weight": np.ones((3, 4), np.float32) for layer in range(2)}
+    tensors |= {"gpt_neox.pooler.kernel": np.ones((4, 3, 2, 2), np.float32), "gpt_neox.mask": np.ones((1, 1, 9, 9))}
+    neox = open_model(tensors, **opening)
     (line,) = neox.part_notes("layers")
     assert line.startswith("not scored, because outside attention, MLPs and embeddings that are read: ")
-    assert "2 'gpt_neox.layers.{}.mixer.{}.weight' (3, 4)" in line
-    assert "'gpt_neox.pooler.kernel' (4, 3, 2, 2)" in line
+    assert "2 'gpt_neox.layers.{}.mixer.{}.weight' (3, 4)" in line and "'gpt_neox.pooler.kernel' (4, 3, 2, 2)" in line
     assert "mask" not in line
     assert line in json.loads(rmtbase.score(neox, "analytic").attrs["notes"])
-    tensors = gpt_neox(1, 0.02, 0.02, np.random.default_rng(1))
-    assert open_model(tensors, family="gpt_neox", config=NEOX_CONFIG).part_notes("layers") == ()
+    scores = rmtbase.score(neox, Axes(draws=10), matrices="none")
+    assert scores.attrs["attention"] == "MHA, fused"
+    assert attention_classes(scores) == {"layer 0": "MHA, fused", "layer 1": "MHA, fused"}

@@ -58,19 +58,10 @@ class LargestElements:
     def isolation(self) -> Float[np.ndarray, " rank"]:
         """Return p-values of the gaps below the largest element, the second, …, to find how many stand apart.
 
-        In a tail that falls off as a power or faster, the spacings of x₍₁₎ ≥ x₍₂₎ ≥ … ,
-
-            D_k = k (ln x₍ₖ₎ - ln x₍ₖ₊₁₎),   k = 1, …, m,
-
-        are independent and exponential, with one mean or with a mean that grows with k (Rényi). This includes heavy
-        tails, whose largest elements belong to the tail. Under this null, a gap above m - k spacings has
-
-            P(D_k / Σ_{j > k} D_j ≥ r) ≤ (1 + r)^-(m - k),
-
-        where m is 64, or 1/64 of the number of elements if that is less. The gaps k ≤ m/2 are tested, and the p-values
-        are multiplied by their number. Stored numbers are rounded, so the smallest step between numbers in the tail is
-        subtracted from each gap; a step of the number format then is not a gap. The result is empty if fewer than 8
-        spacings are free of ties.
+        In a tail that falls off as a power or faster, D_k = k (ln x₍ₖ₎ - ln x₍ₖ₊₁₎), k = 1, …, m, are independent and
+        exponential, with one mean or with a mean that grows with k. Then P(D_k / Σ_{j > k} D_j ≥ r) ≤ (1 + r)^-(m - k).
+        The gaps k ≤ m/2 are tested, with p-values multiplied by their number. The smallest step between numbers in the
+        tail, which rounding makes, is subtracted from each gap. Empty if fewer than 8 spacings are free of ties.
 
         Source: A. Rényi, Acta Math. Acad. Sci. Hung. 4, 191 (1953); V. F. Pisarenko and D. Sornette, Eur. Phys. J.
             Spec. Top. 205, 95 (2012).
@@ -141,8 +132,6 @@ def summarized(
 
 @dataclass(frozen=True)
 class Elements:
-    """Facts about the elements of one matrix that a file keeps."""
-
     count: int  # number of elements
     sigma: float  # standard deviation
     # values in the order of :data:`STATISTICS`; NaN if the sample does not allow one
@@ -214,7 +203,6 @@ def element_law(initialization: str, count: int) -> Callable[[str], Law | None]:
 def against_null(
     observed: Float[np.ndarray, "... statistic"], law_of: Callable[[str], Law | None]
 ) -> Float[np.ndarray, "... statistic field"]:
-    """Return :data:`FIELDS` for the statistics of matrices that share one null."""
     scores = np.full((*observed.shape, len(FIELDS)), np.nan)
     scores[..., 0] = observed
     for k, name in enumerate(STATISTICS):
@@ -264,8 +252,6 @@ class HeadElements:
     def submit(
         self, site: int, factors: Mapping[Factor, Shaped[np.ndarray, "factor_head rank width"]], pool: Executor
     ) -> dict[Circuit, list[Future[Elements]]]:
-        """Begin with a site, one head at a time; W_QK is computed in blocks of its rows."""
-
         def summary(*matrices: Shaped[np.ndarray, "rank width"]) -> Elements:
             return elements_of(reduce(ElementSummary.merged, map(summarized, element_blocks(*matrices))).sketch)
 

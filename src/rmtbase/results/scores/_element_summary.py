@@ -102,10 +102,7 @@ def _in_words(element: dict[str, Any]) -> str:
 
 
 def summarize_elements(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> ElementsSummary | None:
-    """Count the matrices whose elements differ from the null, and list the super-weights; None if none was scored.
-
-    A matrix differs if its :func:`joint_p_value` has a Benjamini–Hochberg q-value under ``level``.
-    """
+    """Count the matrices whose elements differ from the null, and list the super-weights; None if none was scored."""
     require_scores(tree)
     groups = [tree[name].to_dataset() for name in ("matrices", "experts") if name in tree.children]
     if not groups:

@@ -114,12 +114,8 @@ def _adjusted(p: Float[np.ndarray, "head test"], belongs: Bool[np.ndarray, "head
     return q_value, np.minimum(1.0, (1.0 / np.arange(1, m + 1)).sum() * q_value), of_all
 
 
-DRAWS_OF_A_HEAD = 999
-"""Default number of resampled heads for each head, and of simulated matrices of its shape."""
-
-MOST_DRAWS_OF_A_HEAD = 100_000
-"""Most resampled heads of a head whose cause fewer draws cannot name."""
-
+DRAWS_OF_A_HEAD = 999  # default number of resampled heads for each head, and of simulated matrices of its shape
+MOST_DRAWS_OF_A_HEAD = 100_000  # most resampled heads of a head whose cause fewer draws cannot name
 _DRAWS = 10_000
 _FIXED = 1e-9  # relative; the null fixes a statistic that varies by less
 _POWER = 0.95  # power that defines ``detectable``, of a single test at :data:`LEVEL`

@@ -79,7 +79,6 @@ def heads_dataset(
     null: xr.Dataset,
     reasons: Mapping[tuple[int, int], Reason],
 ) -> xr.Dataset:
-    """Return the scores of the heads at all sites as the group ``heads``."""
     rows, names = _rows(blocks), list(SPECTRAL_STATISTICS)
     scored_sites = [sites[site] for site in rows]
 
@@ -265,7 +264,6 @@ def _rows(blocks: Sequence[Block]) -> dict[int, int]:
 
 
 def _padded(parts: Sequence[tuple[Sequence[int], Shaped[np.ndarray, "layer ..."]]]) -> Shaped[np.ndarray, "layer ..."]:
-    """Put arrays into their rows of one array, padded with NaN, or with 0 for integers."""
     arrays = [array for _, array in parts]
     shape = sum(map(len, arrays)), *np.max([array.shape[1:] for array in arrays], axis=0).astype(int)
     padded = np.full(shape, np.nan if arrays[0].dtype.kind == "f" else 0, dtype=arrays[0].dtype)

@@ -18,6 +18,8 @@ from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import heads_present
 from rmtbase.words import counted, listing
 
+_FIRST = 3  # heads named as those that differ most
+
 
 def signed_distance(scores: xr.Dataset) -> Float[np.ndarray, "..."]:
     """Return z of each statistic, or of its logarithm if it is positive and unbounded; the p-value's without a std."""
@@ -56,9 +58,6 @@ def layer_p_value_floors(tree: xr.DataTree) -> tuple[Float[np.ndarray, " layer"]
 def at_p_value_floor(p_value: Float[np.ndarray, "..."], floor: ArrayLike) -> Bool[np.ndarray, "..."]:
     """Mark the p-values that equal their floor, in the broadcast shape: they are only bounds."""
     return require_p_values("p_value", p_value) <= np.asarray(floor) * (1 + 1e-9)
-
-
-_FIRST = 3  # heads named as those that differ most
 
 
 class Towards(StrEnum):

@@ -263,7 +263,6 @@ class MatrixScores:
             self.notes.append(f"{count} experts, {len(model.parts[EXPERTS])} matrices: not scored, unless asked for")
 
     def read(self, progress: Progress) -> None:
-        """Score fused matrices, matrices outside the layers, and experts, reading each by itself."""
         for label, group, names in self._reads:
             advance = progress.bar(label, len(names)) if names else SILENT.bar(label, 0)
             for name in names:
@@ -297,7 +296,6 @@ def products_of(model: WeightMatrices) -> frozenset[MatrixName]:
 
 
 def _distinct(model: WeightMatrices, names: Iterable[MatrixName]) -> tuple[tuple[MatrixName, ...], list[str]]:
-    """Drop matrices that are stored a second time, byte for byte, and note which they are."""
     first: dict[bytes, MatrixName] = {}
     notes = []
     for name in names:

@@ -71,7 +71,6 @@ class Scope:
 
 
 def scores_tree(model: WeightMatrices, function: str, scope: Scope, progress: Progress) -> xr.DataTree:
-    """Score a model; ``function`` is the call that provenance names."""
     null, circuits = scope.null, require_circuits(model, scope.circuits)
     blocks_of = {circuit: _blocks(model, circuit, null) for circuit in circuits}
     n_heads = max(sum(len(block.sites) * block.n_heads for block in blocks) for blocks in blocks_of.values())
@@ -99,13 +98,10 @@ def scores_tree(model: WeightMatrices, function: str, scope: Scope, progress: Pr
             progress.detail(line)
         for line in warnings:
             progress.note(line)
-        scored = {
-            circuit: [
-                _scored(model, circuit, block, spectra[circuit], models[block.key], null.seed, progress)
-                for block in blocks
-            ]
-            for circuit, blocks in blocks_of.items()
-        }
+        scored: dict[Circuit, list[Block]] = {}
+        for circuit, blocks in blocks_of.items():
+            parts = ((block, spectra[circuit], models[block.key]) for block in blocks)
+            scored[circuit] = [_scored(model, circuit, *of_block, null.seed, progress) for of_block in parts]
     fixed, differing = fixed_spectra(model, scored)
     lines = [*unscored_lines(model, fixed), *differing]
     for line in lines:
@@ -199,19 +195,12 @@ def _attributes(
     if model.d_model is not None:
         del facts["d_query"], facts["d_key"]
         facts["d_model"] = model.d_model
-    unusual = {
-        "components": list(parts) if parts not in ((), (LAYERS,)) else None,
-        "elements": scope.elements if scope.elements != "matrices" else None,
-        "initialization": initialization if initialization != "normal" else None,
-        "circuits": [circuit.name for circuit in scored] if len(scored) > 1 else None,
-    }
-    call = {
-        "function": function,
-        "matrices": scope.matrices,
-        "null_draws": facts.get("null_draws"),
-        "null_source": facts["table"],
-        **{name: value for name, value in unusual.items() if value is not None},
-    }
+    call = {"function": function, "matrices": scope.matrices, "null_draws": facts.get("null_draws")}
+    call |= {"null_source": facts["table"]}
+    call |= {} if parts in ((), (LAYERS,)) else {"components": list(parts)}
+    call |= {} if scope.elements == "matrices" else {"elements": scope.elements}
+    call |= {} if initialization == "normal" else {"initialization": initialization}
+    call |= {} if len(scored) == 1 else {"circuits": [circuit.name for circuit in scored]}
     weights = {"architecture": model.architecture, "query_key_sha256": model.fingerprint(), "factorised": ways}
     records = {str(block.dims): block.null.record() for block in blocks}
     record = next(iter(records.values())) if len(records) == 1 else records

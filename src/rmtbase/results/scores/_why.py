@@ -40,13 +40,9 @@ class CauseTest(NamedTuple):
     effect: str = ""  # effect whose smallest detectable size is reported
 
 
-TESTS = {name: CauseTest(**test) for name, test in templates()["tests"].items()}
-"""Tests of causes, in the order of reports."""
-
+TESTS = {name: CauseTest(**test) for name, test in templates()["tests"].items()}  # in the order of reports
 QUESTIONS = tuple(dict.fromkeys(test.question for test in TESTS.values()))
-"""Questions that ``why`` can ask: does the spectrum agree with independent entries of the initial law (``spectrum``,
-``entries``), is there structure beyond the sizes of single weights (``directions``), are W_Q and W_K related
-(``relation``)?"""
+"""Questions that ``why`` can ask."""
 
 _SHOWN_VERDICTS = 3  # verdicts that the answer names
 _RELATIONS = {"axes": "along the head axes", "subspaces": "in what they read"}

@@ -55,10 +55,7 @@ def _moved_schema(circuit: Circuit, dims: tuple[str, ...] = ()) -> dict[str, Var
 
 
 def heads_schema(circuit: Circuit) -> dict[str, Variable]:
-    """Return the variables of the scores of all heads by one circuit, such as ``/heads``.
-
-    A layer with fewer heads or a smaller rank than another is padded: with NaN, key_head with 0, names with "".
-    """
+    """Return the variables of ``/heads`` of a circuit; absent heads and ranks are NaN, in key_head 0, in names ""."""
     own = "of the null at the head's own sigma estimates"
     words = "estimate of sigma_{0.letter}, sqrt(|{0.symbol}|_F^2 / (d h))"
     schema = {
@@ -112,10 +109,7 @@ def heads_schema(circuit: Circuit) -> dict[str, Variable]:
 
 
 def null_schema(circuit: Circuit, several: bool = False) -> dict[str, Variable]:
-    """Return the variables of the null of all heads by one circuit, such as ``/null``.
-
-    If the heads of a model have several shapes, each shape has a null, and each variable a first dimension ``shape``.
-    """
+    """Return the variables of ``/null`` of a circuit, of several shapes with a first dimension ``shape``."""
     raw, law = _raw(circuit), "free-product" if len(circuit.factors) > 1 else "Marchenko-Pastur"
     schema = {
         "eigenvalue_mean": Variable(
@@ -311,12 +305,9 @@ def circuits_whole(groups: Mapping[str, xr.Dataset]) -> Fault:
 
 
 _CIRCUIT_OF = {circuit_group(circuit): circuit for circuit in CIRCUITS.values()}
-_HEADS = {
-    f"{group}/{name}": schema
-    for group, circuit in _CIRCUIT_OF.items()
-    for name, schema in (("heads", heads_schema(circuit)), ("null", null_schema(circuit)))
-}
-_OTHERS = {
+_GROUPS = {
+    **{f"{group}/heads": heads_schema(circuit) for group, circuit in _CIRCUIT_OF.items()},
+    **{f"{group}/null": null_schema(circuit) for group, circuit in _CIRCUIT_OF.items()},
     "/matrices": matrices_schema(),
     "/experts": matrices_schema(experts=True),
     "/heads/elements": head_elements_schema(),
@@ -355,7 +346,7 @@ def _schema_of(group: str, groups: Mapping[str, tables.Outline]) -> Schema:
 SCORES = tables.register(
     tables.Kind(
         "scores",
-        {"": {}, **_HEADS, **_OTHERS},
+        {"": {}, **_GROUPS},
         tables.EVERY_FILE
         | dict.fromkeys(("model", "family"), domain.TEXT)
         | {name: OF_HEADS[name] for name in ("null", "table", "null_method", "null_entries")},
@@ -367,7 +358,7 @@ SCORES = tables.register(
             "revision": domain.TEXT,
             "initialization": Domain("an initialisation", kinds="OUT", choices=INITIALIZATIONS),
         },
-        frozenset({*_OTHERS, *_HEADS} - {"/heads", "/null"}),
+        frozenset(_GROUPS.keys() - {"/heads", "/null"}),
         relations=(circuits_whole,),
         described=frozenset(_CIRCUIT_OF),
         schema_of=_schema_of,

@@ -22,9 +22,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.results.scores._how_much import farthest_distance
 from rmtbase.tables import circuit_of, heads_present, layer_names, shapes_of
 
-BANDS = ((0.01, 0.99, 0.22), (0.16, 0.84, 0.4))
-"""Lower and upper probability of each null band, with its opacity."""
-
+BANDS = ((0.01, 0.99, 0.22), (0.16, 0.84, 0.4))  # lower and upper probability of each null band, and its opacity
 _RANK = "rank $k$ of the eigenvalue, largest first"
 _BAND = (0.01, 0.99)
 _LEAST = 1e-9  # lower limit of an axis, relative to the largest eigenvalue of a layer
@@ -166,7 +164,6 @@ def null_quantiles(tree: xr.DataTree, layer: int, head: int) -> Float[np.ndarray
 
 
 def null_scales(tree: xr.DataTree, heads: xr.Dataset) -> Float[np.ndarray, "layer head"]:
-    """Return the factors that bring the null's eigenvalues at σ = 1 to each head's own σ̂."""
     if "null_scale" in heads.coords:
         return heads["null_scale"].values
     return np.prod([heads[factor.sigma].values for factor in circuit_of(tree.attrs).factors], axis=0) ** 2
@@ -235,13 +232,11 @@ def head_eigenvalue_density(
 
 
 def layer_name(scores: xr.DataTree, layer: int) -> str:
-    """Return the name of a layer, and of its stack if there are several."""
     heads = heads_of(scores)
     return literal(layer_names(heads)[heads["layer"].values.tolist().index(layer)])
 
 
 def _heads_of_layer(scores: xr.DataTree, layer: int) -> dict[int, _Head]:
-    """Collect all heads of a layer, by number."""
     heads = heads_of(scores).transpose("layer", "head", ...)
     scales, row, collected = null_scales(scores, heads), heads["layer"].values.tolist().index(layer), {}
     for column in np.flatnonzero(heads_present(heads)[row]).tolist():

@@ -126,7 +126,6 @@ def parent_of(scores: xr.DataTree | xr.Dataset) -> parents.Parent:
 
 
 def _entry_density(scores: xr.DataTree, x: Float[np.ndarray, " point"]) -> Float[np.ndarray, " point"]:
-    """Return the density of an initial entry at variance 1."""
     parent, rms = parent_of(scores), parent_of(scores).moment(2) ** 0.5
     return 0.5 * rms * np.asarray(parent.pdf(np.fmax(np.abs(x), _NEAR_ZERO) * rms))
 

@@ -114,9 +114,7 @@ def _z_map(
 
 
 OMNIBUS = "omnibus"
-STATISTICS = ("normalized_participation_ratio", "largest_eigenvalue", "smallest_eigenvalue")
-"""Statistics of the figure, beside the test of all statistics together."""
-
+STATISTICS = ("normalized_participation_ratio", "largest_eigenvalue", "smallest_eigenvalue")  # of the figure, beside it
 _EVERY = 200  # smallest p-values that are all drawn; beyond, ranks are thinned evenly on the figure's scale
 
 

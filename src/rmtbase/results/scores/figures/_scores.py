@@ -31,15 +31,11 @@ _ROW = 0.055  # inches per row of a head
 _BY_LAYER = ("sigma", "kl_matched_normal", "entropy_residual", "weibull_shape")
 _WIDTHS = {"width-and-entropy": "entropy", "width-and-divergence": "kl_matched_normal"}
 _LAWS = ("weibull_shape", "weibull_scale")
-_GRIDS = {"": "log", "-linear": "linear", "-weights": "weights"}
-"""Scales of the figures of a layer's elements, by the endings of the names."""
-
-_OF_A_LAYER = {
+_GRIDS = {"": "log", "-linear": "linear", "-weights": "weights"}  # scales of densities, by the endings of the names
+_OF_A_LAYER = {  # figures of a layer's spectra, a panel for each head
     "head-eigenvalues": _eigenvalues.head_eigenvalues,
     "head-eigenvalue-densities": _eigenvalues.head_eigenvalue_density,
 }
-"""Figures of a layer's spectra, a panel for each head."""
-
 MAIN_STATISTICS = ("normalized_participation_ratio", "effective_rank", "largest_eigenvalue", "log_determinant")
 """Statistics in the standard figures of a model: the number of directions that carry the spectrum (by λ and by s), its
 largest eigenvalue, and all eigenvalues together."""

@@ -17,9 +17,7 @@ from rmtbase.drawing.theme import Theme
 from rmtbase.statistics import Statistic, get_statistic
 from rmtbase.tables import heads_present
 
-BAND = (0.005, 0.995)
-"""Null band of the figure, which contains 99 % of null heads."""
-
+BAND = (0.005, 0.995)  # null band of the figure, which contains 99 % of null heads
 _HIDDEN = 15.0  # widths of the null's band beyond which a linear axis hides the band
 _FAR, _FEWEST = 1.5, 8  # interquartile ranges beyond which a value is named; fewest values for that
 _SAME = 1e-6  # relative difference up to which null levels of heads belong to one null

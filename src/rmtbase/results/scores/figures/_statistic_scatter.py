@@ -119,7 +119,6 @@ def _draw_marks(ax: Axes, x: _Points, y: _Points, theme: Theme, colour: str | No
 
 
 def _draw_nulls(ax: Axes, x: _Points, y: _Points, theme: Theme) -> None:
-    """Mark the nulls; heads of one shape have the same null, which is marked once."""
     nulls = np.column_stack([x.mean, x.spread, y.mean, y.spread])[np.isfinite(x.value) & np.isfinite(y.value)]
     _, first = np.unique(np.round(np.nan_to_num(nulls, nan=-1e9), 12), axis=0, return_index=True)
     label, band_label = "null, mean and 95 %", "null, 95 %"
@@ -233,7 +232,6 @@ def spectrum_and_width(
 
 
 def _sizes(scores: xr.DataTree, heads: xr.Dataset) -> Float[np.ndarray, "layer head"]:
-    """Return the number of elements of each head's product."""
     first, *_, last = circuit_of(scores.attrs).dims
     common = scores.attrs.get("d_model")
     widths = [heads.get(name, scores.attrs.get(name, common)) for name in (first, last)]

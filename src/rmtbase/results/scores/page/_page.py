@@ -273,10 +273,7 @@ class TokenFinding(NamedTuple):
 
 
 def leading_tokens(scores: xr.DataTree, summary: Summary, model: WeightMatrices) -> TokenFinding | None:
-    """Read the strongest directions of the heads that differ most, on both sides of W_QK, as tokens of the embedding.
-
-    None if no head differs, or none of the first heads reads a stream with a known embedding of tokens.
-    """
+    """Read the strongest directions of the first heads as tokens; None if none reads a stream of known tokens."""
     if not isinstance(model, WeightMatrices):
         raise ParameterError("model", type(model).__name__, "an opened model, as rmtbase.open_model returns it")
     revisions = (shown(model.name), shown(model.revision or "")), (scores.attrs["model"], scores.attrs["revision"])

@@ -106,7 +106,6 @@ def number(value: float, digits: int = 4) -> str:
 
 
 def mean_and_std(mean: float, std: float) -> str:
-    """Format a mean to the second digit of its standard deviation, followed by that deviation."""
     if not (math.isfinite(mean) and math.isfinite(std) and 1e-4 <= std < 1e5 and abs(mean) < 1e6):
         return f"{number(mean, 3)} ± {number(std, 2)}"
     decimals = max(0, 1 - math.floor(math.log10(std)))
@@ -118,7 +117,6 @@ def _fixed(value: float, decimals: int) -> str:
 
 
 def z_text(value: float) -> str:
-    """Format a z-score with one decimal, or with three digits beyond a thousand."""
     return _fixed(value, 1) if math.isfinite(value) and abs(value) < 1000 else number(value, 3)
 
 
