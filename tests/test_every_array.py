@@ -16,7 +16,7 @@ import rmtbase
 from rmtbase import laws, linalg, nulls, statistics
 from rmtbase.errors import ParameterError, RmtbaseError
 from rmtbase.results.depth import effective_depth
-from rmtbase.results.scores._distance import at_p_value_floor
+from rmtbase.results.scores._how_much import at_p_value_floor
 from rmtbase.results.signal import heavy_tails, learned_part, spectral_signal
 
 P = (0.25, 0.5)

@@ -22,8 +22,7 @@ import numpy as np
 
 import rmtbase
 from rmtbase.nulls import Analytic
-from rmtbase.results.scores._cause_families import ENTRY_TESTS, NAMING, decide
-from rmtbase.results.scores._head_tests import _direction_gate
+from rmtbase.results.scores._head_tests import ENTRY_TESTS, NAMING, PValues, _direction_gate, decide
 from rmtbase.statistics import benjamini_hochberg
 
 if __package__:
@@ -98,8 +97,8 @@ def model_of(parts: list[tuple[str, Tested]], gate: float) -> dict[str, float]:
     """Decide on the causes of the heads of one model, and count."""
     tests = parts[0][1].tests
     p_value, floor = (np.concatenate([getattr(part, name) for _, part in parts]) for name in ("p_value", "floor"))
-    by_test = ({name: values[None, :, k] for k, name in enumerate(tests)} for values in (p_value, floor))
-    decisions = decide(*by_test, {"query_entries": gate, "key_entries": gate})
+    by_test = {name: PValues(p_value[None, :, k], floor[None, :, k]) for k, name in enumerate(tests)}
+    decisions = decide(by_test, {"query_entries": gate, "key_entries": gate})
     right = [KINDS[kind].right for kind, part in parts for _ in part.p_value]
     one_family = counts(tests, decisions.named[0], (decisions.rejected[0] == 1.0).any(axis=-1), right)
     separate = named_by_each_test(tests, p_value)

@@ -13,8 +13,8 @@ from rmtbase import laws
 from rmtbase.laws import low_rank_product, naive_marchenko_pastur, null, product_element
 from rmtbase.linalg import product_singular_values
 from rmtbase.results import open_table
-from rmtbase.results.scores.figures._statistic_by_layer import PUBLISHED_BAND
 from studies.sources.course import TWINS
+from studies.sources.published import PUBLISHED_BAND
 from studies.sources.recipe import Null
 from studies.sources.statements import correlation_claim, identity, rank_correlation
 from studies.sources.verdicts import Claim, Kind, Side, beyond_normal, within

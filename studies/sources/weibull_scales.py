@@ -13,10 +13,9 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from rmtbase.drawing.theme import LIGHT
 from rmtbase.laws import weibull_anchor, weibull_null
 from rmtbase.results.comparison import TRANSMISSION, ScaleLaw, Training, scale_law, weibull_scales
-from rmtbase.results.scores.figures._statistic_by_layer import PUBLISHED_BAND
 from studies.sources.course import PYTHIA_DECAY, PYTHIA_RATES, Member, Transmission, training_of
 from studies.sources.drawing import TINT, canvas, legend_below, looks, titled
-from studies.sources.published import published_table
+from studies.sources.published import PUBLISHED_BAND, published_table
 from studies.sources.recipe import Figure
 from studies.sources.turning import pooled_fits, turning_point
 from studies.sources.weibull_shapes import BAND_COLOUR, NORMAL_95, SHORT, figure_of

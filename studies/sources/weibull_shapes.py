@@ -13,10 +13,10 @@ from rmtbase.results.comparison import SELECTION
 from rmtbase.results.comparison._matrices import FUSED
 from rmtbase.results.figures import figures
 from rmtbase.results.scores.figures._element_histograms import magnitude_heatmap
-from rmtbase.results.scores.figures._statistic_by_layer import PUBLISHED_BAND
 from rmtbase.results.trajectory.schema import scores_at
 from studies.sources.course import TRIMS, Member, Transmission, body_edges
 from studies.sources.drawing import canvas, legend_below, looks, titled
+from studies.sources.published import PUBLISHED_BAND
 from studies.sources.recipe import Figure
 
 PAPER = "Weibull paper"

@@ -12,8 +12,7 @@ from scored_model import D_HEAD, LAYERS
 from exhaustive import mostly_exhaustive
 from rmtbase.errors import OutputError, ParameterError
 from rmtbase.results.figures import figure_names, figures
-from rmtbase.results.scores.figures._element_histograms import magnitudes_along_steps
-from rmtbase.results.scores.figures._weibull_plot import weibull_plane
+from rmtbase.results.scores.figures._element_histograms import magnitudes_along_steps, weibull_plane
 from rmtbase.results.trajectory.figures import _along_steps
 from rmtbase.results.trajectory.figures._along_steps import departures, spectra_along_steps, statistic_along_steps
 from rmtbase.results.trajectory.figures._animation import animation, animation_of, save_animation

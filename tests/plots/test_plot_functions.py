@@ -14,11 +14,15 @@ from rmtbase.drawing.theme import LIGHT
 from rmtbase.nulls import Table
 from rmtbase.results.figures import figures
 from rmtbase.results.scores import summarize_scores
-from rmtbase.results.scores._distance import farthest_distance
+from rmtbase.results.scores._how_much import farthest_distance
 from rmtbase.results.scores.figures._eigenvalues import ordered_eigenvalues
-from rmtbase.results.scores.figures._heatmaps import matrix_z_heatmap, omnibus_heatmap, z_heatmap
-from rmtbase.results.scores.figures._p_value_qq import p_value_qq
-from rmtbase.results.scores.figures._scores import flagged_by_statistic
+from rmtbase.results.scores.figures._heatmaps import (
+    flagged_by_statistic,
+    matrix_z_heatmap,
+    omnibus_heatmap,
+    p_value_qq,
+    z_heatmap,
+)
 from rmtbase.results.scores.figures._statistic_by_layer import statistic_by_layer
 
 # The null's spectrum.

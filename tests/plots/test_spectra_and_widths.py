@@ -10,9 +10,8 @@ from rmtbase.drawing.layout import figure_style
 from rmtbase.results.figures import figure_names, figures
 from rmtbase.results.scores.figures._eigenvalues import head_eigenvalue_density, head_eigenvalues
 from rmtbase.results.scores.figures._element_histograms import head_density
-from rmtbase.results.scores.figures._spectrum_and_width import spectrum_and_width
 from rmtbase.results.scores.figures._statistic_by_layer import statistic_by_layer, width_by_layer
-from rmtbase.results.scores.figures._statistic_scatter import statistic_scatter
+from rmtbase.results.scores.figures._statistic_scatter import spectrum_and_width, statistic_scatter
 
 STYLE = figure_style("light", None)
 UNIT = 0.5 * np.log(2 * np.pi * np.e)

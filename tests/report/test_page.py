@@ -4,6 +4,7 @@ import re
 from functools import partial
 from html.parser import HTMLParser
 from itertools import pairwise
+from pathlib import Path
 
 import matplotlib
 import numpy as np
@@ -14,10 +15,11 @@ import rmtbase
 from rmtbase.errors import ParameterError
 from rmtbase.models import open_model
 from rmtbase.nulls import Table
-from rmtbase.results.scores import render, summarize_scores
-from rmtbase.results.scores._distance import farthest_distance, signed_distance
+from rmtbase.results.scores import circuit_scores, render, summarize_scores
+from rmtbase.results.scores._how_much import farthest_distance, signed_distance
 from rmtbase.shown import shown
 from rmtbase.statistics import SPECTRAL_STATISTICS
+from rmtbase.tables import heads_present
 
 VOID = {"meta", "link", "input", "br", "img"}
 
@@ -57,33 +59,24 @@ def outline(page):
     return Outline(page)
 
 
-@pytest.mark.parametrize("scores", [None, xr.Dataset(), xr.DataTree.from_dict({"/heads": xr.Dataset()})])
-def test_what_is_no_scores_tree_is_refused(scores):
-    with pytest.raises(ParameterError, match=r"scores tree|scores = .*: expected a DataTree"):
-        render(scores)
-
-
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("coordinates", "attributes", "words"),
     [
-        (lambda tree: _with_heads(tree, layer=["<b>", "<i>", "<p>"]), "coordinate layer of /heads"),
-        (lambda tree: _with_heads(tree, statistic=["<b>", *SPECTRAL_STATISTICS][:-1]), "statistic of /heads = '<b>'"),
-        (lambda tree: tree.attrs.update(d_head="<b>"), "attribute d_head = '<b>'"),
-        (lambda tree: tree.attrs.update(edge_level=[0.1, 0.2]), "attribute edge_level"),
-        (lambda tree: tree.attrs.update(model=3), "attribute model = 3"),
-        (lambda tree: tree.attrs.update(null_method="<b>"), "analytic, simulated, resampled"),
-        (lambda tree: tree.attrs.update(null_method="resampled"), "signs or axes"),
+        ({"layer": ["<b>", "<i>", "<p>"]}, {}, "coordinate layer of /heads"),
+        ({"statistic": ["<b>", *SPECTRAL_STATISTICS][:-1]}, {}, "statistic of /heads = '<b>'"),
+        ({}, {"d_head": "<b>"}, "attribute d_head = '<b>'"),
+        ({}, {"edge_level": [0.1, 0.2]}, "attribute edge_level"),
+        ({}, {"model": 3}, "attribute model = 3"),
+        ({}, {"null_method": "<b>"}, "analytic, simulated, resampled"),
+        ({}, {"null_method": "resampled"}, "signs or axes"),
     ],
 )
-def test_what_is_counted_or_looked_up_must_be_what_it_is_said_to_be(change, words, tree):
+def test_what_is_counted_or_looked_up_must_be_what_it_is_said_to_be(coordinates, attributes, words, tree):
     changed = tree.copy()
-    change(changed)
+    changed["heads"] = changed["heads"].to_dataset().assign_coords(coordinates)
+    changed.attrs |= attributes
     with pytest.raises(ParameterError, match=re.escape(words)):
         render(changed)
-
-
-def _with_heads(tree, **coordinates):
-    tree["heads"] = tree["heads"].to_dataset().assign_coords(coordinates)
 
 
 def test_elements_nest_references_lead_somewhere_and_headings_skip_no_level(outline, page):
@@ -101,19 +94,17 @@ def test_nothing_is_loaded_from_anywhere_and_hostile_names_stay_text(page, outli
     for tag, attrs in outline.elements:
         for name in ("src", "href", "xlink:href", "data", "action", "poster", "srcset"):
             assert attrs.get(name, "#").startswith(("#", "data:")), (tag, attrs)
-    assert set(re.findall(r"url\((.)", page)) <= {"#"}
-    assert "@import" not in page
-    policy = next(attrs["content"] for attrs in outline.of("meta") if "http-equiv" in attrs)
+        assert "onerror" not in attrs
+    assert set(re.findall(r"url\((.)", page)) <= {"#"} and "@import" not in page
+    metas = outline.of("meta")
+    policy = next(attrs["content"] for attrs in metas if "http-equiv" in attrs)
     assert policy.startswith("default-src 'none';")
-    assert "<script>window.hacked" in harmless
-    assert outline.of("img") == []
-    assert len(outline.of("meta")) == 5
-    assert [attrs for attrs in outline.of("meta") if attrs.get("http-equiv") == "refresh"] == []
+    assert "<script>window.hacked" in harmless and "<script>window.hacked" not in page
+    assert outline.of("img") == [attrs for attrs in metas if attrs.get("http-equiv") == "refresh"] == []
+    assert len(metas) == 5
     assert "window.hacked" not in "".join(re.findall(r"<script>.*?</script>", page, re.DOTALL))  # data apart
-    assert "<script>window.hacked" not in page
     assert "".join(outline.text).count(harmless) >= 50  # among them each row of the table of matrices
     assert page.isprintable() or set(filter(lambda one: not one.isprintable(), page)) == {"\n", "\u202f"}
-    assert all("onerror" not in attrs for _, attrs in outline.elements)
 
 
 in_words = partial(render, pictures=False)
@@ -153,42 +144,41 @@ def test_the_first_two_sentences_say_what_was_compared_with_what(tree, analytic_
 def test_one_head_is_told_as_one(baseline):
     w_q, w_k = np.random.default_rng(0).standard_normal((2, 1, 8, 32))
     text = words_of(in_words(rmtbase.score_heads(w_q, w_k, Table(baseline), model="a model")))
-    for words in (
-        "shape1 layer × 1 head d_model32",
-        "The attention head of a model was compared with 2 000 random heads",
-        "The one head cannot be told from random",
-    ):
-        assert words in text
+    assert "shape1 layer × 1 head d_model32" in text and "The one head cannot be told from random" in text
+    assert "The attention head of a model was compared with 2 000 random heads" in text
     assert not re.search(r"\b1 (head|layer)s\b", text)
     w_q += 3 * np.outer(np.ones(8), np.ones(32))
     assert "1 of 1 head differs from random heads" in words_of(in_words(rmtbase.score_heads(w_q, w_k, Table(baseline))))
 
 
-def test_a_model_without_a_head_that_can_be_scored_has_a_page(baseline):
-    state = {"h.0.attn.c_attn.weight": np.zeros((32, 96)), "h.0.attn.c_proj.weight": np.eye(32)}
-    text = words_of(in_words(rmtbase.score(open_model(state, family="gpt2", config={"n_head": 4}), Table(baseline))))
-    assert "Each attention head of this state dict was compared" in text
-    assert "Whether heads differ from random heads cannot be told." in text
-    assert "layer 0 head 3: W_Q and W_K are zeros, or rounding to them" in text
-    assert "None of the" not in text
-
-
-def test_a_head_without_a_score_has_the_hatched_mark_and_no_zeros_in_the_table(baseline):
+def test_a_head_without_a_score_has_the_hatched_mark_and_a_model_without_any_has_a_page(baseline):
     attention = np.random.default_rng(1).standard_normal((32, 96))
-    attention[:, :8] = 0.0
-    state = {"h.0.attn.c_attn.weight": attention, "h.0.attn.c_proj.weight": np.eye(32)}
-    page = in_words(
-        rmtbase.score(open_model(state, family="gpt2", config={"n_head": 4}), Table(baseline), matrices="none")
-    )
-    rows = re.findall(r"<tr(?: data-flagged)?><td>.*?</tr>", page)
-    (untested,) = [row for row in rows if '<i class="z-1"></i>–' in row]
+
+    def page_of(zeros):
+        attention[:, :zeros] = 0.0
+        state = {"h.0.attn.c_attn.weight": attention, "h.0.attn.c_proj.weight": np.eye(32)}
+        model = open_model(state, family="gpt2", config={"n_head": 4})
+        return in_words(rmtbase.score(model, Table(baseline), matrices="none"))
+
+    page = page_of(8)
+    (untested,) = [
+        row for row in re.findall(r"<tr(?: data-flagged)?><td>.*?</tr>", page) if '<i class="z-1"></i>–' in row
+    ]
     assert re.findall(r"<td[^>]*>(?:<[^>]*>)*([^<]*)", untested)[:5] == ["0", "0", "–", "–", "–"]
     assert "Heads that cannot be tested" in words_of(page)
     assert "layer 0 head 0: W_Q is zeros, or rounding to them" in words_of(page)
     assert re.search("of (the )?3 testable heads", words_of(page))
+    text = words_of(page_of(96))
+    for words in (
+        "Each attention head of this state dict was compared",
+        "Whether heads differ from random heads cannot be told.",
+        "layer 0 head 3: W_Q and W_K are zeros, or rounding to them",
+    ):
+        assert words in text
+    assert "None of the" not in text
 
 
-def test_a_page_without_pictures_or_matrices_is_the_same_but_for_them(tree, page):
+def test_a_page_without_pictures_or_matrices_is_the_same_but_for_them_and_arrays_have_one(tree, page):
     without = re.sub(r"<figure .*?</figure>", "", page, flags=re.DOTALL)
     for part in (r'<li><a href="#figures">.*?</a></li>', r'<section id="figures".*?</section>'):
         without, count = re.subn(part, "", without, flags=re.DOTALL)
@@ -196,28 +186,28 @@ def test_a_page_without_pictures_or_matrices_is_the_same_but_for_them(tree, page
     assert without_links_to_terms(in_words(tree)).split() == without_links_to_terms(without).split()
     bare = tree.copy()
     del bare["matrices"]
-    assert "Weight matrices" in in_words(tree)
-    assert "Weight matrices" not in in_words(bare)
+    for attributes in ({"family": "", "model": "arrays", "revision": ""}, {"family": "arrays"}):
+        bare.attrs = tree.attrs | attributes
+        text = in_words(bare)
+        assert Outline(text).open == [] and "Weight matrices" in page and "Weight matrices" not in text
+        assert ("Each attention head of these arrays was" in text) == ("model" in attributes)
 
 
 def test_the_page_says_of_what_it_is_when_it_was_made_and_by_what(analytic_tree, monkeypatch):
     text = words_of(in_words(analytic_tree, date=datetime.date(2031, 2, 3)))
-    assert "date2031-02-03" in text
-    assert f"made byrmtbase {analytic_tree.attrs['rmtbase_version']}" in text
+    assert "date2031-02-03" in text and f"made byrmtbase {analytic_tree.attrs['rmtbase_version']}" in text
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "86400")
     assert "date1970-01-02" in words_of(in_words(analytic_tree))
 
 
 def test_farthest_has_one_meaning_and_says_where_it_is_ln(tree, page):
-    heads = tree["heads"].to_dataset()
+    heads, findings = tree["heads"].to_dataset(), summarize_scores(tree).findings
     distance = np.abs(farthest_distance(heads))
-    layer, head = np.unravel_index(np.nanargmax(distance), distance.shape)
-    one = SPECTRAL_STATISTICS[str(heads["farthest_statistic"].values[layer, head])]
-    first = next(
-        finding for finding in summarize_scores(tree).findings if (finding.layer, finding.head) == (layer, head)
-    )
-    assert f"{distance[layer, head]:.1f} standard deviations" in first.sentence()
-    assert ("of its ln" in first.sentence()) == one.on_log_scale
+    place = np.unravel_index(np.nanargmax(distance), distance.shape)
+    statistic = SPECTRAL_STATISTICS[str(heads["farthest_statistic"].values[place])]
+    (first,) = (finding.sentence() for finding in findings if (finding.layer, finding.head) == place)
+    assert f"{distance[place]:.1f} standard deviations" in first
+    assert ("of its ln" in first) == statistic.on_log_scale
     z = embedded(page, "heads-table")["largest_eigenvalue"]["cells"][2].split("|")
     drawn = signed_distance(heads.sel(statistic="largest_eigenvalue")).ravel()
     assert [float(text.replace("−", "-")) for text in z if text != "–"] == pytest.approx(
@@ -227,31 +217,19 @@ def test_farthest_has_one_meaning_and_says_where_it_is_ln(tree, page):
 
 
 def test_p_values_at_the_floor_are_bounds_of_heads_and_of_matrices(tree, page):
-    p, q = (column.split("|") for column in embedded(page, "heads-table")["largest_eigenvalue"]["cells"][3:])
-    values = tree["heads"]["p_value"].sel(statistic="largest_eigenvalue").values.ravel()
-    floor = values == 2 / 2001
-    assert floor.any()
-    assert [text == "≤ 0.001" for text in p] == floor.tolist()
-    assert [text.startswith("≤ ") for text in q] == floor.tolist()
+    matrices = tree["matrices"].to_dataset()
+    for table, group, name, floor in (
+        ("heads-table", tree["heads"].to_dataset(), "largest_eigenvalue", 2 / 2001),
+        ("matrices-table", matrices, "excess_kurtosis", 1e-16),
+        ("matrices-table", matrices, "largest_eigenvalue", 2 / 5001),
+    ):
+        at_floor = np.isclose(group["p_value"].sel(statistic=name).values.ravel(), floor, rtol=1e-6, atol=0.0)
+        assert 0 < at_floor.sum() < at_floor.size
+        p, q = (column.split("|") for column in embedded(page, table)[name]["cells"][3:])
+        for column in (p, q) if table == "heads-table" else (p,):
+            assert [text.startswith("≤ ") for text in column] == at_floor.tolist(), name
     assert re.search(r"<td>≤ [\d.e−]+</td><td>\d", page)  # the omnibus q-value
     assert "(q ≤ " in page
-    texts, matrices = embedded(page, "matrices-table"), tree["matrices"].to_dataset()
-    for name, floor in (("excess_kurtosis", 1e-16), ("largest_eigenvalue", 2 / 5001)):
-        values = matrices["p_value"].sel(statistic=name).values.ravel()
-        at_floor = np.isclose(values, floor, rtol=1e-6, atol=0.0)
-        assert 0 < at_floor.sum() < at_floor.size
-        p = np.array(texts[name]["cells"][3].split("|"))
-        assert [text.startswith("≤ ") for text in p] == at_floor.tolist(), name
-
-
-def test_scores_of_arrays_have_a_page(tree):
-    arrays = tree.copy()
-    del arrays["matrices"]
-    for attributes in ({"family": "", "model": "arrays", "revision": ""}, {"family": "arrays"}):
-        arrays.attrs = tree.attrs | attributes
-        page = in_words(arrays)
-        assert Outline(page).open == []
-        assert ("Each attention head of these arrays was" in page) == ("model" in attributes)
 
 
 def test_on_paper_headings_stay_with_what_follows_and_nothing_is_cut(page):
@@ -267,22 +245,16 @@ def test_on_paper_headings_stay_with_what_follows_and_nothing_is_cut(page):
 def test_headers_symbols_and_figures_have_their_words_and_warnings_and_notes_are_told(page, outline, tree):
     headers = [attrs for tag, attrs in outline.elements if tag == "th" and attrs.get("scope") == "col"]
     tips = [attrs["title"] for attrs in headers if "title" in attrs]
-    assert len(tips) >= 15
-    assert all(len(tip) > 10 for tip in tips)
-    symbols = [attrs for attrs in outline.of("span") if attrs.get("class") == "math"]
-    assert symbols
-    assert all(attrs["title"] for attrs in symbols)
+    assert len(tips) >= 15 and all(len(tip) > 10 for tip in tips)
+    symbols = [attrs["title"] for attrs in outline.of("span") if attrs.get("class") == "math"]
+    assert symbols and all(symbols)
     figures = outline.of("svg")
     assert len(outline.of("figure")) == len(outline.of("figcaption")) == 10
     assert [one["class"] for one in figures] == ["wide", "narrow"] * 10
-    for svg in figures:
-        assert svg["role"] == "img"
-        assert len(svg["aria-label"]) > 20
+    assert all(svg["role"] == "img" and len(svg["aria-label"]) > 20 for svg in figures)
     text = "".join(outline.text)
-    assert "Warnings about the checkpoint" in text
-    assert "Notes about the checkpoint" in text
-    for line in json.loads(tree.attrs["warnings"]):
-        assert shown(line) in text
+    for words in ("Warnings about the checkpoint", "Notes about the checkpoint", *json.loads(tree.attrs["warnings"])):
+        assert shown(words) in text
 
 
 def test_every_colour_of_a_figure_follows_the_page(page):
@@ -322,12 +294,10 @@ def test_the_table_lists_every_head_with_every_statistic_and_the_null_has_its_pr
 def assert_explained(page, end, absent, present):
     """The page nests, and its words up to an end are the ones that are expected."""
     outline = Outline(page)
-    assert outline.open == []
-    assert len(outline.identifiers) == len(set(outline.identifiers))
+    assert outline.open == [] and len(outline.identifiers) == len(set(outline.identifiers))
     text = " ".join("".join(outline.text).split())
     text = text.rpartition(end)[0] if end else text
-    assert not [words for words in absent if words in text]
-    assert not [words for words in present if words not in text]
+    assert not [words for words in absent if words in text] and not [words for words in present if words not in text]
 
 
 def test_an_analytic_null_is_explained_as_what_it_is(analytic_tree):
@@ -379,13 +349,10 @@ def test_a_page_names_the_statistics_that_have_no_null(make_weights, tmp_path):
 def test_hostile_provenance_of_an_analytic_null_stays_text(analytic_tree):
     hostile = analytic_tree.copy()
     script = "</pre><img src=x onerror=alert(1)><script>window.hacked = 1</script>"
-    hostile.attrs = analytic_tree.attrs | {
-        "table": script,
-        "provenance": json.dumps({"null": {"trace": script, script: "none"}}),
-    }
+    record = json.dumps({"null": {"trace": script, script: "none"}})
+    hostile.attrs = analytic_tree.attrs | {"table": script, "provenance": record}
     outline = Outline(in_words(hostile))
-    assert outline.open == []
-    assert outline.of("img") == []
+    assert outline.open == outline.of("img") == []
     assert len(outline.of("script")) == 3  # of each of the two tables, and the page's own
     assert "".join(outline.text).count(script) >= 3
     hostile.attrs["provenance"] = json.dumps({"model": script})
@@ -402,14 +369,11 @@ def test_the_same_scores_give_the_same_page_whatever_the_caller_s_matplotlib_set
 
 @pytest.mark.exhaustive
 def test_a_model_of_1024_heads_stays_below_5_megabytes(tree):
-    heads = tree["heads"].to_dataset()
-    many = heads.isel(layer=np.arange(32) % 3, head=np.arange(32) % 4)
+    many = tree["heads"].to_dataset().isel(layer=np.arange(32) % 3, head=np.arange(32) % 4)
     many = many.assign_coords(layer=np.arange(32), head=np.arange(32))
-    noise = np.random.default_rng(0).normal(1.0, 0.1, many["observed"].shape)
+    noise = np.clip(np.random.default_rng(0).normal(1.0, 0.1, many["observed"].shape), 0.5, None)
     for name in ("observed", "null_mean", "z_score", "p_value", "q_value"):
-        many[name] = many[name] * np.clip(noise, 0.5, None)
-    for name in ("p_value", "q_value"):
-        many[name] = many[name].clip(max=1.0)
+        many[name] = (many[name] * noise).clip(max=1.0 if name in ("p_value", "q_value") else None)
     big = xr.DataTree.from_dict({"/heads": many, "/null": tree["null"].to_dataset()})
     big.attrs = tree.attrs | {"n_layers": 32, "n_heads": 32}
     assert len(render(big).encode()) < 5e6
@@ -455,3 +419,34 @@ def test_formulas_have_no_latex_left_and_embedded_json_cannot_end_its_element(pa
         assert not set("\\{}$") & set(text)
     assert "(Σ<sub>k</sub> λ<sub>k</sub>)<sup>2</sup> / Σ<sub>k</sub> λ<sub>k</sub><sup>2</sup>" in formulas
     assert harmless in embedded(page, "matrices-table")
+
+
+@pytest.mark.exhaustive
+def test_a_model_of_several_stacks_shapes_and_circuits_has_a_section_for_each_circuit_and_rows_for_each_head():
+    tree = rmtbase.open_table(Path(__file__).parents[1] / "data" / "scores-of-several-stacks.nc", "scores")
+    page = render(tree)
+    outline = Outline(page)
+    assert not outline.open and len(set(outline.identifiers)) == len(outline.identifiers)
+
+    def section(name):
+        return re.search(rf'<section id="{name}".*?</section>', page, re.DOTALL).group()
+
+    for name in ("ov", "key"):
+        scores, part = circuit_scores(tree, name), section(f"circuit-{name}")
+        assert f'href="#circuit-{name}"' in page
+        assert part.count("<svg ") == 2  # wide and narrow
+        assert summarize_scores(scores).verdict()[0] in part
+        assert part.count("<tr") == 2 + heads_present(scores["heads"].to_dataset()).sum()
+    assert "W<sub>OV</sub> = W<sub>O</sub><sup>⊤</sup>W<sub>V</sub>" in section("circuit-ov")
+    assert ">key head<" in section("circuit-key")
+    rows = re.findall(r"<tr(?: data-flagged)?><td.*?</tr>", section("heads"))
+    cells = [re.findall(r"<td[^>]*>(.*?)</td>", row)[:5] for row in rows]
+    assert cells[3:5] == [["encoder", "0", "3", "3", "32 × 8 × 32"], ["decoder", "0", "0", "0", "48 × 8 × 48"]]
+    assert cells[-1] == ["cross", "1", "5", "5", "48 × 9 × 32"]
+    assert len(re.findall("<tr", section("matrices"))) == 2 + 5 + 10 + 1 + 8
+    assert "Shapes: W<sub>Q</sub> and W<sub>K</sub> of 8 × 32; 8 × 48; 9 × 48 and 9 × 32." in section("null")
+    facts = re.search(r'<dl class="facts">.*?</dl>', page, re.DOTALL).group()
+    facts = re.sub(r"</?a\b[^>]*>", "", facts)  # links to the words
+    assert "<dt>encoder</dt><dd>1 layer × 4 heads, d_head 8, width 32</dd>" in facts
+    assert "<dt>decoder</dt><dd>2 layers × 6 heads on 2 key heads, d_head 8, width 48</dd>" in facts
+    assert "<dt>cross</dt><dd>2 layers × 6 heads, d_head 9, width 48 (queries), 32 (keys)</dd>" in facts

@@ -19,10 +19,6 @@ from rmtbase.results.scores import render, score
 LAYER, HEAD = PLANTED[0]
 
 
-def without_links_to_terms(page):
-    return re.sub(r'<a class="term"[^>]*>(.*?)</a>', r"\1", page)
-
-
 QUERY, KEY = 17, 40  # tokens that the planted head reads
 NAMED = "<script>"
 EMBEDDING = "model.embed_tokens.weight"
@@ -59,13 +55,13 @@ def scores(planted):
 
 
 def section(page):
-    """Text of the section, and the cells of its table."""
-    found = re.search(r'<section id="tokens".*?</section>', without_links_to_terms(page), re.DOTALL)
-    if found is None:
-        return None
-    rows = re.findall(r"<tr>(.*?)</tr>", found[0], re.DOTALL)
+    """Text of the section without links to terms, and the cells of its table."""
+    found = re.search(
+        r'<section id="tokens".*?</section>', re.sub(r'<a class="term"[^>]*>(.*?)</a>', r"\1", page), re.DOTALL
+    )
+    rows = re.findall(r"<tr>(.*?)</tr>", found[0], re.DOTALL) if found else []
     cells = [[re.sub("<[^>]+>", "", one) for one in re.findall(r"<t[dh].*?>(.*?)</t[dh]>", row)] for row in rows]
-    return found[0], cells[1:]
+    return found and (found[0], cells[1:])
 
 
 def test_a_head_that_reads_a_token_is_shown_with_its_name(planted, scores):
@@ -95,12 +91,6 @@ def test_random_heads_are_seldom_said_to_read_tokens():
     assert sum(bool(nearer_than_chance(page, 0.05)) for page in pages) <= 34
 
 
-def test_a_page_whose_directions_are_no_tokens_has_only_the_sentence(tmp_path):
-    folder = write_checkpoint(tmp_path / "learned", learned=True)  # random directions
-    words, rows = section(render(score(of(folder), "analytic"), pictures=False, model=of(folder)))
-    assert "directions points at tokens beyond chance" in words and "<table" not in words and not rows
-
-
 def test_scores_of_another_model_are_refused(planted, scores, tmp_path):
     same_name = shutil.copytree(planted, tmp_path / planted.name)
     name = f"model.layers.{LAYER}.self_attn.k_proj.weight"
@@ -119,21 +109,22 @@ def test_scores_of_another_model_are_refused(planted, scores, tmp_path):
 def test_without_an_embedding_or_a_head_that_differs_there_is_no_section(planted, scores, tmp_path):
     bare = shutil.copytree(planted, tmp_path / planted.name)
     change(bare, **{EMBEDDING: None})
-    assert section(render(scores, pictures=False, model=of(bare))) is None
-    random = write_checkpoint(tmp_path / "random", learned=False)
-    none = score(of(random), "analytic")
+    random = of(write_checkpoint(tmp_path / "random", learned=False))
+    none = score(random, "analytic")
     none["heads"]["omnibus_q_value"][:] = 1.0
-    assert section(render(none, pictures=False, model=of(random))) is None
-    rng = np.random.default_rng(0)
-    w_q, w_k = rng.standard_normal((2, 4, D_HEAD, D_MODEL))
+    w_q, w_k = np.random.default_rng(0).standard_normal((2, 4, D_HEAD, D_MODEL))
     arrays = ArrayModel.from_factors(w_q, w_k, "arrays")
-    assert section(render(score(arrays, "analytic"), pictures=False, model=arrays)) is None
+    for tree, model in ((scores, of(bare)), (none, random), (score(arrays, "analytic"), arrays)):
+        assert section(render(tree, pictures=False, model=model)) is None
 
 
-def test_a_difference_is_read_through_the_embedding_of_its_first_model():
+def test_a_difference_is_read_by_its_first_model_and_directions_that_are_no_tokens_have_only_the_sentence(tmp_path):
     model = open_model("demo", minus="demo@step-0")
     words, rows = section(render(score(model, "analytic"), pictures=False, model=model))
     assert rows and "point at tokens" in words
+    folder = write_checkpoint(tmp_path / "learned", learned=True)  # random directions
+    words, rows = section(render(score(of(folder), "analytic"), pictures=False, model=of(folder)))
+    assert "directions points at tokens beyond chance" in words and "<table" not in words and not rows
 
 
 @pytest.mark.exhaustive

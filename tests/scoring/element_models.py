@@ -2,6 +2,9 @@
 
 import numpy as np
 
+import rmtbase
+from rmtbase.models import open_model
+
 D_MODEL, N_HEADS = 64, 4
 
 
@@ -34,3 +37,10 @@ def gpt2(n_layers, rng):
 
 NEOX_CONFIG = {"num_attention_heads": N_HEADS}
 GPT2_CONFIG = {"n_head": N_HEADS}
+
+
+def score(tensors, null="analytic", **options):
+    """The scores of either model."""
+    is_gpt2 = any(name.startswith("h.") for name in tensors)
+    family, config = ("gpt2", GPT2_CONFIG) if is_gpt2 else ("gpt_neox", NEOX_CONFIG)
+    return rmtbase.score(open_model(tensors, family=family, config=config, proof=False), null, **options)

@@ -6,32 +6,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from element_models import D_MODEL, GPT2_CONFIG, N_HEADS, NEOX_CONFIG, gpt2, gpt_neox
+from element_models import D_MODEL, GPT2_CONFIG, N_HEADS, gpt2, gpt_neox, score
 
 import rmtbase
 from exhaustive import mostly_exhaustive
+from rmtbase import statistics
 from rmtbase.models import open_model
 from rmtbase.nulls import Analytic
 from rmtbase.reasons import Reason
 from rmtbase.results import open_table
 from rmtbase.results.scores._element_summary import summarize_elements
 from rmtbase.results.scores._matrices import matrix_p_value_floors
-from rmtbase.statistics import (
-    ELEMENT_STATISTICS,
-    MOMENT_STATISTICS,
-    benjamini_hochberg,
-    element_sketch,
-    element_statistics,
-)
+from rmtbase.statistics import ELEMENT_STATISTICS, MOMENT_STATISTICS, benjamini_hochberg
 from rmtbase.tables import write_table
 
 D_HEAD = D_MODEL // N_HEADS
 FUSED = "attention_query_key_value"
-
-
-def score(tensors, null="analytic", **options):
-    family, config = ("gpt2", GPT2_CONFIG) if "h.0.attn.c_attn.weight" in tensors else ("gpt_neox", NEOX_CONFIG)
-    return rmtbase.score(open_model(tensors, family=family, config=config, proof=False), null, **options)
 
 
 MODELS = {
@@ -65,20 +55,19 @@ def head_matrices(tensors, layer, head):
 def test_fused_matrices_are_scored_as_they_are_stored_and_change_no_q_value_of_their_parts(scored):
     tensors, tree = scored
     matrices = tree["matrices"].to_dataset()
-    assert {FUSED, "attention_query", "attention_key", "attention_value"} < set(matrices["component"].values)
+    kept = [name for name in matrices["component"].values if name != FUSED]
+    assert {"attention_query", "attention_key", "attention_value"} < set(kept) != set(matrices["component"].values)
     for layer in range(2):
         one = matrices.sel(layer=layer, component=FUSED)
         assert (one["n_rows"], one["n_columns"]) == (3 * D_MODEL, D_MODEL)
-        expected = element_statistics(element_sketch([stored_in_one(tensors, layer)]))
+        expected = statistics.element_statistics(statistics.element_sketch([stored_in_one(tensors, layer)]))
         held = one["observed"].sel(statistic=list(ELEMENT_STATISTICS))
         np.testing.assert_allclose(held, expected, rtol=1e-9, atol=1e-12)
-    matrices = scored[1]["matrices"].to_dataset()
-    kept = [name for name in matrices["component"].values if name != FUSED]
     for components in (kept, [FUSED]):
         for name in ELEMENT_STATISTICS:
             one = matrices.sel(component=components, statistic=name)
             np.testing.assert_array_equal(one["q_value"].values, benjamini_hochberg(one["p_value"].values))
-    assert summarize_elements(scored[1]).n_matrices == 2 * len(kept)
+    assert summarize_elements(tree).n_matrices == 2 * len(kept)
     assert set(ELEMENT_STATISTICS) <= set(matrix_p_value_floors(matrices))
 
 
@@ -94,13 +83,12 @@ def test_heads_have_the_elements_of_their_own_matrices_and_of_their_product_and_
         assert (one["n_rows"], one["n_columns"]) == matrix.shape
         assert one["sigma"] == pytest.approx(matrix.std(ddof=1), rel=1e-6)
         observed, error = one["observed"].values, one["null_std"].values
-        of_matrix = element_statistics(element_sketch([matrix]))
+        of_matrix = statistics.element_statistics(statistics.element_sketch([matrix]))
         # What float32 does to a product is far below the statistics' own standard errors.
         assert np.nanmax(np.abs(observed - of_matrix) / np.where(error > 0, error, np.nan), initial=0.0) < 0.01, symbol
         np.testing.assert_allclose(observed, of_matrix, rtol=1e-3, atol=1e-4, err_msg=symbol)
-    tree = scored[1]
     opened = open_table(write_table(tree, tmp_path / "scores.nc"), "scores")
-    assert opened["heads/elements"].to_dataset().identical(tree["heads/elements"].to_dataset())
+    assert opened["heads/elements"].to_dataset().identical(elements)
     header, *rows = (line.split(",") for line in rmtbase.export(opened, group="matrices").decode().splitlines())
     assert {row[header.index("statistic")] for row in rows} == set(ELEMENT_STATISTICS)
     assert {"z_score", "reason"} < set(header)
@@ -108,20 +96,17 @@ def test_heads_have_the_elements_of_their_own_matrices_and_of_their_product_and_
 
 def test_histograms_are_densities_of_the_elements(scored):
     tensors, tree = scored
-    matrices = tree["matrices"].to_dataset()
-    one = matrices.sel(layer=0, component=FUSED)
-    w = stored_in_one(tensors, 0).astype(np.float64)
-    for name, numbers, dim in (
-        ("histogram", (w - w.mean()) / w.std(ddof=1), "bin"),
-        ("log_magnitude_histogram", np.log10(np.abs(w)), "magnitude_bin"),
+    matrices, w = tree["matrices"].to_dataset(), stored_in_one(tensors, 0).astype(np.float64)
+    for name, numbers, dim, first in (
+        ("histogram", (w - w.mean()) / w.std(ddof=1), "bin", -7.95),
+        ("log_magnitude_histogram", np.log10(np.abs(w)), "magnitude_bin", -11.95),
     ):
-        centre = matrices[dim].values
-        assert (centre.size, centre[0]) == (160, {"bin": -7.95, "magnitude_bin": -11.95}[dim])
-        assert 0.1 * float(one[name].sum()) == pytest.approx(1.0, abs=1e-6)
+        one, centre = matrices[name].sel(layer=0, component=FUSED), matrices[dim].values
+        assert (centre.size, centre[0]) == (160, first)
+        assert 0.1 * float(one.sum()) == pytest.approx(1.0, abs=1e-6)
         expected, _ = np.histogram(numbers, np.append(centre - 0.05, centre[-1] + 0.05), density=True)
-        np.testing.assert_allclose(one[name], expected, atol=0.02)
-    absent = matrices["n_rows"].isnull()
-    assert bool((matrices["histogram"].isnull().all("bin") == absent).all())
+        np.testing.assert_allclose(one, expected, atol=0.02)
+    assert bool((matrices["histogram"].isnull().all("bin") == matrices["n_rows"].isnull()).all())
 
 
 def test_what_is_not_asked_for_is_not_there_and_fused_matrices_are_a_part_of_their_own():
@@ -140,18 +125,13 @@ def test_what_is_not_asked_for_is_not_there_and_fused_matrices_are_a_part_of_the
     assert "fused" not in model.fold("biases").parts if model.notes else True
 
 
-def test_keys_and_values_are_those_of_key_heads():
-    tree = rmtbase.score(open_model("demo", "step-0", proof=False), "analytic", elements="heads")
-    sigma = tree["heads/elements"]["sigma"]
-    per_head = sigma.notnull().all("layer").sum("head")
-    expected = {"W_Q": 8, "W_K": 4, "W_V": 4, "W_O": 8, "W_QK": 8}
-    assert dict(zip(sigma["component"].values, per_head.values, strict=True)) == expected
-
-
-def test_the_demo_model_is_random_at_step_0_by_every_statistic():
+def test_the_demo_model_is_random_at_step_0_by_every_statistic_and_keys_and_values_are_those_of_key_heads():
     """96 matrices of heads, each a test at level 0.05: more than 15 by chance in one run of 15 000 for a statistic."""
-    tree = rmtbase.score(open_model("demo", "step-0", proof=False), "analytic", elements="factors")
-    p_value = tree["heads/elements"]["p_value"]
+    tree = rmtbase.score(open_model("demo", "step-0", proof=False), "analytic", elements="heads")
+    per_head = tree["heads/elements"]["sigma"].notnull().all("layer").sum("head")
+    expected = {"W_Q": 8, "W_K": 4, "W_V": 4, "W_O": 8, "W_QK": 8}
+    assert dict(zip(per_head["component"].values, per_head.values, strict=True)) == expected
+    p_value = tree["heads/elements"]["p_value"].drop_sel(component="W_QK")
     small = (p_value < 0.05).sum(("layer", "head", "component"))
     assert int(p_value.notnull().isel(element_statistic=0).sum()) == 96
     assert small.where(small > 15, drop=True)["element_statistic"].values.tolist() == []
@@ -160,29 +140,28 @@ def test_the_demo_model_is_random_at_step_0_by_every_statistic():
 
 
 def test_elements_of_a_trained_model_differ_and_those_of_a_random_one_are_said_to_be_like_draws():
-    summary = summarize_elements(rmtbase.score(open_model("demo", proof=False), "analytic"))
-    assert summary.n_differing >= 10
-    said = f"Elements: in {summary.n_differing} of 28 weight matrices they differ from independent normal draws"
-    assert summary.sentences()[0].startswith(said) and summary.answer().startswith(said)
-    rng = np.random.default_rng(12)
-    factors = rng.standard_normal((2, 2, 4, 16, 64))
-    summary = summarize_elements(rmtbase.score_heads(*factors, "analytic", matrices="elements"))
-    said = "Elements: no weight matrix of 4 can be told from independent normal draws"
-    assert summary.n_differing == 0
-    assert summary.answer().startswith(said) and summary.sentences()[0].startswith(said)
+    trained = summarize_elements(rmtbase.score(open_model("demo", proof=False), "analytic"))
+    factors = np.random.default_rng(12).standard_normal((2, 2, 4, 16, 64))
+    random = summarize_elements(rmtbase.score_heads(*factors, "analytic", matrices="elements"))
+    assert trained.n_differing >= 10 and random.n_differing == 0
+    for summary, words in (
+        (trained, f"in {trained.n_differing} of 28 weight matrices they differ from independent normal draws"),
+        (random, "no weight matrix of 4 can be told from independent normal draws"),
+    ):
+        for line in (summary.sentences()[0], summary.answer()):
+            assert line.startswith(f"Elements: {words}")
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize(("law", "right"), mostly_exhaustive([("uniform", "uniform"), ("normal", "normal")], always=1))
-def test_the_null_is_that_of_the_initialisation_that_is_named(law, right):
+@pytest.mark.parametrize("law", mostly_exhaustive(["uniform", "normal"], always=1))
+def test_the_null_is_that_of_the_initialisation_that_is_named(law):
     rng = np.random.default_rng(3)
-    draw = {"uniform": lambda size: rng.uniform(-1, 1, size), "normal": rng.standard_normal}[law]
-    w_q, w_k = draw((2, 4, 16, 64)), draw((2, 4, 16, 64))
+    w_q, w_k = rng.uniform(-1, 1, (2, 2, 4, 16, 64)) if law == "uniform" else rng.standard_normal((2, 2, 4, 16, 64))
     for named in ("normal", "uniform"):
         tree = rmtbase.score_heads(w_q, w_k, Analytic(initialization=named), matrices="elements", elements="heads")
         assert tree.attrs["initialization"] == named
         p_value = tree["matrices"]["p_value"].sel(statistic=["excess_kurtosis", "l_kurtosis", "weibull_shape"])
-        assert bool((p_value > 1e-4).all()) == (named == right)
+        assert bool((p_value > 1e-4).all()) == (named == law)
         assert f"independent {named} draws" in summarize_elements(tree).sentences()[0]
 
 
@@ -236,10 +215,10 @@ def test_of_few_numbers_only_moments_are_known_and_of_a_small_product_no_null():
 
 def test_a_stored_file_says_what_it_said():
     opened = open_table(Path(__file__).parents[1] / "data" / "scores.nc", "scores")
-    found = opened["super_weights"].to_dataset().isel(super_weight=0)
+    found, elements = opened["super_weights"].to_dataset().isel(super_weight=0), opened["heads/elements"]
     assert (found["layer"], found["component"], found["row"], found["column"]) == (1, "mlp_out", 7, 200)
-    assert opened["heads/elements"]["component"].values.tolist() == ["W_Q", "W_K", "W_V", "W_O", "W_QK"]
-    assert set(ELEMENT_STATISTICS) <= set(opened["heads/elements"]["element_statistic"].values)
+    assert elements["component"].values.tolist() == ["W_Q", "W_K", "W_V", "W_O", "W_QK"]
+    assert set(ELEMENT_STATISTICS) <= set(elements["element_statistic"].values)
     assert opened["matrices"]["reason"].sel(layer=0, component="mlp_in").item() == "constant"
     summary = summarize_elements(opened)
     assert (summary.n_matrices, len(summary.super_weights)) == (11, 1)

@@ -1,4 +1,4 @@
-"""Every shape of a head finds its own null, once simulated it is kept, and what no null is known of is refused."""
+"""Every shape of a head finds its own null, from a table in any units or once simulated; never a neighbour's."""
 
 import time
 
@@ -7,12 +7,14 @@ import pytest
 
 import rmtbase
 from exhaustive import mostly_exhaustive
+from rmtbase import nulls
 from rmtbase.ensembles import sign_flipped_head, sign_flipped_matrix
-from rmtbase.errors import MissingFileError, ParameterError
+from rmtbase.errors import MissingFileError, ParameterError, TableError
 from rmtbase.montecarlo import cached_table, draw_spectra
-from rmtbase.nulls import AnalyticNull, AtlasNull, GaussianNull, Heads, HeadShape, LatentNull, Table, find_null
+from rmtbase.nulls import Gaussian, Table, find_null
 from rmtbase.progress import SILENT
 from rmtbase.statistics import SPECTRAL_STATISTICS, LatentShape
+from rmtbase.tables import write_table
 from telling import Told
 
 LATENT = LatentShape(24, 10, 6, 4, 16)
@@ -27,23 +29,21 @@ def cache(tmp_path, monkeypatch):
 
 def null_of(null, dims, progress=SILENT, **options):
     """The null of 4 heads of a shape, of 20 draws."""
-    return find_null(null, **{"draws": 20} | options).for_heads(HeadShape(dims, 4), progress)
+    return find_null(null, **{"draws": 20} | options).for_heads(nulls.HeadShape(dims, 4), progress)
 
 
 @pytest.mark.exhaustive
 def test_square_products_have_the_null_of_their_table_to_the_bit():
     found = null_of("gaussian", (16, 4, 16))
     table = rmtbase.baseline(16, 4, draws=20, normalization="none")
-    expected = GaussianNull.from_baseline(table, 16, 4, "a table")
+    expected = nulls.GaussianNull.from_baseline(table, 16, 4, "a table")
     np.testing.assert_array_equal(found.sample, expected.sample)
-    assert found.described("W_Q") == expected.described("W_Q")
-    assert (found.dims, found.rank) == ((16, 4, 16), 4)
+    assert (found.described("W_Q"), found.dims, found.rank) == (expected.described("W_Q"), (16, 4, 16), 4)
 
 
 def test_square_products_are_served_by_the_atlas_and_a_chain_has_a_spectrum_like_theirs():
     found = null_of("gaussian", (128, 16, 128), draws=None)
-    assert isinstance(found, AtlasNull)
-    assert found.dims == (128, 16, 128)
+    assert isinstance(found, nulls.AtlasNull) and found.dims == (128, 16, 128)
     of_chain, of_product = (null_of("gaussian", dims).spectrum() for dims in ((16, 4, 10), (16, 4, 16)))
     assert {name: one.dims for name, one in of_chain.items()} == {name: one.dims for name, one in of_product.items()}
     assert float((of_chain["density"] * np.diff(of_chain["bin_edge"])).sum()) == pytest.approx(1, abs=0.02)
@@ -76,14 +76,11 @@ def test_a_matrix_and_its_transpose_share_a_null_also_with_random_signs(cache):
 
 
 def test_the_estimate_of_one_factor_fixes_its_trace():
-    null = null_of("gaussian", (6, 10))
-    trace = NAMES.index("trace")
-    assert null.mean[trace] == pytest.approx(60)
-    assert null.std[trace] == 0
+    null, trace = null_of("gaussian", (6, 10)), NAMES.index("trace")
+    assert (null.mean[trace], null.std[trace]) == (pytest.approx(60), 0)
     matrix = 0.3 * np.random.default_rng(0).standard_normal((6, 10))
     scores = null.score(np.linalg.svd(matrix, compute_uv=False), np.mean(matrix**2))
-    assert (scores.z_score[trace], scores.p_value[trace]) == (0, 1)
-    assert np.isfinite(scores.omnibus_p_value)
+    assert (scores.z_score[trace], scores.p_value[trace]) == (0, 1) and np.isfinite(scores.omnibus_p_value)
 
 
 def test_kept_spectra_of_another_chain_are_made_again(cache):
@@ -94,32 +91,26 @@ def test_kept_spectra_of_another_chain_are_made_again(cache):
     kept.write_bytes(of_other.read_bytes())
     with pytest.warns(UserWarning, match="made again"):
         again = cached_table("gaussian_chain", {"dims": (16, 4, 10)}, 20).get()
-    assert again.equals(good)
-    assert not again.equals(other)
-
-
-def test_shapes_of_a_given_table_are_said_and_the_chain_is_taken_separately():
-    told = Told()
-    found = null_of(cached_table("low_rank_product", {"d_model": 16, "d_head": 4}, 20).get(), (16, 4, 10), told)
-    assert "holds (16, 4), but not (16, 4, 10): the null of that shape is taken separately" in told[0]
-    assert found.dims == (16, 4, 10)
+    assert again.equals(good) and not again.equals(other)
 
 
 def test_laws_know_every_chain_and_latent_attention_has_a_null_of_its_own():
     told = Told()
     found = null_of("analytic", (10, 24), told)
-    assert isinstance(found, AnalyticNull)
-    assert found.unknown == ["trace"]
+    assert isinstance(found, nulls.AnalyticNull) and found.unknown == ["trace"]
     assert told[1] == "without a law at this shape, and not scored: trace"
-    assert AnalyticNull(768, 64).mean == pytest.approx(AnalyticNull(dims=(768, 64, 768)).mean, rel=0)
+    assert nulls.AnalyticNull(768, 64).mean == pytest.approx(nulls.AnalyticNull(dims=(768, 64, 768)).mean, rel=0)
     found = null_of("gaussian", LATENT)
-    assert isinstance(found, LatentNull)
+    assert isinstance(found, nulls.LatentNull)
     assert (found.draws, found.method, found.p_value_floor) == (20, "simulated", 2 / 21)
+    told.clear()
+    found = null_of(cached_table("low_rank_product", {"d_model": 16, "d_head": 4}, 20).get(), (16, 4, 10), told)
+    assert "holds (16, 4), but not (16, 4, 10): the null of that shape is taken separately" in told[0]
+    assert found.dims == (16, 4, 10)
 
 
-@pytest.mark.parametrize(
-    ("null", "dims", "name", "expected"),
-    [
+def test_what_no_null_is_known_of_is_refused():
+    for null, dims, name, expected in (
         ("analytic", LATENT, "null", "has no law"),
         ("signs", LATENT, "null", "products of matrices"),
         ("signs", (12, 9, 5, 6, 12), "null", "products of matrices"),
@@ -127,31 +118,24 @@ def test_laws_know_every_chain_and_latent_attention_has_a_null_of_its_own():
         ("gaussian", (1, 10), "rank", "has only its scale"),
         ("gaussian", (16, 1, 16), "d_head", "has only its scale"),
         ("analytic", (16, 7, 12), "null", "at rank = 7"),
-    ],
-)
-def test_what_no_null_is_known_of_is_refused(null, dims, name, expected):
-    with pytest.raises(ParameterError, match=expected) as caught:
-        null_of(null, dims)
-    assert caught.value.name == name
+    ):
+        with pytest.raises(ParameterError, match=expected) as caught:
+            null_of(null, dims)
+        assert caught.value.name == name
 
 
-def heads_of(factors, rank):
-    product = factors[0] if len(factors) == 1 else np.swapaxes(factors[0], 1, 2) @ factors[1]
-    values = np.linalg.svd(product, compute_uv=False)[:, :rank]
-    sigmas = tuple(np.sqrt(np.mean(one**2, axis=(1, 2)))[None] for one in factors)
-    return Heads(values[None], sigmas, lambda layer: factors)
-
-
-@pytest.mark.parametrize(("null", "widths"), [("signs", (11, 7)), ("axes", (11, 7)), ("signs", (11,))])
-def test_heads_of_any_widths_are_scored_against_their_own_matrices(null, widths):
-    rng = np.random.default_rng(0)
-    factors = tuple(rng.standard_normal((3, 4, width)) for width in widths)
-    dims = (11, 4, 7) if len(widths) == 2 else (4, 11)
-    scores = null_of(null, dims, draws=99).score_heads(heads_of(factors, 4), SILENT).scores
-    assert scores.p_value.shape == (1, 3, len(NAMES))
-    assert (scores.omnibus_p_value > 0).all()
-    if len(widths) == 1:  # the elements keep their sizes
-        assert (scores.p_value[..., NAMES.index("trace")] == 1).all()
+def test_heads_of_any_widths_are_scored_against_their_own_matrices():
+    for null, dims in (("signs", (11, 4, 7)), ("axes", (11, 4, 7)), ("signs", (4, 11))):
+        rng = np.random.default_rng(0)
+        factors = tuple(rng.standard_normal((3, 4, width)) for width in dims if width != 4)
+        product = factors[0] if len(factors) == 1 else np.swapaxes(factors[0], 1, 2) @ factors[1]
+        values = np.linalg.svd(product, compute_uv=False)[None, :, :4]
+        sigmas = tuple(np.sqrt(np.mean(one**2, axis=(1, 2)))[None] for one in factors)
+        heads = nulls.Heads(values, sigmas, lambda layer, factors=factors: factors)
+        scores = null_of(null, dims, draws=99).score_heads(heads, SILENT).scores
+        assert scores.p_value.shape == (1, 3, len(NAMES)) and (scores.omnibus_p_value > 0).all()
+        if len(factors) == 1:  # the elements keep their sizes
+            assert (scores.p_value[..., NAMES.index("trace")] == 1).all()
 
 
 def test_a_null_that_is_not_found_ends_the_reading():
@@ -164,3 +148,68 @@ def test_a_null_that_is_not_found_ends_the_reading():
     with pytest.raises(MissingFileError, match="missing"):
         rmtbase.score_heads(weights, weights, Table("missing.nc"), progress=Told(slow))
     assert len(layers) < len(weights)
+
+
+SCORES = ("z_score", "p_value", "q_value", "omnibus_p_value", "null_mean", "null_std", "null_quantile")
+
+
+@pytest.mark.parametrize(
+    ("normalization", "sigma"), [("sqrt_d", 1.0), ("none", 0.02), ("sqrt_d", (0.02, 3.0)), ("sqrt_d", [0.5, 1.0])]
+)
+def test_units_of_the_baseline_do_not_matter_and_the_null_of_a_tree_is_in_raw_units(
+    normalization, sigma, arrays, null_table
+):
+    other = rmtbase.baseline(32, 8, draws=null_table.sizes["draw"], normalization=normalization, sigma=sigma)
+    here, there = (rmtbase.score_heads(*arrays, Table(table)) for table in (null_table, other))
+    for group, names in (("heads", SCORES), ("null", here["null"].data_vars)):
+        for name in names:
+            np.testing.assert_allclose(here[group][name], there[group][name], rtol=1e-6, atol=1e-9, err_msg=name)
+    for name in ("outliers_above", "outliers_below"):
+        np.testing.assert_array_equal(here["heads"][name], there["heads"][name])
+
+
+def test_file_path_and_dataset_are_the_same_baseline_and_so_is_one_among_others(
+    arrays, score_arrays, null_table, tmp_path, watch
+):
+    path, expected = write_table(null_table, tmp_path / "null.nc"), score_arrays(*arrays)
+    for given in (path, str(path)):
+        assert score_arrays(*arrays, baseline=given).identical(expected)
+    several = rmtbase.baseline([64, 32, 16], [8, 8, 8], draws=null_table.sizes["draw"], normalization="none")
+    np.testing.assert_array_equal(score_arrays(*arrays, baseline=several)["p_value"], expected["p_value"])
+    (tmp_path / "files").mkdir()
+    path = write_table(rmtbase.baseline(32, 7, draws=20), tmp_path / "files" / "other.nc")
+    before = watch(path.parent)
+    rmtbase.score_heads(*arrays, Table(path, draws=300))  # which lacks the case
+    before.assert_untouched()
+
+
+@pytest.mark.parametrize(("d_model", "d_head"), mostly_exhaustive([(32, 7), (33, 8), (31, 8), (64, 8)], always=1))
+def test_a_neighbours_null_is_never_used_the_lacking_case_is_simulated_kept_and_then_found(
+    d_model, d_head, arrays, cache
+):
+    neighbour, notes, again = rmtbase.baseline(d_model, d_head, draws=20), Told(), Told()
+    scores = rmtbase.score_heads(*arrays, Table(neighbour, draws=300), progress=notes)
+    (kept,) = cache.iterdir()
+    expected = rmtbase.score_heads(*arrays, Gaussian(draws=300), progress=again)
+    for name in ("p_value", "null_mean"):
+        np.testing.assert_array_equal(scores["heads"][name], expected["heads"][name])
+    assert notes[0] == (
+        f"the baseline dataset holds ({d_model}, {d_head}), but not (32, 8): the null of that shape is taken separately"
+    )
+    assert notes[1].startswith("null of (d_model, d_head) = (32, 8), 300 draws, seed 0: ")
+    assert f"simulated now and kept in the cache, {kept}" in notes[1] and f"from the cache, {kept}" in again[0]
+
+
+def test_a_coarse_baseline_is_said_to_be_coarse_and_one_that_lacks_a_statistic_is_refused(arrays, null_table):
+    notes = Told()
+    rmtbase.score_heads(*arrays, Table(rmtbase.baseline(32, 8, draws=50)), progress=notes)
+    # The smallest q of a lone head among 4 is 2 * 4 / 51.
+    assert "with 50 null draws and 4 heads a lone head cannot reach q below 0.16" in notes[1]
+    assert "10000 draws" in notes[1]
+    with pytest.raises(TableError, match="effective_rank"):
+        rmtbase.score_heads(*arrays, Table(null_table.drop_sel(statistic="effective_rank")))
+
+
+def test_default_draws_let_a_lone_head_reach_five_per_cent():
+    for n_heads in (1, 200, 201, 1024):
+        assert nulls.draws_for(n_heads) >= 10_000 and 2 * n_heads / (nulls.draws_for(n_heads) + 1) < 0.05

@@ -52,12 +52,12 @@ def site(**parts):
     return Site(place=Place("", 0), **(sizes | parts))
 
 
-def shapes(name):
-    return WEIGHTS[name].shape
-
-
 def sigmas_of(at, *names):
     return head_sigmas(at, names, shapes, WEIGHTS.__getitem__)
+
+
+def shapes(name):
+    return WEIGHTS[name].shape
 
 
 def root_mean_square(matrix):
@@ -83,24 +83,6 @@ def test_latent_attention_is_told_by_its_keys(key, query, q_rank):
         assert ratio[head] == pytest.approx(shape.rope_ratio(*map(root_mean_square, (up, down, rotated))))
 
 
-def test_keys_without_a_rotated_part_and_values_of_a_latent_are_chains():
-    rows = [row for one in NOPE_ROWS for row in one]
-    query = Product((take_rows(Tensor("q_b"), range(HEADS * NOPE)), Tensor("q_a")))
-    at = site(d_head=NOPE, query=query, key=Product((take_rows(Tensor("kv_b"), rows), LATENT)))
-    assert head_dims(at, ("query", "key"), shapes) == (D, Q_RANK, NOPE, KV_RANK, D)
-    sigmas, ratio = sigmas_of(at, "query", "key")
-    assert ratio is None
-    second = [WEIGHTS["q_a"], WEIGHTS["q_b"][NOPE : 2 * NOPE], WEIGHTS["kv_b"][NOPE_ROWS[1]], WEIGHTS["kv_a"][:KV_RANK]]
-    np.testing.assert_allclose([sigma[1] for sigma in sigmas], [root_mean_square(one) for one in second])
-    value = Product((take_rows(Tensor("kv_b"), VALUE_ROWS), LATENT))
-    at = site(d_output=D, value=value, output=Tensor("o"))
-    assert head_dims(at, ("output", "value"), shapes) == (D, VALUE, KV_RANK, D)
-    assert head_dims(at, ("value",), shapes) == (VALUE, KV_RANK, D)
-    assert head_dims(at, ("output",), shapes) == (VALUE, D)
-    (of_output, *_), _ = sigmas_of(at, "output", "value")
-    np.testing.assert_allclose(of_output[1], root_mean_square(WEIGHTS["o"][:, VALUE:]))
-
-
 def test_grouped_keys_serve_several_heads_and_gains_are_of_the_factor_that_they_touch():
     at = site(n_key_heads=1, query=Tensor("q"), key=take_rows(Tensor("k"), range(HEAD)))
     assert head_dims(at, ("query", "key"), shapes) == (D, HEAD, D)
@@ -113,17 +95,9 @@ def test_grouped_keys_serve_several_heads_and_gains_are_of_the_factor_that_they_
     np.testing.assert_allclose(outer[0], 3.0 * root_mean_square(WEIGHTS["q_b"][:HEAD]))
 
 
-@pytest.mark.parametrize(
-    ("query", "key"),
-    [
-        (head_after_head(), Tensor("k")),
-        (
-            Tensor("q"),
-            Stacked((Product((take_rows(Tensor("kv_b"), range(HEAD)), LATENT)), take_rows(Tensor("k"), range(HEAD)))),
-        ),
-    ],
-    ids=["a rotated part of queries", "heads of two kinds"],
-)
-def test_what_has_no_known_null_is_refused(query, key):
-    with pytest.raises(ParameterError, match="latent attention"):
-        head_dims(site(query=query, key=key), ("query", "key"), shapes)
+def test_what_has_no_known_null_is_refused():
+    kinds = Product((take_rows(Tensor("kv_b"), range(HEAD)), LATENT)), take_rows(Tensor("k"), range(HEAD))
+    rotated_queries, heads_of_two_kinds = (head_after_head(), Tensor("k")), (Tensor("q"), Stacked(kinds))
+    for query, key in (rotated_queries, heads_of_two_kinds):
+        with pytest.raises(ParameterError, match="latent attention"):
+            head_dims(site(query=query, key=key), ("query", "key"), shapes)

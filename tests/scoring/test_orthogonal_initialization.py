@@ -31,10 +31,8 @@ LOOKED_AT = ["log_determinant", "normalized_participation_ratio", "largest_eigen
 def drawn(*shape, seed, dtype=torch.float32):
     """torch's own: (layers, heads, d_head, d_model), each layer one stored matrix."""
     generator = torch.Generator().manual_seed(seed)
-    layers, heads, d_head, d_model = shape
-    stored = [
-        torch.nn.init.orthogonal_(torch.empty(heads * d_head, d_model), generator=generator) for _ in range(layers)
-    ]
+    empty = [torch.empty(shape[1] * shape[2], shape[3]) for _ in range(shape[0])]
+    stored = [torch.nn.init.orthogonal_(matrix, generator=generator) for matrix in empty]
     return torch.stack(stored).to(dtype).float().numpy().reshape(shape)
 
 
@@ -69,9 +67,7 @@ def test_orthonormal_rows_leave_nothing_to_test(shape, dtype):
 
 def test_a_head_of_another_spectrum_is_rejected_and_orthogonal_ones_are_told_under_another_null():
     w_q, w_k = drawn(1, 4, 16, 64, seed=3), drawn(1, 4, 16, 64, seed=4)
-    w_k[0, 2, :, :] += (
-        0.1 * np.outer(w_k[0, 2, 0], w_q[0, 2, 0] @ w_q[0, 2, 0].T * w_k[0, 2, 1])[:16, :64].mean() + 0.02
-    )
+    w_k[0, 2] += 0.02
     tree = score(w_q, w_k)
     assert (tree["heads"]["omnibus_p_value"].values[0] < 1e-10).tolist() == [False, False, True, False]
     assert any(line.startswith("layer 0 head 2: not as by orthogonal initialisation") for line in warnings_of(tree))
@@ -111,19 +107,15 @@ def test_the_log_determinant_of_a_block_has_its_closed_form(h, n, rows):
     """|X Xᵀ| is a product of h independent beta variables, (n - i)/2 and (N - n)/2: mean and variance within 5 se."""
     a, b = 0.5 * (n - np.arange(h)), 0.5 * (rows - n)
     found = 2.0 * np.log(spectra(orthogonal_blocks((h, n), (rows,)), 4000)).sum(axis=1)
+    mean = np.sum(special.digamma(a) - special.digamma(a + b))
     variance = np.sum(special.polygamma(1, a) - special.polygamma(1, a + b))
-    assert found.mean() == pytest.approx(
-        np.sum(special.digamma(a) - special.digamma(a + b)), abs=5 * (variance / 4000) ** 0.5
-    )
+    assert found.mean() == pytest.approx(mean, abs=5 * (variance / 4000) ** 0.5)
     assert found.var() == pytest.approx(variance, rel=5 * (stats.kurtosis(found) + 2.0) ** 0.5 / 4000**0.5)
     if h == 1:
         assert stats.kstest(np.exp(found), stats.beta(a[0], b).cdf).pvalue > LEVEL
-
-
-@pytest.mark.exhaustive
-def test_a_product_with_orthonormal_rows_has_the_spectrum_of_the_other_factor():
-    single, product = orthogonal_blocks((3, 8), (12,)), orthogonal_blocks((8, 3, 8), (12, 8))
-    assert stats.ks_2samp(spectra(single, 2000)[:, 0], spectra(product, 2000)[:, 0]).pvalue > LEVEL
+    if h == 3:  # a product with orthonormal rows has the spectrum of the other factor
+        single, product = orthogonal_blocks((3, 8), (12,)), orthogonal_blocks((8, 3, 8), (12, 8))
+        assert stats.ks_2samp(spectra(single, 2000)[:, 0], spectra(product, 2000)[:, 0]).pvalue > LEVEL
 
 
 def test_stored_matrices_are_those_of_the_model():
@@ -156,17 +148,9 @@ def test_a_fused_matrix_has_the_null_of_its_own_rows():
         assert uniform(tree["heads"]["p_value"].sel(statistic=name).values, 4000) > LEVEL, name
 
 
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        ({"null": "analytic"}, "initialization"),
-        ({"null": "null.nc"}, "table"),
-        ({"null": "kurtosis"}, "initialization"),
-        ({"null": "axes"}, "initialization"),
-        ({"why": "all"}, "initialization"),
-        ({"elements": "factors"}, "initialization"),
-    ],
-)
-def test_what_has_no_law_is_refused(options, named):
-    with pytest.raises(ParameterError, match=named):
-        score(drawn(1, 2, 8, 24, seed=9), drawn(1, 2, 8, 24, seed=10), **options)
+def test_what_has_no_law_is_refused():
+    heads = drawn(1, 2, 8, 24, seed=9), drawn(1, 2, 8, 24, seed=10)
+    cases = [{"null": "analytic"}, {"null": "kurtosis"}, {"null": "axes"}, {"why": "all"}, {"elements": "factors"}]
+    for options in (*cases, {"null": "null.nc"}):
+        with pytest.raises(ParameterError, match="table" if options.get("null") == "null.nc" else "initialization"):
+            score(*heads, **options)

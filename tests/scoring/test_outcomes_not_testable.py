@@ -21,14 +21,11 @@ ZEROS = [NotTestable("layer 9", Reason("all_zeros"))]
 SHORTEST = "a spectrum of length 1 is too short for any law (8 needed)"
 
 
-@pytest.mark.parametrize(
-    ("noun", "many"),
-    [("head", "heads"), ("key head", "key heads"), ("spectrum", "spectra"), ("weight matrix", "weight matrices"),
-     ("pair of models", "pairs of models"), ("overlap of subspaces", "overlaps of subspaces"),
-     ("part of a head", "parts of heads"), ("module", "modules"), ("group", "groups")],
-)  # fmt: skip
-def test_nouns_have_their_plurals(noun, many):
-    assert plural(2, noun) == many and plural(1, noun) == noun and plural(0, noun) == many
+def test_nouns_have_their_plurals():
+    plurals = {"spectrum": "spectra", "weight matrix": "weight matrices", "pair of models": "pairs of models"}
+    plurals |= {"overlap of subspaces": "overlaps of subspaces", "part of a head": "parts of heads"}
+    for noun, many in (plurals | {noun: f"{noun}s" for noun in ("head", "key head", "module", "group")}).items():
+        assert [plural(count, noun) for count in (0, 1, 2)] == [many, noun, many]
 
 
 def test_a_headline_counts_what_was_tested_and_names_the_rest_and_the_commonest_reasons():
@@ -49,44 +46,42 @@ def null():
     return rmtbase.baseline(32, 8, draws=60)
 
 
-def random_heads(layers=1, heads=4, seed=0):
-    return np.random.default_rng(seed).standard_normal((2, layers, heads, 8, 32))
-
-
 def test_what_so_few_draws_cannot_find_is_said_with_the_number_that_could(null):
-    summary = summarize_scores(rmtbase.score_heads(*random_heads(), Table(null)))
+    heads = np.random.default_rng(0).standard_normal((2, 1, 4, 8, 32))
+
+    def summary_by(table):
+        return summarize_scores(rmtbase.score_heads(*heads, Table(table)))
+
+    summary = summary_by(null)
     # The smallest p-value of 60 draws is 1/61, and k of 4 heads at it have q = 4/(61 k): below 5 % from k = 2 on.
     assert (summary.n_heads, summary.fewest, summary.not_testable) == (4, 2, ())
     assert "With so few draws of the null none can be found unless 2 or more heads differ." in summary.sentences()[0]
-    few = rmtbase.baseline(32, 8, draws=30)  # 2/31 > 5 % of one statistic, 1/31 < 5 % of all together
-    summary = summarize_scores(rmtbase.score_heads(*random_heads(), Table(few)))
+    summary = summary_by(rmtbase.baseline(32, 8, draws=30))  # 2/31 > 5 % of one statistic, 1/31 < 5 % of all together
     assert summary.n_heads == 4 and summary.flagged == {}
     (reason,) = set(summary.unscored.values())
     assert reason.words == "30 draws of the null give no p-value below 0.065 (40 needed)"
-    summary = summarize_scores(rmtbase.score_heads(*random_heads(), Table(rmtbase.baseline(32, 8, draws=19))))
+    summary = summary_by(rmtbase.baseline(32, 8, draws=19))
     assert summary.n_heads == 0 and len(summary.not_testable) == 4
-    assert {head.reason.words for head in summary.not_testable} == {
-        "19 draws of the null give no p-value below 0.05 (20 needed)"
-    }
-    enough = rmtbase.baseline(32, 8, draws=20)
-    assert summarize_scores(rmtbase.score_heads(*random_heads(), Table(enough))).n_heads == 4
-
-
-def scored(null, zeros=0, heads=4):
-    """A GPT-2 layer of which the queries of the first heads are zeros."""
-    attention = np.random.default_rng(1).standard_normal((32, 3 * 8 * heads))
-    attention[:, : 8 * zeros] = 0.0
-    state = {"h.0.attn.c_attn.weight": attention, "h.0.attn.c_proj.weight": np.eye(32)}
-    return rmtbase.score(open_model(state, family="gpt2", config={"n_head": heads}), Table(null), matrices="none")
+    words = {head.reason.words for head in summary.not_testable}
+    assert words == {"19 draws of the null give no p-value below 0.05 (20 needed)"}
+    assert summary_by(rmtbase.baseline(32, 8, draws=20)).n_heads == 4
 
 
 def test_fdr_is_over_the_heads_that_were_tested(null):
-    every, half = (scored(null, zeros)["heads"].to_dataset() for zeros in (0, 2))
+    scores = []
+    for zeros in (0, 2):  # heads of a GPT-2 layer whose queries are zeros
+        attention = np.random.default_rng(1).standard_normal((32, 96))
+        attention[:, : 8 * zeros] = 0.0
+        state = {"h.0.attn.c_attn.weight": attention, "h.0.attn.c_proj.weight": np.eye(32)}
+        model = open_model(state, family="gpt2", config={"n_head": 4})
+        scores.append(rmtbase.score(model, Table(null), matrices="none")["heads"].to_dataset())
+    every, half = scores
     p_value = every["omnibus_p_value"].values[0, 2:]
     np.testing.assert_array_equal(half["omnibus_p_value"].values[0, 2:], p_value)
     np.testing.assert_array_equal(half["omnibus_q_value"].values[0, 2:], rmtbase.statistics.benjamini_hochberg(p_value))
-    assert np.isnan(half["omnibus_q_value"].values[0, :2]).all()
-    assert np.isnan(half["outliers_above"].values[0, :2]).all()
+    assert (
+        np.isnan(half["omnibus_q_value"].values[0, :2]).all() and np.isnan(half["outliers_above"].values[0, :2]).all()
+    )
     assert half["reason"].values.tolist() == [['zero_factor {"factor": "W_Q"}'] * 2 + [""] * 2]
 
 

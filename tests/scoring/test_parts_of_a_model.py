@@ -1,20 +1,24 @@
-"""Embeddings and experts in the scores: what is scored by default stays, and memory stays bounded."""
+"""Embeddings and experts in the scores, and how the heads of each layer share keys; memory stays bounded."""
 
 import csv
 import io
 import json
 import tracemalloc
+from functools import reduce
 
 import numpy as np
 import pytest
+from element_models import NEOX_CONFIG, gpt_neox
 from safetensors.numpy import save_file
 from scipy.stats import kurtosis
 
 import rmtbase
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import appended_rows, singular_values
-from rmtbase.models import MatrixName, Place, difference, open_model
+from rmtbase.models import MatrixName, Place, Site, Tensor, difference, open_model
+from rmtbase.nulls import Axes
 from rmtbase.results import open_table
+from rmtbase.results.comparison import attention_classes
 from rmtbase.results.figures import figures
 from rmtbase.results.scores import render
 from rmtbase.results.scores.figures._heatmaps import expert_z_heatmap
@@ -87,28 +91,24 @@ def test_experts_have_a_group_with_a_dimension_of_their_own(mixture, scored):
 
 def test_spectra_of_experts_are_those_of_their_matrices(mixture):
     folder, tensors = mixture
-    experts = rmtbase.score(open_model(folder, proof=False), "analytic", components=["experts"], matrices="spectra")[
-        "experts"
-    ]
+    tree = rmtbase.score(open_model(folder, proof=False), "analytic", components=["experts"], matrices="spectra")
     values = np.linalg.svd(tensors["model.layers.0.block_sparse_moe.experts.1.w3.weight"], compute_uv=False) ** 2
-    one = experts.to_dataset().sel(layer=0, expert=1, component="expert_in")
+    one = tree["experts"].to_dataset().sel(layer=0, expert=1, component="expert_in")
     np.testing.assert_allclose(one["observed"].sel(statistic="condition_number"), values[0] / values[-1], rtol=1e-4)
     assert one["marchenko_pastur_distance"] < 0.2
 
 
 def test_embeddings_are_at_layer_minus_one(mixture, scored):
-    matrices, (_, tensors) = scored["matrices"].to_dataset(), mixture
-    outside = matrices.sel(layer=-1)
+    outside, tokens = scored["matrices"].to_dataset().sel(layer=-1), mixture[1]["model.embed_tokens.weight"]
     held = outside["component"].values[outside["n_rows"].notnull().values].tolist()
     assert held == ["embedding", "unembedding"]
     assert outside["n_rows"].sel(component=held).values.tolist() == [D_MODEL, TOKENS]
-    tokens = tensors["model.embed_tokens.weight"]
     found = outside["observed"].sel(component="embedding", statistic="skewness")
     np.testing.assert_allclose(found, ((tokens - tokens.mean()) ** 3).mean() / tokens.var() ** 1.5, rtol=1e-4)
     notes = json.loads(scored.attrs["notes"])
-    of_zeros = "outside the layers embedding: 1 of 70 stored rows are exactly zero; they are scored with the others"
-    assert of_zeros in notes
-    assert any("1 of 70 stored rows are copies of another row" in note for note in notes)
+    rows = "outside the layers embedding: 1 of 70 stored rows are"
+    assert f"{rows} exactly zero; they are scored with the others" in notes
+    assert any(note.startswith(f"{rows} copies of another row") for note in notes)
 
 
 def test_an_unembedding_that_is_the_embedding_is_scored_once(tmp_path):
@@ -126,29 +126,30 @@ def test_the_difference_of_two_models_has_the_parts_that_both_have(mixture, tmp_
     save_file(others | {name: others[name] + np.float32(0.5)}, other / "model.safetensors")
     between = difference(open_model(folder), open_model(other))
     assert between.parts == open_model(folder).parts
-    (block,) = between.blocks(MatrixName(Place("", 0), "expert_gate", 1))
-    np.testing.assert_allclose(block, -0.5, atol=1e-6)
-    (block,) = between.blocks(MatrixName(Place("", -1), "embedding"))
-    assert block.shape == tensors["model.embed_tokens.weight"].shape
-    assert not block.any()
+    (expert,), (embedding,) = (
+        between.blocks(at)
+        for at in (MatrixName(Place("", 0), "expert_gate", 1), MatrixName(Place("", -1), "embedding"))
+    )
+    np.testing.assert_allclose(expert, -0.5, atol=1e-6)
+    assert embedding.shape == tensors["model.embed_tokens.weight"].shape and not embedding.any()
 
 
 def test_a_file_keeps_them_and_every_matrix_has_a_row_of_a_frame(scored, tmp_path, mixture):
-    write_table(scored, tmp_path / "scores.nc")
-    opened = open_table(tmp_path / "scores.nc", "scores")
-    assert opened["experts"].to_dataset().equals(scored["experts"].to_dataset())
+    opened = open_table(write_table(scored, tmp_path / "scores.nc"), "scores")
+    matrices, experts = (scored[name].to_dataset() for name in ("matrices", "experts"))
+    assert opened["experts"].to_dataset().equals(experts)
     frame = to_pandas(opened, "experts")
     assert len(frame) == N_LAYERS * N_EXPERTS * 3 * len(ELEMENT_STATISTICS)
     assert frame.columns[:4].tolist() == ["layer", "expert", "component", "statistic"]
-    matrices, experts = scored["matrices"].to_dataset(), scored["experts"].to_dataset()
-    rows = rmtbase.export(scored, group="matrices", statistics=["excess_kurtosis"]).decode()
-    rows = list(csv.DictReader(io.StringIO(rows)))
-    assert len(rows) == int(matrices["n_rows"].count())
-    assert {row["layer"] for row in rows if row["component"] == "embedding"} == {"-1"}
-    rows = rmtbase.export(scored, group="experts", statistics=["excess_kurtosis"]).decode()
-    rows = list(csv.DictReader(io.StringIO(rows)))
-    assert len(rows) == N_LAYERS * N_EXPERTS * 3
-    one = next(r for r in rows if (r["layer"], r["component"], r["expert"]) == ("1", "expert_out", "4"))
+    rows = {}
+    for group in ("matrices", "experts"):
+        exported = rmtbase.export(scored, group=group, statistics=["excess_kurtosis"]).decode()
+        rows[group] = list(csv.DictReader(io.StringIO(exported)))
+    assert len(rows["matrices"]) == int(matrices["n_rows"].count())
+    assert {row["layer"] for row in rows["matrices"] if row["component"] == "embedding"} == {"-1"}
+    assert len(rows["experts"]) == N_LAYERS * N_EXPERTS * 3
+    at = {"layer": "1", "component": "expert_out", "expert": "4"}
+    (one,) = (row for row in rows["experts"] if row.items() >= at.items())
     there = experts.sel(layer=1, component="expert_out", expert=4)
     assert (float(one["n_rows"]), float(one["n_columns"])) == (D_MODEL, D_FF)
     assert float(one["q_value"]) == there["q_value"].sel(statistic="excess_kurtosis")
@@ -167,19 +168,21 @@ def test_the_page_has_a_row_for_each_layer_and_component_and_the_picture_a_cell_
     assert list(figures(scored, names=["expert-z-heat-map"])) == ["expert-z-heat-map"]
 
 
-@pytest.mark.parametrize(("wanted", "message"), [("expert", "layers, embeddings, experts, or all"), ("", "nothing")])
-def test_what_no_model_has_is_refused(mixture, wanted, message):
-    with pytest.raises(ParameterError, match=message):
-        rmtbase.score(open_model(mixture[0], proof=False), "analytic", components=[wanted] if wanted else [])
+def test_what_no_model_has_is_refused(mixture):
+    model = open_model(mixture[0], proof=False)
+    for components, matrices, message in (
+        (["expert"], "elements", "layers, embeddings, experts, or all"),
+        ([], "elements", "nothing"),
+        (["embeddings"], "none", "with matrices = 'none' no whole matrix is scored"),
+    ):
+        with pytest.raises(ParameterError, match=message):
+            rmtbase.score(model, "analytic", components=components, matrices=matrices)
 
 
 def test_rows_appended_block_by_block_have_the_singular_values_of_the_whole():
     """Of a condition number of 1e9, which no Gram matrix in float64 resolves."""
-    rng = np.random.default_rng(6)
-    whole = rng.standard_normal((500, 30)) * np.geomspace(1.0, 1e-9, 30)
-    triangle = None
-    for rows in np.array_split(whole, 7):
-        triangle = appended_rows(triangle, rows)
+    whole = np.random.default_rng(6).standard_normal((500, 30)) * np.geomspace(1.0, 1e-9, 30)
+    triangle = reduce(appended_rows, np.array_split(whole, 7), None)
     assert triangle.shape == (30, 30)
     np.testing.assert_allclose(singular_values(triangle), singular_values(whole), rtol=1e-6)
 
@@ -195,15 +198,43 @@ def test_memory_is_that_of_a_few_blocks_whatever_the_vocabulary(tmp_path):
     tensors["model.embed_tokens.weight"] = np.tile(block, (vocabulary // 1024, 1))
     save_file(tensors, folder / "model.safetensors")
     del tensors
-    model = open_model(folder)
-    name = MatrixName(Place("", -1), "embedding")
+    model, rows, squares, triangle = open_model(folder), 0, 0.0, None
     tracemalloc.start()
-    rows, squares, triangle = 0, 0.0, None
-    for one in model.blocks(name):
-        sums = element_sketch([one]).sums
-        rows, squares, triangle = rows + len(one), squares + sums.square, appended_rows(triangle, one)
+    for one in model.blocks(MatrixName(Place("", -1), "embedding")):
+        rows, squares = rows + len(one), squares + element_sketch([one]).sums.square
+        triangle = appended_rows(triangle, one)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert (rows, triangle.shape) == (vocabulary, (width, width))
+    assert (rows, triangle.shape) == (vocabulary, (width, width)) and peak < 128 * 2**20
     np.testing.assert_allclose((triangle**2).sum(), squares, rtol=1e-3)
-    assert peak < 128 * 2**20
+
+
+def test_attention_of_layers_that_differ_is_a_coordinate_of_the_heads(tmp_path):
+    rng, shape = np.random.default_rng(2), {"n_heads": 4, "d_head": 8, "d_query": 32, "d_key": 32}
+    tensors, sites = {}, []
+    for layer, n in enumerate((4, 2, 1)):
+        tensors |= {f"{layer}.q": rng.standard_normal((32, 32)), f"{layer}.k": rng.standard_normal((n * 8, 32))}
+        parts = {"query": Tensor(f"{layer}.q"), "key": Tensor(f"{layer}.k")}
+        sites.append(Site(place=Place("", layer), n_key_heads=n, **parts, **shape))
+    scores = rmtbase.score(open_model(tensors, sites=sites), "analytic")
+    assert scores["heads"]["attention"].values.tolist() == ["MHA", "GQA", "MQA"] and "attention" not in scores.attrs
+    again = open_table(write_table(scores, tmp_path / "scores.nc"), "scores")
+    assert again.identical(scores)
+    assert attention_classes(again) == {"layer 0": "MHA", "layer 1": "GQA", "layer 2": "MQA"}
+
+
+def test_fused_attention_is_told_and_only_matrices_that_are_neither_scored_nor_noted_elsewhere_are_named():
+    tensors = gpt_neox(2, 0.02, 0.02, np.random.default_rng(1))
+    opening = {"family": "gpt_neox", "config": NEOX_CONFIG}
+    assert open_model(tensors, **opening).part_notes("layers") == ()
+    tensors |= {f"gpt_neox.layers.{layer}.mixer.{layer}.weight": np.ones((3, 4), np.float32) for layer in range(2)}
+    tensors |= {"gpt_neox.pooler.kernel": np.ones((4, 3, 2, 2), np.float32), "gpt_neox.mask": np.ones((1, 1, 9, 9))}
+    neox = open_model(tensors, **opening)
+    (line,) = neox.part_notes("layers")
+    assert line.startswith("not scored, because outside attention, MLPs and embeddings that are read: ")
+    assert "2 'gpt_neox.layers.{}.mixer.{}.weight' (3, 4)" in line and "'gpt_neox.pooler.kernel' (4, 3, 2, 2)" in line
+    assert "mask" not in line
+    assert line in json.loads(rmtbase.score(neox, "analytic").attrs["notes"])
+    scores = rmtbase.score(neox, Axes(draws=10), matrices="none")
+    assert scores.attrs["attention"] == "MHA, fused"
+    assert attention_classes(scores) == {"layer 0": "MHA, fused", "layer 1": "MHA, fused"}

@@ -32,17 +32,11 @@ def tree(model):
 
 def dense(model, site, head, circuit):
     """The matrix of a circuit of one head, formed."""
-    at = model.sites[site]
-    shared = at.n_heads // at.n_key_heads
-    queries, keys, values, outputs = (read(site) for read in (model.queries, model.keys, model.values, model.outputs))
-    return {
-        "qk": lambda: queries[head].T @ keys[head // shared],
-        "ov": lambda: outputs[head].T @ values[head // shared],
-        "query": lambda: queries[head],
-        "key": lambda: keys[head],
-        "value": lambda: values[head],
-        "output": lambda: outputs[head],
-    }[circuit]()
+    at, factors = model.sites[site], CIRCUITS[circuit].factors
+    reads = {"query": model.queries, "key": model.keys, "value": model.values, "output": model.outputs}
+    shared = {"key": at.n_heads // at.n_key_heads, "value": at.n_heads // at.n_key_heads} if len(factors) > 1 else {}
+    matrices = [reads[factor.name](site)[head // shared.get(factor.name, 1)] for factor in factors]
+    return matrices[0] if len(matrices) == 1 else matrices[0].T @ matrices[1]
 
 
 @pytest.mark.parametrize("circuit", EVERY)
@@ -70,7 +64,6 @@ def test_q_values_are_over_all_stacks_and_coordinates_say_what_differs_between_l
     assert scored.sum() == sum(layers * n_heads for layers, n_heads, *_ in STACKS.values()) - 1
     expected = benjamini_hochberg(heads["omnibus_p_value"].values[scored])
     np.testing.assert_array_equal(heads["omnibus_q_value"].values[scored], expected)
-    heads = tree["heads"].to_dataset()
     assert layer_names(heads)[:3] == ["encoder layer 0", "decoder layer 0", "decoder layer 1"]
     assert heads["n_key_heads"].values.tolist() == [4, 2, 2, 6, 6]
     assert heads["d_key"].values.tolist() == [32, 48, 48, 32, 32]
@@ -82,18 +75,15 @@ def test_q_values_are_over_all_stacks_and_coordinates_say_what_differs_between_l
 def test_matrices_are_of_all_layers_those_without_attention_too_and_findings_name_the_stack(tree, model):
     matrices = tree["matrices"].to_dataset()
     assert layer_names(matrices) == [str(place) for place in model.layers]
-    found = matrices["n_rows"].notnull()
     expected = [[model.has(layer, name) for name in model.components] for layer in range(len(model.layers))]
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(matrices["n_rows"].notnull(), expected)
     assert matrices["q_value"].notnull().any("statistic").sum() == np.sum(expected)
-    found = {(finding.place, finding.stack) for finding in summarize_scores(tree).findings}
     place, head = PLANTED
+    found = {(finding.place, finding.stack) for finding in summarize_scores(tree).findings}
     assert (f"{place} head {head}", place.stack) in found
-    keys = summarize_scores(circuit_scores(tree, "key"))
-    assert "key heads" in keys.sentences()[0]
-    assert any(
-        line.startswith(f"{ZERO[0]} head {ZERO[1]}: W_Q is zeros") for line in json.loads(tree.attrs["warnings"])
-    )
+    assert "key heads" in summarize_scores(circuit_scores(tree, "key")).sentences()[0]
+    zeros = f"{ZERO[0]} head {ZERO[1]}: W_Q is zeros"
+    assert any(line.startswith(zeros) for line in json.loads(tree.attrs["warnings"]))
 
 
 def test_one_row_of_a_frame_for_each_head_and_what_is_written_is_what_is_read(tree, tmp_path):
@@ -142,13 +132,9 @@ def test_heads_with_a_null_each_may_differ_in_number_and_shape(two_stacks):
         assert not known[~there].any()
 
 
-@pytest.mark.parametrize("circuits", [("nope",), ("qk", "W_OV"), ("",)])
-def test_unknown_circuits_are_refused(model, circuits):
-    with pytest.raises(ParameterError, match=r"circuits = .*expected some of qk, ov, query"):
-        rmtbase.score(model, "analytic", circuits=circuits)
-
-
-def test_a_circuit_of_matrices_that_are_not_there_is_refused(model):
-    queries = model.queries(0)
+def test_circuits_that_are_unknown_or_of_matrices_that_are_not_there_are_refused(model):
+    for circuits in (("nope",), ("qk", "W_OV"), ("",)):
+        with pytest.raises(ParameterError, match=r"circuits = .*expected some of qk, ov, query"):
+            rmtbase.score(model, "analytic", circuits=circuits)
     with pytest.raises(ParameterError, match="circuits = 'ov': expected some of qk, query, key"):
-        rmtbase.score_heads(queries + 1e-3, model.keys(0), "analytic", circuits=("ov",))
+        rmtbase.score_heads(model.queries(0) + 1e-3, model.keys(0), "analytic", circuits=("ov",))

@@ -1,23 +1,23 @@
 """Elements that stand apart are found where they are, and a heavy tail, ties or pooling do not make any."""
 
 import json
+from functools import reduce
 
 import numpy as np
 import pytest
-from element_models import GPT2_CONFIG, NEOX_CONFIG, gpt2, gpt_neox
+from element_models import gpt2, gpt_neox, score
 from scipy.special import logsumexp
 from scipy.stats import norm
 
-import rmtbase
 from exhaustive import mostly_exhaustive
 from rmtbase.laws import parents
-from rmtbase.models import MatrixName, Place, open_model
+from rmtbase.models import MatrixName, Place
 from rmtbase.nulls import find_null
 from rmtbase.results import open_table
 from rmtbase.results.scores._element_scores import LargestElements, largest_elements
 from rmtbase.results.scores._element_summary import summarize_elements
 from rmtbase.results.scores._matrices import MatrixScorer
-from rmtbase.results.scores._super_weights import SearchedTails
+from rmtbase.results.scores._super_weights import search
 from rmtbase.results.scores.schema import SUPER_WEIGHTS_SCHEMA
 from rmtbase.tables import write_table
 
@@ -28,11 +28,6 @@ RECIPE_A = {"70m": (6, 512, 1.08), "410m": (24, 1024, 3.47)}
 def sigmas_of(n_layers, d_model):
     """σ of input and of output sides by recipe A."""
     return (2 / (5 * d_model)) ** 0.5, 2 / (n_layers * d_model**0.5)
-
-
-def score(tensors, **options):
-    family, config = ("gpt2", GPT2_CONFIG) if "h.0.attn.c_attn.weight" in tensors else ("gpt_neox", NEOX_CONFIG)
-    return rmtbase.score(open_model(tensors, family=family, config=config, proof=False), "analytic", **options)
 
 
 def test_planted_elements_are_found_where_they_are_in_the_order_of_their_probability(tmp_path):
@@ -76,7 +71,7 @@ def test_what_is_improbable_in_its_own_matrix_can_be_usual_in_its_pool():
     tensors = gpt_neox(2, sigma_in, sigma_out, np.random.default_rng(3))
     tensors["gpt_neox.layers.1.attention.dense.weight"][3, 4] = 3 * sigma_in
     tree = score(tensors)
-    (found,) = (tree["super_weights"].to_dataset().isel(super_weight=k) for k in range(1))
+    found = tree["super_weights"].to_dataset().isel(super_weight=0)
     assert (found["component"], found["pool"]) == ("attention_output", "transmission")
     matrices = tree["matrices"].to_dataset().sel(component=["attention_output", "mlp_in", "mlp_out"])
     count = matrices["n_rows"] * matrices["n_columns"]
@@ -90,45 +85,44 @@ def test_what_is_improbable_in_its_own_matrix_can_be_usual_in_its_pool():
     assert found["log10_pooled_tail_probability"] > -0.01
 
 
-@pytest.mark.parametrize("far", [7, 9, 12])
-def test_an_element_that_is_improbable_under_its_body_is_listed(far):
+def test_an_element_that_is_improbable_under_its_body_is_listed():
     """15 models of 16 384 elements and one of 7 to 12 σ: a gap tells of 1 to 13 of them, its probability of all."""
-    for seed in range(15):
-        tensors = {"h.0.attn.c_proj.weight": np.random.default_rng(seed).normal(size=(128, 128))}
-        tensors["h.0.attn.c_proj.weight"][7, 100] = -far
-        (tail,) = tails_of(tensors)
-        search = SearchedTails([tail])
-        found = search.super_weights()
-        assert [found[name].values.tolist() for name in ("row", "column", "value")] == [[7], [100], [-far]]
-        assert not search.heavy
+    for far in (7, 9, 12):
+        for seed in range(15):
+            matrix = np.random.default_rng(seed).normal(size=(128, 128))
+            matrix[7, 100] = -far
+            found, heavy, _ = search(tails_of(matrix))
+            assert [found[name].values.tolist() for name in ("row", "column", "value")] == [[7], [100], [-far]]
+            assert not heavy
 
 
-def tails_of(tensors):
+def tails_of(matrix):
     scorer = MatrixScorer([], False, find_null("analytic"))
-    for number, matrix in enumerate(tensors.values()):
-        scorer.add(MatrixName(Place("", number), "attention_output", None), [matrix.astype(np.float32)], matrix.shape)
+    scorer.add(MatrixName(Place("", 0), "attention_output", None), [matrix.astype(np.float32)], matrix.shape)
     return scorer.tails
 
 
-BODIES = {
-    "normal": (lambda rng, size: rng.normal(size=size), 0.0, 0.1),
-    "uniform": (lambda rng, size: rng.uniform(-1, 1, size), 0.0, 0.0),
-    "Laplace": (lambda rng, size: rng.laplace(size=size), 1.0, 1.0),
-    "Student": (lambda rng, size: rng.standard_t(3, size), 1.0, 1.0),
+TAILS = {
+    "normal": lambda rng, size: rng.normal(size=size),
+    "Cauchy": lambda rng, size: rng.standard_cauchy(size),
+    "Student": lambda rng, size: rng.standard_t(3, size),
+    "uniform": lambda rng, size: rng.uniform(-1, 1, size),
+    "Laplace": lambda rng, size: rng.laplace(size=size),
+    "rounded": lambda rng, size: np.round(rng.normal(size=size) * 4) / 4,
+    "half precision": lambda rng, size: rng.normal(size=size).astype(np.float16),
 }
+BODIES = {"normal": (0.0, 0.1), "uniform": (0.0, 0.0), "Laplace": (1.0, 1.0), "Student": (1.0, 1.0)}
+"""Least and largest share of matrices of a law whose tail is too heavy to decide."""
 
 
 @pytest.mark.parametrize("body", mostly_exhaustive(BODIES, always=2))
 def test_of_a_heavy_tail_it_cannot_be_told_by_probability_and_of_others_none_is_listed(body):
     """60 matrices at level 0.05: of normal ones more than 10 listed by chance in one run of 1 000."""
-    make, least, most = BODIES[body]
-    rng, listed, untold = np.random.default_rng(3), 0, 0
-    for _ in range(60):
-        search = SearchedTails(list(tails_of({"one": make(rng, (64, 64))})))
-        listed += search.super_weights().sizes["super_weight"] > 0
-        untold += bool(search.heavy)
-    assert listed <= 10
-    assert least <= untold / 60 <= most
+    least, most = BODIES[body]
+    rng = np.random.default_rng(3)
+    searches = [search(tails_of(TAILS[body](rng, (64, 64)))) for _ in range(60)]
+    assert sum(found.sizes["super_weight"] > 0 for found, *_ in searches) <= 10
+    assert least <= sum(bool(heavy) for _, heavy, _ in searches) / 60 <= most
 
 
 def test_where_it_cannot_be_told_the_summary_says_so():
@@ -138,16 +132,6 @@ def test_where_it_cannot_be_told_the_summary_says_so():
     (note,) = (one for one in json.loads(tree.attrs["notes"]) if "super-weights" in one)
     assert note.startswith("super-weights: cannot tell by probability in 1 of 12 matrices")
     assert "cannot tell by probability in 1 of 12 matrices" in summarize_elements(tree).sentences()[-1]
-
-
-TAILS = {
-    "normal": lambda rng, size: rng.normal(size=size),
-    "Cauchy": lambda rng, size: rng.standard_cauchy(size),
-    "Student": lambda rng, size: rng.standard_t(3, size),
-    "Laplace": lambda rng, size: rng.laplace(size=size),
-    "rounded": lambda rng, size: np.round(rng.normal(size=size) * 4) / 4,
-    "half precision": lambda rng, size: rng.normal(size=size).astype(np.float16),
-}
 
 
 @pytest.mark.parametrize("tail", TAILS)
@@ -163,41 +147,32 @@ def test_a_group_that_stands_apart_is_found_whole_and_the_largest_elements_do_no
     numbers[[10, 20, 30]] = 60.0, -50.0, 40.0
     largest = largest_elements(numbers)
     assert largest.place[:3].tolist() == [10, 20, 30]
-    p_value = largest.isolation()
-    assert np.flatnonzero(p_value < 1e-6).max() == 2
+    assert np.flatnonzero(largest.isolation() < 1e-6).max() == 2
     numbers = np.random.default_rng(6).normal(size=30_000).astype(np.float32)
     numbers[::100] = 3.0  # ties, of which the first count
-    whole = largest_elements(numbers)
     parts = [largest_elements(numbers[first : first + 7000]) for first in range(0, 30_000, 7000)]
-    merged = parts[0]
-    for part in parts[1:]:
-        merged = merged.merged(part)
     order = np.argsort(-np.abs(numbers.astype(float)), kind="stable")[:65]
-    for one in (whole, merged):
-        assert isinstance(one, LargestElements)
+    for one in (largest_elements(numbers), reduce(LargestElements.merged, parts)):
         np.testing.assert_array_equal(one.place, order)
         np.testing.assert_array_equal(one.value, numbers[order])
 
 
-@pytest.mark.parametrize("element", [0.0, 3.4e38, 1e-30])
-def test_one_element_beside_a_constant_does_no_harm(element):
+def test_one_element_beside_a_constant_does_no_harm():
     tensors = gpt2(2, np.random.default_rng(7))
     tensors["h.0.mlp.c_fc.weight"][:] = 0.25
-    tensors["h.0.mlp.c_fc.weight"][0, 0] = element
-    tree = score(tensors)
-    assert "mlp_in" not in tree["super_weights"]["component"].values
-    assert any(line.startswith("layer 0 mlp_in") for line in json.loads(tree.attrs["warnings"]))
+    for element in (0.0, 3.4e38, 1e-30):
+        tensors["h.0.mlp.c_fc.weight"][0, 0] = element
+        tree = score(tensors)
+        assert "mlp_in" not in tree["super_weights"]["component"].values
+        assert any(line.startswith("layer 0 mlp_in") for line in json.loads(tree.attrs["warnings"]))
 
 
 def test_an_extreme_as_improbable_as_one_in_ten_to_the_seventeen_is_named():
     """There 1 - p is 1 in float64, and N p is not so small yet that it is all that is left of 1 - (1 - p)^N."""
     tensors = gpt2(1, np.random.default_rng(3))
     tensors["h.0.mlp.c_proj.weight"][5, 7] = 8.5 * 0.02
-    found = rmtbase.score(open_model(tensors, family="gpt2", config=GPT2_CONFIG), "analytic")[
-        "super_weights"
-    ].to_dataset()
+    found = score(tensors)["super_weights"].to_dataset()
     assert found["component"].values.tolist() == ["mlp_out"]
     p, n = 2.0 * norm.sf(found["magnitude_over_core"].item()), 64 * 256
-    assert 1.0 - p == 1.0
-    assert n * p > np.exp(-30.0)
+    assert 1.0 - p == 1.0 and n * p > np.exp(-30.0)
     np.testing.assert_allclose(found["log10_core_tail_probability"], np.log10(n * p), rtol=1e-6)

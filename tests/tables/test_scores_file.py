@@ -12,7 +12,7 @@ from rmtbase.results import open_table
 from rmtbase.results.figures import figures
 from rmtbase.results.scores import render, summarize_scores
 from rmtbase.results.scores._heads import circuits_of
-from rmtbase.results.scores.schema import SCORES_SCHEMA, heads_schema, null_schema
+from rmtbase.results.scores.schema import SCORES, heads_schema, null_schema
 from rmtbase.tables import CIRCUITS, validate, write_table
 
 DATA = Path(__file__).parents[1] / "data"
@@ -20,11 +20,8 @@ DATA = Path(__file__).parents[1] / "data"
 
 def test_every_variable_comes_back_with_dims_long_name_and_units(scores, tmp_path):
     with xr.open_datatree(write_table(scores, tmp_path / "scores.nc")) as opened:
-        groups = {group: schema for group, schema in SCORES_SCHEMA.items() if group not in ("own_null", "why")}
-        groups["heads/elements"] = groups.pop("head_elements")
-        groups["matrices"] = groups["matrices"] | groups.pop("spectra")
-        for group, schema in groups.items():
-            for name, variable in schema.items():
+        for group in ("/heads", "/null", "/matrices", "/heads/elements", "/super_weights"):
+            for name, variable in SCORES.groups[group].items():
                 found = opened[group][name]
                 assert found.dims == variable.dims, (group, name)
                 assert found.attrs["long_name"] == variable.long_name, (group, name)

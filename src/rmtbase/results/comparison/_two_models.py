@@ -11,8 +11,8 @@ from jaxtyping import Bool, Float, Int
 
 from rmtbase.parameters import require_positive_integer
 from rmtbase.reasons import Reason
-from rmtbase.results.scores._distance import signed_distance
 from rmtbase.results.scores._heads import require_scores
+from rmtbase.results.scores._how_much import signed_distance
 from rmtbase.shown import shown
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import heads_present, shapes_of

@@ -40,7 +40,7 @@ from rmtbase.nulls import SMALLEST_P_VALUE
 from rmtbase.parameters import require_positive_number
 from rmtbase.progress import SILENT, Progress
 from rmtbase.results.scores import layer_coordinates
-from rmtbase.results.scores._head_elements import element_blocks
+from rmtbase.results.scores._element_scores import element_blocks
 from rmtbase.statistics import ElementSketch, element_sketch
 from rmtbase.tables import CIRCUITS, Circuit
 

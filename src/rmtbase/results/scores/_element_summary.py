@@ -8,44 +8,34 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Float
 
-from rmtbase.models import MatrixName, Place
+from rmtbase.models import FUSED_COMPONENTS, MatrixName, Place
 from rmtbase.reasons import NOT_RECORDED, NotTestable, Reason
 from rmtbase.results.scores._element_scores import STATISTICS
 from rmtbase.results.scores._heads import require_scores
-from rmtbase.results.scores._matrices import is_fused
 from rmtbase.results.scores.summary import FALSE_DISCOVERY_RATE
 from rmtbase.results.scores.words import heavy_tails, updates_of
 from rmtbase.shown import in_one_line
 from rmtbase.statistics import ELEMENT_STATISTICS, benjamini_hochberg, cauchy_combination
 from rmtbase.tables import layer_numbers, layer_stacks, matrices_present
-from rmtbase.words import plural, untested_words
+from rmtbase.words import counted, plural, untested_words
 
+# Largest ratio of the frequency at which the Cauchy combination of a matrix's 24 dependent p-values falls below a level
+# from 0.001 to 0.05 to that level, measured in studies/calibration (``fresh_matrices.json``).
 _EXCESS = 1.15
-"""Largest ratio of the frequency at which the Cauchy combination of a matrix's 24 p-values falls below a level to that
-level. The p-values are dependent, so that the combination is not yet exact at levels from 0.001 to 0.05. Measured in
-studies/calibration (``fresh_matrices.json``)."""
-
 _NAMED = 3  # statistics, and super-weights, that are named
 
 
 @in_one_line
 @dataclass(frozen=True)
 class ElementsSummary:
-    """Summary of the scores of the elements of a model's matrices."""
-
-    # number of matrices that could be tested, in layers, outside them and in experts, without fused ones
-    n_matrices: int
+    n_matrices: int  # matrices that could be tested, in layers, outside them and in experts, without fused ones
     n_differing: int  # number that differ from the null by all statistics of their elements together, at ``level``
-    # number with a q-value under ``level``, by statistic; only statistics that tested any matrix
-    flagged: dict[str, int]
-    # isolated extremes, with the keys of ``rmtbase.results.scores.schema.SUPER_WEIGHTS_SCHEMA`` and the name of their
-    # matrix as ``place``
-    super_weights: tuple[dict[str, Any], ...]
+    flagged: dict[str, int]  # number with a q-value under ``level``, by statistic, if it tested any
+    super_weights: tuple[dict[str, Any], ...]  # rows of ``/super_weights``, with the name of the matrix as ``place``
     initialization: str  # law of the elements under the null
     level: float  # false discovery rate
     not_testable: tuple[NotTestable, ...] = ()  # matrices that could not be tested, each with its reason
-    # matrices whose largest elements could not be compared with a tail, each with its reason
-    without_tail: tuple[NotTestable, ...] = ()
+    without_tail: tuple[NotTestable, ...] = ()  # matrices whose largest elements could not be compared with a tail
     heavy: tuple[str, ...] = ()  # matrices in which probability cannot identify super-weights
     noun: str = "weight matrix"  # what the matrices are: weight matrices, or factors of updates
 
@@ -58,7 +48,6 @@ class ElementsSummary:
         return self.total - len(self.without_tail)
 
     def answer(self) -> str:
-        """Say in one line how many matrices differ, and how many elements stand apart."""
         extremes, line = len(self.super_weights), self._verdict()
         if not extremes and not self.searched:
             return f"Elements: {line}; whether single elements stand apart cannot be tested."
@@ -82,7 +71,6 @@ class ElementsSummary:
         return f"{line}; {untested}" if untested else line
 
     def sentences(self) -> list[str]:
-        """Say how many matrices differ, by which statistics most, and which elements stand apart."""
         rate = f" (false discovery rate {self.level:.0%})" if self.n_matrices else ""
         most = sorted(self.flagged.items(), key=lambda item: -item[1])[: _NAMED if self.n_differing else 0]
         named = ", ".join(f"{ELEMENT_STATISTICS[name].long_name} ({count})" for name, count in most if count)
@@ -95,11 +83,9 @@ class ElementsSummary:
         ending = f"{f'; {untold}' if untold else ''}."
         if number:
             listed = "; ".join(map(_in_words, self.super_weights[:_NAMED])) + ("; …" if number > _NAMED else "")
-            stand = f"{number} {plural(number, 'element')} stand{'s' * (number == 1)}"
-            return (
-                f"Super-weights: {stand} apart from the tail of the matrix, or improbable under its body: "
-                f"{listed}{f'. {untested}' if untested else ''}{ending}"
-            )
+            stand = f"{counted(number, 'element')} stand{'s' * (number == 1)} apart from the tail of the matrix"
+            untested = f". {untested}" if untested else ""
+            return f"Super-weights: {stand}, or improbable under its body: {listed}{untested}{ending}"
         if not self.searched:
             return f"Super-weights: whether single elements stand apart cannot be told; {untested}."
         apart = f"in {self.searched} testable {plural(self.searched, self.noun)}"
@@ -116,10 +102,7 @@ def _in_words(element: dict[str, Any]) -> str:
 
 
 def summarize_elements(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> ElementsSummary | None:
-    """Count the matrices whose elements differ from the null, and list the super-weights; None if none was scored.
-
-    A matrix differs if its :func:`joint_p_value` has a Benjamini–Hochberg q-value under ``level``.
-    """
+    """Count the matrices whose elements differ from the null, and list the super-weights; None if none was scored."""
     require_scores(tree)
     groups = [tree[name].to_dataset() for name in ("matrices", "experts") if name in tree.children]
     if not groups:
@@ -128,8 +111,8 @@ def summarize_elements(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -
     not_testable, without_tail, heavy = list[NotTestable](), list[NotTestable](), list[str]()
     for group in groups:
         statistics = [name for name in group["statistic"].values.tolist() if name in STATISTICS]
-        unfused = [not is_fused(str(component)) for component in group["component"].values]
-        matrices = group.sel(statistic=statistics).isel(component=np.flatnonzero(unfused)).transpose(..., "statistic")
+        unfused = np.flatnonzero(~np.isin(group["component"].values, FUSED_COMPONENTS))
+        matrices = group.sel(statistic=statistics).isel(component=unfused).transpose(..., "statistic")
         present = matrices_present(matrices)
         joint = joint_p_value(matrices["p_value"].values[present])
         joint_of_groups.append(joint[~np.isnan(joint)])

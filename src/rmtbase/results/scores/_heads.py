@@ -7,24 +7,48 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from jaxtyping import Float, Shaped
+from scipy.special import betainc, betaincinv
 
 from rmtbase.errors import ParameterError
 from rmtbase.heads.key_shares import KeyShares
 from rmtbase.laws import PROBABILITIES
 from rmtbase.models import Place, Site
-from rmtbase.nulls import Heads, HeadScores, NullModel, RandomHeads, UpperPoint, chain_scale
+from rmtbase.nulls import UPPER, Heads, HeadScores, NullModel, RandomHeads, UpperPoint, chain_scale
 from rmtbase.reasons import Reason
-from rmtbase.results.scores._relation import relation
 from rmtbase.results.scores.schema import heads_schema, null_schema, own_null_schema
 from rmtbase.statistics import SPECTRAL_STATISTICS, benjamini_hochberg, moved_parts, moved_share
 from rmtbase.tables import CIRCUITS, QK, Circuit, describe
 
-_UNKNOWN = UpperPoint(np.nan, np.nan)
+
+def relation(
+    shares: KeyShares, eigenvalues: Float[np.ndarray, "... index"], d_head: int, d_model: int
+) -> dict[str, np.ndarray]:
+    """Return R, its p-value and its 95 % point at the heads' own spectrum; docs/concepts.md has the formulas.
+
+    Diagonals of projectors are taken as if the rows of W_Q were orthogonal, which is conservative where h > d/4.
+    """
+    h, d = float(d_head), float(d_model)
+    mean = h / d
+    with np.errstate(invalid="ignore", divide="ignore"):
+        p = eigenvalues / np.nansum(eigenvalues, axis=-1, keepdims=True)
+        squares = np.nansum(p * p, axis=-1)
+        of_diagonals = (shares.query_columns - h * mean) * (shares.key_columns - 1.0 / d) / (d - 1.0)
+        of_others = np.maximum(h - shares.query_columns, 0.0) * np.maximum(squares - shares.key_columns, 0.0)
+        variance = of_diagonals + 2.0 * of_others / (d * (d - 1.0))
+        concentration = mean * (1.0 - mean) / variance - 1.0
+        value = (shares.share - mean) / (1.0 - mean)
+        defined = np.isfinite(value) & (concentration > 0.0)
+    a, b = (np.where(defined, concentration, 1.0) * max(each, 0.5 / d) for each in (mean, 1.0 - mean))
+    tail = betainc(b, a, np.where(defined, 1.0 - shares.share, 1.0))
+    upper = (betaincinv(a, b, UPPER) - mean) / max(1.0 - mean, 0.5 / d)
+    relations = {"relation": value, "relation_p_value": tail, "relation_upper": upper}
+    return {name: np.where(defined, values, np.nan) for name, values in relations.items()}
+
+
 _OF_QK = ("n_heads", "n_key_heads", "d_model", "d_head", "d_query", "d_key", "null_draws", "p_value_floor")
 
 
 def require_scores(scores: xr.DataTree, name: str = "scores") -> None:
-    """Raise :class:`~rmtbase.errors.ParameterError` unless ``scores`` is a scores tree."""
     if not {"heads", "null"} <= set(scores.children):
         expected = "a scores tree with /heads and /null, as rmtbase.score makes and rmtbase.open_table opens it"
         raise ParameterError(name, type(scores).__name__, expected)
@@ -32,19 +56,15 @@ def require_scores(scores: xr.DataTree, name: str = "scores") -> None:
 
 @dataclass(frozen=True)
 class Block:
-    """Sites with equal shapes and numbers of heads, and the scores of these heads."""
-
-    sites: list[int]  # indices of the sites
+    sites: list[int]  # indices of sites with equal shapes and numbers of heads
     dims: tuple[int, ...]  # sizes of the circuit's matrices at these sites
     null: NullModel
     heads: Heads
-    # σ̂ of the circuit's matrices; ``heads`` has other σ̂ if these matrices are products
-    sigmas: tuple[Float[np.ndarray, "layer head"], ...]
+    sigmas: tuple[Float[np.ndarray, "layer head"], ...]  # σ̂ of the matrices; ``heads`` has other σ̂ of products
     scores: HeadScores
     null_group: Callable[[], xr.Dataset]  # makes the null's group of a file
     random: RandomHeads | None = None  # moved shares of random heads of the shape; None if they are not known
-    # eigenvalues of the heads with equal axes; None without head axes
-    equal_axes: Float[np.ndarray, "layer head rank"] | None = None
+    equal_axes: Float[np.ndarray, "layer head rank"] | None = None  # eigenvalues with equal axes, if heads have axes
     key_shares: KeyShares | None = None  # how much of each W_QK reads the row space of W_Q; None if not defined
 
     @property
@@ -59,7 +79,6 @@ def heads_dataset(
     null: xr.Dataset,
     reasons: Mapping[tuple[int, int], Reason],
 ) -> xr.Dataset:
-    """Return the scores of the heads at all sites as the ``heads`` group of a scores file."""
     rows, names = _rows(blocks), list(SPECTRAL_STATISTICS)
     scored_sites = [sites[site] for site in rows]
 
@@ -89,28 +108,22 @@ def heads_dataset(
         **{factor.sigma: sigma for factor, sigma in zip(circuit.factors, sigmas, strict=True)},
     }
     if circuit.head_axes:
-        unknown = (np.full(block.eigenvalues.shape, np.nan) for block in blocks)
         equal = joined(
-            nan if block.equal_axes is None else block.equal_axes for block, nan in zip(blocks, unknown, strict=True)
+            np.full(block.eigenvalues.shape, np.nan) if block.equal_axes is None else block.equal_axes
+            for block in blocks
         )
         values["moved_share_equal_axes"] = moved_share(equal, _null_means(null, "eigenvalue_mean_equal_axes"))
     if circuit == QK:
-        relations = []  # NaN where queries and keys read different streams
+        relations = []
         for block in blocks:
-            d_query, d_head, _ = block.dims
-            unknown = np.full(block.eigenvalues.shape[:-1], np.nan)
+            unknown = np.full(block.eigenvalues.shape[:-1], np.nan)  # queries and keys read different streams
             shares = block.key_shares or KeyShares(unknown, unknown, unknown)
-            relations.append(relation(shares, block.eigenvalues, d_head, d_query))
-        for name in ("value", "p_value", "upper"):
-            arrays = joined(getattr(of_block, name) for of_block in relations)
-            values["relation" if name == "value" else f"relation_{name}"] = arrays
+            relations.append(relation(shares, block.eigenvalues, block.dims[1], block.dims[0]))
+        values |= {name: joined(of_block[name] for of_block in relations) for name in relations[0]}
         values["relation_q_value"] = benjamini_hochberg(values["relation_p_value"])
     if len(circuit.factors) > 1:
-        of_blocks = [[sites[site] for site in block.sites] for block in blocks]
-        values["key_head"] = joined(
-            np.stack([np.arange(site.n_heads) // (site.n_heads // site.n_key_heads) for site in of_block])
-            for of_block in of_blocks
-        )
+        key_heads = [np.arange(site.n_heads) // (site.n_heads // site.n_key_heads) for site in sites]
+        values["key_head"] = joined(np.stack([key_heads[site] for site in block.sites]) for block in blocks)
     scale = {}
     if any(block.heads.sigmas is not block.sigmas for block in blocks):  # matrices are products themselves
         scale = {"null_scale": (("layer", "head"), joined(chain_scale(block.heads.sigmas) for block in blocks))}
@@ -131,7 +144,6 @@ def heads_dataset(
 
 
 def _null_means(null: xr.Dataset, name: str) -> Float[np.ndarray, "... index"]:
-    """Return mean eigenvalues of the group ``null`` as they broadcast to those of the heads, (layer, head, index)."""
     mean = null[name].transpose(..., "index").values
     return mean[null["layer_shape"].values][:, None] if "layer_shape" in null else mean
 
@@ -148,31 +160,29 @@ def null_dataset(circuit: Circuit, sites: Sequence[Site], blocks: Sequence[Block
         own = xr.Dataset(variables, {"probability": parts[0][1]["probability"].values})
         numbers = {name: np.arange(own.sizes[name]) for name in ("head", "index")}
         return describe(own.assign_coords(numbers | layer_coordinates([sites[site].place for site in rows])), schema)
-    nulls = list(dict.fromkeys(id(block.null) for block in blocks))
-    first_of = {id(block.null): block for block in reversed(blocks)}
-    shapes = [first_of[null] for null in nulls]  # one block for each null
+    first_of: dict[int, Block] = {}  # block for each null
+    for block in blocks:
+        first_of.setdefault(id(block.null), block)
+    nulls, shapes = list(first_of), list(first_of.values())
     groups = [_null_group(circuit, block).drop_vars("bin", errors="ignore") for block in shapes]
     if len(groups) == 1:
         return describe(groups[0], null_schema(circuit))
     longest = np.arange(max(group.sizes["index"] for group in groups))
     joined: xr.Dataset = xr.concat([group.reindex(index=longest) for group in groups], dim="shape")  # type: ignore[assignment]
     places = {site: nulls.index(id(block.null)) for block in blocks for site in block.sites}
-    joined = joined.assign(
-        {name: ("shape", [block.dims[k] for block in shapes]) for k, name in enumerate(circuit.dims)}
-        | {
-            "null_draws": ("shape", [block.null.draws for block in shapes]),
-            "p_value_floor": ("shape", [block.null.p_value_floor for block in shapes]),
-            "null_source": ("shape", [block.null.source for block in shapes]),
-            "layer_shape": ("layer", [places[site] for site in sorted(places)]),
-        }
-    )
+    of_shapes = {name: [block.dims[k] for block in shapes] for k, name in enumerate(circuit.dims)} | {
+        "null_draws": [block.null.draws for block in shapes],
+        "p_value_floor": [block.null.p_value_floor for block in shapes],
+        "null_source": [block.null.source for block in shapes],
+    }
+    joined = joined.assign({name: ("shape", values) for name, values in of_shapes.items()})
+    joined["layer_shape"] = "layer", [places[site] for site in sorted(places)]
     joined = joined.assign_coords(layer_coordinates([sites[site].place for site in sorted(places)]))
     schema = null_schema(circuit, several=True)
     return describe(joined[list(schema)], schema)
 
 
 def _null_group(circuit: Circuit, block: Block) -> xr.Dataset:
-    """Return the null of a block's heads, with what is known of the moved shares of random heads."""
     group, random = block.null_group(), block.random
     dims = group["edge_quantile_lower"].dims  # of heads that each have their own null, or none
 
@@ -180,14 +190,14 @@ def _null_group(circuit: Circuit, block: Block) -> xr.Dataset:
         shape = tuple(group.sizes[name] for name in dims)
         return (*dims, *["index"] * np.ndim(value)), np.broadcast_to(value, (*shape, *np.shape(value)))
 
-    points: dict[str, UpperPoint] = {"moved_share": _UNKNOWN if random is None else random.upper}
+    points = {"moved_share": random and random.upper}
     if circuit.head_axes:
         equal = random if block.equal_axes is not None else None
-        mean = None if equal is None else equal.equal_mean
-        unknown = np.full(group.sizes["index"], np.nan)
-        group = group.assign(eigenvalue_mean_equal_axes=spread(unknown if mean is None else mean))
-        points["moved_share_equal_axes"] = (equal and equal.equal_upper) or _UNKNOWN
-    for name, point in points.items():
+        mean = np.full(group.sizes["index"], np.nan) if equal is None or equal.equal_mean is None else equal.equal_mean
+        group = group.assign(eigenvalue_mean_equal_axes=spread(mean))
+        points["moved_share_equal_axes"] = equal and equal.equal_upper
+    for name, known in points.items():
+        point = known or UpperPoint(np.nan, np.nan)
         if f"{name}_upper" not in group:
             group[f"{name}_upper"] = spread(point.value)
             group[f"{name}_upper_standard_error"] = spread(point.standard_error)
@@ -195,7 +205,6 @@ def _null_group(circuit: Circuit, block: Block) -> xr.Dataset:
 
 
 def circuit_attributes(circuit: Circuit, sites: Sequence[Site], blocks: Sequence[Block]) -> dict[str, object]:
-    """Return the facts that all heads of a circuit share: their sizes and their null."""
     nulls = [block.null for block in blocks]
     factors = " and ".join(factor.symbol for factor in circuit.factors)
     facts: dict[str, object] = dict(sizes_of(circuit, [sites[site] for block in blocks for site in block.sites])[0])
@@ -213,7 +222,6 @@ def circuit_attributes(circuit: Circuit, sites: Sequence[Site], blocks: Sequence
 
 
 def sizes_of(circuit: Circuit, sites: Iterable[Site]) -> tuple[dict[str, int], dict[str, tuple[str, list[int]]]]:
-    """Return the sizes of a circuit's matrices that all sites share, and as coordinates those that differ."""
     names = dict.fromkeys((*circuit.dims, *(factor.heads for factor in circuit.factors)))
     sizes = {name: [getattr(site, name) for site in sites] for name in names}
     common = {name: of_sites[0] for name, of_sites in sizes.items() if len(set(of_sites)) == 1}
@@ -256,7 +264,6 @@ def _rows(blocks: Sequence[Block]) -> dict[int, int]:
 
 
 def _padded(parts: Sequence[tuple[Sequence[int], Shaped[np.ndarray, "layer ..."]]]) -> Shaped[np.ndarray, "layer ..."]:
-    """Put arrays into their rows of one array, padded with NaN, or with 0 for integers."""
     arrays = [array for _, array in parts]
     shape = sum(map(len, arrays)), *np.max([array.shape[1:] for array in arrays], axis=0).astype(int)
     padded = np.full(shape, np.nan if arrays[0].dtype.kind == "f" else 0, dtype=arrays[0].dtype)

@@ -1,4 +1,4 @@
-"""Amount by which each head differs: its moved share, its direction, the part of unequal axes, and the relation."""
+"""Amounts by which heads differ: distances, the smallest p-values, moved shares, relations."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -9,20 +9,59 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 from jaxtyping import Bool, Float
+from numpy.typing import ArrayLike
 
-from rmtbase.nulls import UpperPoint
+from rmtbase.nulls import UpperPoint, distance_from_moments
+from rmtbase.parameters import require_p_values
 from rmtbase.shown import in_one_line, percent
+from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import heads_present
 from rmtbase.words import counted, listing
 
 _FIRST = 3  # heads named as those that differ most
 
 
-class Towards(StrEnum):
-    """Direction in which the strength of a head moved whose moved share is above the 95 % point of random heads.
+def signed_distance(scores: xr.Dataset) -> Float[np.ndarray, "..."]:
+    """Return z of each statistic, or of its logarithm if it is positive and unbounded; the p-value's without a std."""
+    parts = (scores[name] for name in ("z_score", "observed", "null_mean", "null_std"))
+    logarithmic = [name for name, statistic in SPECTRAL_STATISTICS.items() if statistic.on_log_scale]
+    on_log_scale = scores["statistic"].isin(logarithmic)
+    z, value, mean, std, on_log_scale = (part.values for part in xr.broadcast(*parts, on_log_scale))
+    distance, of_log = z.astype(float), on_log_scale & (std > 0)
+    distance[of_log] = np.sign(z[of_log]) * distance_from_moments(True, value[of_log], mean[of_log], std[of_log])
+    return distance
 
-    It is that of the larger part of the moved share, or both if both parts are above that point.
-    """
+
+def farthest_distance(heads: xr.Dataset) -> Float[np.ndarray, "layer head"]:
+    """Return the :func:`signed_distance` of each head's farthest statistic; NaN if a head was not scored."""
+    ordered = heads.transpose("layer", "head", "statistic", ...)
+    places = {name: place for place, name in enumerate(ordered["statistic"].values.tolist())}
+    # An unscored head has no farthest statistic; all its values are NaN, so any index will do.
+    farthest = np.array([[places.get(name, 0) for name in row] for row in ordered["farthest_statistic"].values])
+    return np.take_along_axis(signed_distance(ordered), farthest[..., None], axis=-1)[..., 0]
+
+
+def layer_p_value_floors(tree: xr.DataTree) -> tuple[Float[np.ndarray, " layer"], Float[np.ndarray, " layer"]]:
+    """Return the smallest p-values of one statistic, 2/(n + 1), and of all, 1/(n + 1), or those of an analytic null."""
+    null, names = tree["null"].to_dataset(), ("null_draws", "p_value_floor")
+    shapes, places = [[tree.attrs.get(name) for name in names]], np.zeros(tree["heads"].sizes.get("layer", 1), int)
+    if "layer_shape" in null:
+        shapes, places = np.transpose([null[name].values for name in names]).tolist(), null["layer_shape"].values
+    floors = []
+    for draws, floor in shapes:
+        of_draws = (0.0, 0.0) if draws is None else (2 / (int(draws) + 1), 1 / (int(draws) + 1))
+        floors.append((float(floor or 0.0),) * 2 if tree.attrs.get("null_method") == "analytic" else of_draws)
+    single, joint = np.array(floors)[places].T
+    return single, joint
+
+
+def at_p_value_floor(p_value: Float[np.ndarray, "..."], floor: ArrayLike) -> Bool[np.ndarray, "..."]:
+    """Mark the p-values that equal their floor, in the broadcast shape: they are only bounds."""
+    return require_p_values("p_value", p_value) <= np.asarray(floor) * (1 + 1e-9)
+
+
+class Towards(StrEnum):
+    """Larger part of a moved share above the 95 % point of random heads, or both parts if both are above it."""
 
     FEWER = "fewer"
     MORE = "more"
@@ -31,8 +70,6 @@ class Towards(StrEnum):
 
 
 class HowMuch(NamedTuple):
-    """Amount by which one head differs."""
-
     # share of ‖W‖² to move between the ordered directions to give a random head's mean spectrum, and its two parts
     moved_share: float = math.nan
     moved_towards_fewer: float = math.nan
@@ -40,8 +77,7 @@ class HowMuch(NamedTuple):
     moved_share_equal_axes: float = math.nan  # moved share with equal axes; NaN if it is not known
     towards: Towards = Towards.NOT_TOLD
     relation: float = math.nan  # R of keys and queries; NaN if it is not defined
-    # whether equal axes take away more than half of a moved share above the 95 % point of random heads
-    mostly_axes: bool = False
+    mostly_axes: bool = False  # whether equal axes take away more than half of a moved share above the 95 % point
 
 
 def upper_points(tree: xr.DataTree, name: str = "moved_share_upper") -> Float[np.ndarray, "layer head"]:
@@ -54,11 +90,9 @@ def upper_points(tree: xr.DataTree, name: str = "moved_share_upper") -> Float[np
 
 
 def upper_range(tree: xr.DataTree, places: Bool[np.ndarray, "layer head"]) -> tuple[UpperPoint, ...]:
-    """Return the smallest and the largest 95 % point of random heads at some places; nothing if none is known."""
     names = "moved_share_upper", "moved_share_upper_standard_error"
     columns = (upper_points(tree, name)[places].tolist() for name in names)
-    points = [UpperPoint(*pair) for pair in zip(*columns, strict=True)]
-    known = [point for point in points if math.isfinite(point.value)]
+    known = [point for point in map(UpperPoint, *columns) if math.isfinite(point.value)]
     return (min(known, key=lambda point: point.value), max(known, key=lambda point: point.value)) if known else ()
 
 
@@ -67,13 +101,10 @@ def places_of(mask: Bool[np.ndarray, "layer head"]) -> list[tuple[int, int]]:
 
 
 def how_much(tree: xr.DataTree) -> dict[tuple[int, int], HowMuch]:
-    """Return how much each head of a scores tree differs, by its place along (layer, head).
-
-    Resampled copies keep unequal axes: against them no moved share is put down to these. Nor is that of an update
-    s B A, where the basis between B and A is free.
-    """
+    """Return how much each head of a scores tree differs, by its place along (layer, head)."""
     heads = tree["heads"].to_dataset().transpose("layer", "head", ...)
     upper = upper_points(tree)
+    # Resampled copies keep unequal axes, and of an update s B A the basis between B and A is free.
     free = tree.attrs["null_method"] == "resampled" or "updates" in tree.attrs
     unknown = np.full(upper.shape, np.nan)
     names = ("moved_share", "moved_towards_fewer", "moved_towards_more", "moved_share_equal_axes", "relation")
@@ -83,25 +114,18 @@ def how_much(tree: xr.DataTree) -> dict[tuple[int, int], HowMuch]:
     mostly_axes = above & (equal < 0.5 * share) & (not free)
     both = np.minimum(fewer, more) > upper
     towards = np.select([~above, both, fewer >= more], [Towards.NOT_TOLD, Towards.BOTH, Towards.FEWER], Towards.MORE)
-    return {
-        place: HowMuch(
-            **{name: float(array[place]) for name, array in values.items()},
-            towards=Towards(str(towards[place])),
-            mostly_axes=bool(mostly_axes[place]),
-        )
-        for place in places_of(heads_present(heads))
-    }
+    amounts = {}
+    for place in places_of(heads_present(heads)):
+        amount = HowMuch(**{name: float(array[place]) for name, array in values.items()})
+        amounts[place] = amount._replace(towards=Towards(str(towards[place])), mostly_axes=bool(mostly_axes[place]))
+    return amounts
 
 
 @in_one_line
 @dataclass(frozen=True)
 class Moved:
-    """Moved shares of the heads that differ."""
-
-    # names of the heads with how much each differs, by decreasing moved share
-    heads: tuple[tuple[str, HowMuch], ...] = ()
-    # smallest and largest 95 % point of random heads, with their errors; nothing if none is known
-    upper: tuple[UpperPoint, ...] = ()
+    heads: tuple[tuple[str, HowMuch], ...] = ()  # names and amounts, by decreasing moved share
+    upper: tuple[UpperPoint, ...] = ()  # smallest and largest 95 % point of random heads; nothing if none is known
     symbol: str = "W_QK"  # symbol of the matrix that was scored
     against: str = "random heads"  # what the heads were compared with
 
@@ -122,15 +146,10 @@ class Moved:
             median = "its moved share" if len(of_axes) == 1 else "their median"
             yield f"Mostly because axes are unequal: {named}; with equal axes {median} is {middle}."
 
-    def count(self, towards: Towards) -> int:
-        return sum(amount.towards is towards for _, amount in self.heads)
-
 
 @in_one_line
 @dataclass(frozen=True)
 class Related:
-    """Heads whose keys read what their queries read."""
-
     heads: tuple[tuple[str, float], ...] = ()  # names of the heads with q < ``level`` and their R, by decreasing R
     tested: int = 0  # number of heads for which R is defined
     upper: float = math.nan  # largest 95 % point of R over the tested heads, for unrelated queries and keys
@@ -164,10 +183,8 @@ def _shares(heads: Sequence[tuple[str, HowMuch]]) -> str:
     """List heads with their moved shares, and the directions of these unless they are towards fewer directions."""
     texts = []
     for name, amount in heads:
-        share, fewer = percent(amount.moved_share), percent(amount.moved_towards_fewer)
-        directions = {
-            Towards.MORE: ", towards more directions",
-            Towards.BOTH: f": {fewer} towards fewer and {percent(amount.moved_towards_more)} towards more directions",
-        }
-        texts.append(f"{name} ({share}{directions.get(amount.towards, '')})")
+        fewer, more = percent(amount.moved_towards_fewer), percent(amount.moved_towards_more)
+        both = f": {fewer} towards fewer and {more} towards more directions"
+        directions = {Towards.MORE: ", towards more directions", Towards.BOTH: both}
+        texts.append(f"{name} ({percent(amount.moved_share)}{directions.get(amount.towards, '')})")
     return ", ".join(texts)

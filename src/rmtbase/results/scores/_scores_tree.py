@@ -7,34 +7,21 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 
+from rmtbase import nulls
 from rmtbase.errors import ParameterError
 from rmtbase.heads.factors import StoredRows, has_latent_keys, head_axis, head_sigmas, null_shape, stored_rows
 from rmtbase.heads.key_shares import KeyShares
 from rmtbase.heads.read_sites import HeadWork, SiteSpectra, Takers, read_factors, read_sites, require_circuits, sites_of
 from rmtbase.linalg import single_threaded_blas
 from rmtbase.models import FUSED_COMPONENTS, MatrixName, WeightMatrices
-from rmtbase.nulls import (
-    FLAT,
-    FixedSpectrum,
-    Heads,
-    HeadShape,
-    Null,
-    NullModel,
-    OrthogonalNull,
-    chain_scale,
-    initialization_note,
-    random_heads,
-)
 from rmtbase.parameters import require_independent_entries, require_positive_integer
 from rmtbase.progress import Progress
 from rmtbase.reasons import Reason
 from rmtbase.results.attributes import file_attributes
 from rmtbase.results.large_matrices import tell_of_large
-from rmtbase.results.scores._element_scores import summarized
-from rmtbase.results.scores._head_elements import ELEMENT_MODES, ElementMode, HeadElements
+from rmtbase.results.scores._element_scores import ELEMENT_MODES, ElementMode, HeadElements, summarized
 from rmtbase.results.scores._heads import Block, circuit_attributes, heads_dataset, null_dataset
-from rmtbase.results.scores._matrices import MATRIX_MODES
-from rmtbase.results.scores._read_matrices import LAYERS, MatrixScores, require_components
+from rmtbase.results.scores._matrices import LAYERS, MATRIX_MODES, MatrixScores, require_components
 from rmtbase.results.scores.schema import circuit_group, heads_schema
 from rmtbase.shown import shown
 from rmtbase.statistics import LatentShape
@@ -42,15 +29,12 @@ from rmtbase.tables import CIRCUITS, QK, Circuit, describe
 from rmtbase.words import listing
 
 _NAMED = 8  # heads named in one line; the file lists all
-Reasons = Mapping[tuple[int, int], Reason]
-"""Reasons why heads of a circuit cannot be tested, by site and head."""
+Reasons = Mapping[tuple[int, int], Reason]  # why heads of a circuit cannot be tested, by site and head
 
 
 @dataclass(frozen=True)
 class Scope:
-    """Parts of a model to score, as :func:`rmtbase.score` takes them, and the null to score its heads against."""
-
-    null: Null
+    null: nulls.Null
     matrices: str = "none"
     circuits: Sequence[str] = ("qk",)
     components: Sequence[str] | str = (LAYERS,)
@@ -68,13 +52,13 @@ class Scope:
         return require_components(model, self.components, self.matrices != "none")
 
     def reads(self, progress: Progress) -> Callable[[WeightMatrices], tuple[Sequence[str] | None, Sequence[str]]]:
-        """Return the judge of these options for an opened model: ``reads`` of ``require_model``."""
+        """Return ``reads`` of ``require_model``, which judges these options for an opened model."""
 
         def judged(model: WeightMatrices) -> tuple[Sequence[str] | None, Sequence[str]]:
             parts, circuits = self.parts(model), require_circuits(model, self.circuits)
             shapes = (block.key for circuit in circuits for block in _blocks(model, circuit, self.null))
             for shape, stored in dict.fromkeys(shapes):
-                self.null.require_shape(HeadShape(shape, 1, stored))
+                self.null.require_shape(nulls.HeadShape(shape, 1, stored))
             if self.elements != "matrices":
                 circuits = tuple(circuit for circuit in CIRCUITS.values() if len(circuit.factors) == 1)
             of_heads = [f"attention_{factor.name}" for circuit in circuits for factor in circuit.factors]
@@ -87,7 +71,6 @@ class Scope:
 
 
 def scores_tree(model: WeightMatrices, function: str, scope: Scope, progress: Progress) -> xr.DataTree:
-    """Score a model; ``function`` is the call that provenance names."""
     null, circuits = scope.null, require_circuits(model, scope.circuits)
     blocks_of = {circuit: _blocks(model, circuit, null) for circuit in circuits}
     n_heads = max(sum(len(block.sites) * block.n_heads for block in blocks) for blocks in blocks_of.values())
@@ -99,7 +82,7 @@ def scores_tree(model: WeightMatrices, function: str, scope: Scope, progress: Pr
         takers, work = Takers(matrices.layers, of_heads), HeadWork(null, how_much=True)
         with read_sites(model, circuits, takers, work, progress) as reading:
             keys = dict.fromkeys(block.key for blocks in blocks_of.values() for block in blocks)
-            nulls = {key: null.for_heads(HeadShape(key[0], n_heads, key[1]), progress) for key in keys}
+            models = {key: null.for_heads(nulls.HeadShape(key[0], n_heads, key[1]), progress) for key in keys}
             spectra, ways = reading.result()
         matrices.read(progress)
         unscored = unscored_heads(model, spectra, null)
@@ -108,23 +91,19 @@ def scores_tree(model: WeightMatrices, function: str, scope: Scope, progress: Pr
         of_matrices = matrices.datasets()
         notes: list[str | None] = [*matrices.notes]
         if null.entry_law is not None and matrices.layers:
-            notes.append(initialization_note(of_matrices["/matrices"], null.entry_law))
-        if not null.needs_stored_rows:
-            notes.append(equal_values_note(spectra[QK]))
+            notes.append(nulls.initialization_note(of_matrices["/matrices"], null.entry_law))
+        notes += [] if null.needs_stored_rows else [equal_values_note(spectra[QK])]
         own_notes = [line for line in notes if line]
         for line in (*model.notes_now, *own_notes):
             progress.detail(line)
         for line in warnings:
             progress.note(line)
-        scored = {
-            circuit: [
-                _scored(model, circuit, block, spectra[circuit], nulls[block.key], null.seed, progress)
-                for block in blocks
-            ]
-            for circuit, blocks in blocks_of.items()
-        }
-    fixed, lines = fixed_spectra(model, scored)
-    lines = [*unscored_lines(model, fixed), *lines]
+        scored: dict[Circuit, list[Block]] = {}
+        for circuit, blocks in blocks_of.items():
+            parts = ((block, spectra[circuit], models[block.key]) for block in blocks)
+            scored[circuit] = [_scored(model, circuit, *of_block, null.seed, progress) for of_block in parts]
+    fixed, differing = fixed_spectra(model, scored)
+    lines = [*unscored_lines(model, fixed), *differing]
     for line in lines:
         progress.note(line)
     groups: dict[str, xr.Dataset] = {}
@@ -146,20 +125,13 @@ def scores_tree(model: WeightMatrices, function: str, scope: Scope, progress: Pr
 
 
 class _Sites(NamedTuple):
-    """Sites whose heads have the same shape, null and number."""
-
-    shape: tuple[int, ...] | LatentShape  # shape of the heads' null
+    key: tuple[tuple[int, ...] | LatentShape, StoredRows | None]  # what the null of the heads depends on
     n_heads: int
     of_last_factor: int
-    stored: StoredRows | None
     sites: list[int]
 
-    @property
-    def key(self) -> tuple[tuple[int, ...] | LatentShape, StoredRows | None]:
-        return self.shape, self.stored
 
-
-def _blocks(model: WeightMatrices, circuit: Circuit, null: Null) -> list[_Sites]:
+def _blocks(model: WeightMatrices, circuit: Circuit, null: nulls.Null) -> list[_Sites]:
     blocks: dict[tuple, _Sites] = {}
     for index in sites_of(model, circuit):
         site, shape = model.sites[index], null_shape(model, index, circuit)
@@ -167,7 +139,7 @@ def _blocks(model: WeightMatrices, circuit: Circuit, null: Null) -> list[_Sites]
             raise ParameterError("d_head", site.d_head, f"at most d_model = {min(site.d_query, site.d_key)}")
         first, last = (getattr(site, factor.heads) for factor in (circuit.factors[0], circuit.factors[-1]))
         stored = stored_rows(model, index, circuit) if null.needs_stored_rows else None
-        facts = shape, first, last, stored
+        facts = (shape, stored), first, last
         blocks.setdefault(facts, _Sites(*facts, [])).sites.append(index)
     return list(blocks.values())
 
@@ -177,49 +149,37 @@ def _scored(
     circuit: Circuit,
     block: _Sites,
     spectra: Mapping[int, SiteSpectra],
-    null: NullModel,
+    null: nulls.NullModel,
     seed: int,
     progress: Progress,
 ) -> Block:
-    sites, of_sites = block.sites, [spectra[site] for site in block.sites]
+    (shape, stored), sites, of_sites = block.key, block.sites, [spectra[site] for site in block.sites]
     sigmas = tuple(np.stack(sigma) for sigma in zip(*(site.sigmas for site in of_sites), strict=True))
-    heads = Heads(
+    heads = nulls.Heads(
         np.stack([site.singular_values for site in of_sites]),
         sigmas,
         lambda layer: read_factors(model, sites[layer], circuit),
         prepared=[site.prepared for site in of_sites if site.prepared is not None] or None,
     )
     dims = tuple(getattr(model.sites[sites[0]], name) for name in circuit.dims)
-    if block.shape != dims and not null.per_head:
+    if shape != dims and not null.per_head:
         # the heads have σ̂ of every factor that their null is drawn from; 0 where a matrix is zero
         names = [factor.name for factor in circuit.factors]
         of_null = [head_sigmas(model.sites[site], names, model.stored_shape, model.stored) for site in sites]
         stacked = (np.stack(sigma) for sigma in zip(*(sigmas for sigmas, _ in of_null), strict=True))
         ratios = [ratio for _, ratio in of_null if ratio is not None]
         scored = np.all([sigma > 0 for sigma in sigmas], axis=0)
-        heads = replace(
-            heads,
-            sigmas=tuple(np.where(scored, sigma, 0.0) for sigma in stacked),
-            rope_ratio=np.stack(ratios) if ratios else None,
-        )
+        of_scored = tuple(np.where(scored, sigma, 0.0) for sigma in stacked)
+        heads = replace(heads, sigmas=of_scored, rope_ratio=np.stack(ratios) if ratios else None)
     random = None
-    if isinstance(block.shape, tuple) and block.stored is None:
-        random = random_heads(block.shape, head_axis(model, sites[0], circuit), seed)
+    if isinstance(shape, tuple) and stored is None:
+        random = nulls.random_heads(shape, head_axis(model, sites[0], circuit), seed)
     equal_axes = [site.equal_axes for site in of_sites if site.equal_axes is not None]
     key_shares = [site.key_shares for site in of_sites if site.key_shares is not None]
     scores, null_group = null.score_heads(heads, progress)
-    return Block(
-        sites,
-        dims,
-        null,
-        heads,
-        sigmas,
-        scores,
-        null_group,
-        random,
-        np.stack(equal_axes) ** 2 if equal_axes else None,
-        KeyShares(*map(np.stack, zip(*key_shares, strict=True))) if key_shares else None,
-    )
+    equal_eigenvalues = np.stack(equal_axes) ** 2 if equal_axes else None
+    shares = KeyShares(*map(np.stack, zip(*key_shares, strict=True))) if key_shares else None
+    return Block(sites, dims, null, heads, sigmas, scores, null_group, random, equal_eigenvalues, shares)
 
 
 def _attributes(
@@ -230,26 +190,17 @@ def _attributes(
     about: tuple[Sequence[str], Sequence[str]],
     ways: Mapping[str, int],
 ) -> dict[str, object]:
-    """Return the attributes of the root: the facts of W_QK and its null, notes and warnings, and the provenance."""
     blocks, parts, initialization = scored[QK], scope.parts(model), scope.null.initialization
     facts = circuit_attributes(QK, model.sites, blocks)
     if model.d_model is not None:
         del facts["d_query"], facts["d_key"]
         facts["d_model"] = model.d_model
-    call = {
-        "function": function,
-        "matrices": scope.matrices,
-        "null_draws": facts.get("null_draws"),
-        "null_source": facts["table"],
-    }
-    if parts not in ((), (LAYERS,)):
-        call["components"] = list(parts)
-    if scope.elements != "matrices":
-        call["elements"] = scope.elements
-    if initialization != "normal":
-        call["initialization"] = initialization
-    if len(scored) > 1:
-        call["circuits"] = [circuit.name for circuit in scored]
+    call = {"function": function, "matrices": scope.matrices, "null_draws": facts.get("null_draws")}
+    call |= {"null_source": facts["table"]}
+    call |= {} if parts in ((), (LAYERS,)) else {"components": list(parts)}
+    call |= {} if scope.elements == "matrices" else {"elements": scope.elements}
+    call |= {} if initialization == "normal" else {"initialization": initialization}
+    call |= {} if len(scored) == 1 else {"circuits": [circuit.name for circuit in scored]}
     weights = {"architecture": model.architecture, "query_key_sha256": model.fingerprint(), "factorised": ways}
     records = {str(block.dims): block.null.record() for block in blocks}
     record = next(iter(records.values())) if len(records) == 1 else records
@@ -280,26 +231,19 @@ def attention_class(n_heads: int, n_key_heads: int, fused: bool = False, latent:
 
 
 def with_attention(heads: xr.Dataset, model: WeightMatrices) -> tuple[xr.Dataset, dict[str, str]]:
-    """Add ``attention``, the :func:`attention_class` of the stored matrices, to the scores of a model's heads."""
-    fused = model.parts.get("fused", ())
-    classes = [
-        attention_class(
-            site.n_heads,
-            site.n_key_heads,
-            any(MatrixName(site.place, component) in fused for component in FUSED_COMPONENTS),
-            has_latent_keys(site, model.stored_shape),
-        )
-        for site in model.sites
-    ]
+    fused, classes = model.parts.get("fused", ()), []
+    for site in model.sites:
+        is_fused = any(MatrixName(site.place, component) in fused for component in FUSED_COMPONENTS)
+        latent = has_latent_keys(site, model.stored_shape)
+        classes.append(attention_class(site.n_heads, site.n_key_heads, is_fused, latent))
     if len(set(classes)) == 1:
         return heads, {"attention": classes[0]}
     return describe(heads.assign_coords(attention=("layer", classes)), heads_schema(QK)), {}
 
 
 def unscored_heads(
-    model: WeightMatrices, spectra: Mapping[Circuit, Mapping[int, SiteSpectra]], null: Null
+    model: WeightMatrices, spectra: Mapping[Circuit, Mapping[int, SiteSpectra]], null: nulls.Null
 ) -> dict[Circuit, Reasons]:
-    """Give the reason for each head that cannot be scored: a factor of zeros, or a reason from the null."""
     unscored: dict[Circuit, Reasons] = {}
     for circuit, by_site in spectra.items():
         reasons: dict[tuple[int, int], Reason] = {}
@@ -308,10 +252,10 @@ def unscored_heads(
             of_null = null.unscored(dims, of_site.prepared)
             for head in range(len(of_site.singular_values)):
                 sigmas = zip(circuit.factors, of_site.sigmas, strict=True)
-                zero = [factor.symbol for factor, sigma in sigmas if sigma[head] == 0]
-                reason = Reason("zero_factors", {"factors": " and ".join(zero)}) if zero else Reason()
-                if len(zero) == 1:
-                    reason = Reason("zero_factor", {"factor": zero[0]})
+                zero, reason = [factor.symbol for factor, sigma in sigmas if sigma[head] == 0], Reason()
+                if zero:
+                    name = "zero_factor" if len(zero) == 1 else "zero_factors"
+                    reason = Reason(name, {name.removeprefix("zero_"): " and ".join(zero)})
                 if reason := Reason.join(reason, of_null.get(head, Reason())):
                     reasons[site, head] = reason
         unscored[circuit] = reasons
@@ -341,13 +285,13 @@ def fixed_spectra(
     for circuit, blocks in scored.items():
         agreeing, differing = {}, []
         for block in blocks:
-            if isinstance(block.null, OrthogonalNull) and block.null.fixed:
+            if isinstance(block.null, nulls.OrthogonalNull) and block.null.fixed:
                 names = ", ".join(block.null.fixed)
                 heads = f"{circuit.noun}s of {block.dims}"
                 lines.append(f"{heads}: not tested by {names}, the same in all draws of the null")
-            if not isinstance(block.null, FixedSpectrum):
+            if not isinstance(block.null, nulls.FixedSpectrum):
                 continue
-            scale = chain_scale(block.heads.sigmas)
+            scale = nulls.chain_scale(block.heads.sigmas)
             agrees = block.null.agrees(block.eigenvalues / scale[..., None])
             for row, head in np.argwhere(~np.isnan(scale)).tolist():
                 if agrees[row, head]:
@@ -364,9 +308,8 @@ def fixed_spectra(
 
 
 def equal_values_note(spectra: Mapping[int, SiteSpectra]) -> str | None:
-    """Write a note on heads whose singular values of W_QK agree to 1 %, as after orthogonal initialization."""
     heads = [values for site in spectra.values() for values in site.singular_values if values[-1] > 0.0]
-    flat = sum(values[0] <= (1.0 + 0.5 * FLAT) * values[-1] for values in heads)
+    flat = sum(values[0] <= (1.0 + 0.5 * nulls.FLAT) * values[-1] for values in heads)
     if not flat:
         return None
     return (

@@ -1,25 +1,16 @@
 """Super-weights: elements that stand apart from the tail of their own matrix, or are improbable under its body.
 
-Improbable elements are sought only if the tail agrees with the body.
-
 If σ is the width of the normal law fitted to the core, an element at distance x has the tail probability
-u(x) = 2 Φ(-x/σ), and any of N independent elements is so large with probability 1 - (1 - u)^N. This concerns
-the tail of the body, but the law is fitted to the core. So the tail must first be shown to fall off as that of a normal
-law, or faster. For N independent elements, u(x₍ₘ₎) of the m-th largest is the m-th smallest of N uniform numbers,
-N u ~ Gamma(m). Given u(x₍ₘ₎), the ratio u(x₍ₖ₎)/u(x₍ₘ₎) for the k-th largest is Beta(k, m - k). A body with heavier
-tails (Laplace, t, a mixture of scales) has larger elements there, and u is too small. If one of the two p-values is
-below 0.01, probability cannot separate elements from the tail; a gap still can (:meth:`LargestElements.isolation`).
-
-σ is raised, if necessary, until the m-th largest element is at its expected place, so that a tail slightly heavier than
-the core's makes no element improbable. Lighter tails (uniform, truncated) make u too large, so that fewer elements are
-listed.
+u(x) = 2 Φ(-x/σ), and any of N independent elements is so large with probability 1 - (1 - u)^N. The law is fitted to the
+core, so the tail must first be shown to fall off as that of a normal law, or faster: N u(x₍ₘ₎) ~ Gamma(m) of the m-th
+largest element, and given it, u(x₍ₖ₎)/u(x₍ₘ₎) is Beta(k, m - k). Heavier bodies have larger elements there; if one of
+the two p-values is below 0.01, only a gap can separate elements from the tail (:meth:`LargestElements.isolation`).
+σ is raised, if necessary, until the m-th largest element is at its expected place.
 
 Measured by studies/element_nulls/improbable.py on 150 matrices of 4 096 elements at a level of 2.5 %: an element is
-listed in 1.3 ± 0.9 % of normal matrices, and in none with uniform, logistic, Laplace, Student t₃ or t₁₀ elements (for
-the last four, 97 to 100 % of the tails are too heavy to decide). If the tail is only slightly heavier (t₂₀, t₅₀, or two
-scales with ratio 1.2), an element is listed in 5 to 6 ± 2 %, above the level. One element of 7 to 12 σ among 16 384
-normal elements is listed in 94 to 100 % of 50 matrices, at the level for a model of twelve matrices; the other matrices
-are reported as undecided.
+listed in 1.3 ± 0.9 % of normal matrices, in none with uniform, logistic, Laplace, Student t₃ or t₁₀ elements, and in 5
+to 6 ± 2 % if the tail is only slightly heavier (t₂₀, t₅₀, or two scales with ratio 1.2). One element of 7 to 12 σ among
+16 384 normal ones is listed in 94 to 100 % of 50 matrices; the others are reported as undecided.
 """
 
 import math
@@ -54,15 +45,12 @@ _POOLS = {
 
 @dataclass(frozen=True)
 class Tail:
-    """Facts about a matrix that identify its super-weights."""
-
     name: MatrixName
     shape: tuple[int, int]  # (outputs, inputs)
     transposed: bool  # whether places count elements of the transpose
     largest: LargestElements
     core_sigma: float  # standard deviation of the normal law that is fitted to the core
-    # weibull_shape, weibull_scale: parameters of the law that is fitted to the magnitudes of the body
-    weibull_shape: float
+    weibull_shape: float  # of the law that is fitted to the magnitudes of the body
     weibull_scale: float
 
     @property
@@ -76,9 +64,7 @@ class Tail:
 
 
 class Improbable(NamedTuple):
-    # probability that any of N elements is so large under the body, for the largest elements in descending order; empty
-    # if no element is large enough to be listed, or the tail has too few elements
-    p_value: Float[np.ndarray, " rank"]
+    p_value: Float[np.ndarray, " rank"]  # of the listed elements, in descending order; that any of N is so large
     is_heavy: bool  # whether the tail is heavier than the body's, so that these elements cannot be judged
 
 
@@ -103,48 +89,44 @@ def improbable(largest: LargestElements, core_sigma: float, level: float) -> Imp
     return Improbable(p_value[: max(listed, int(is_heavy))], is_heavy)
 
 
-class SearchedTails:
-    """Search for the super-weights of a model, by two tests of each matrix that has a tail.
+class Search(NamedTuple):
+    super_weights: xr.Dataset  # ``/super_weights``: at most 32 extremes of each matrix
+    heavy: list[MatrixName]  # matrices in which only elements above a gap could be found
+    searched: int  # number of matrices with a tail
 
-    Each test has half of ``level`` divided by the number of these matrices. One finds elements above a gap
-    (:meth:`LargestElements.isolation`), whatever the tail; the other finds elements that are improbable under the body
-    (:func:`improbable`), if the tail is that of a normal law: it is not for the matrices ``heavy``.
+
+def search(tails: Sequence[Tail], level: float = LEVEL) -> Search:
+    """Search for the super-weights of a model, those least probable under their Weibull body first.
+
+    Each matrix that has a tail has two tests, each with half of ``level`` divided by the number of these matrices. One
+    finds elements above a gap (:meth:`LargestElements.isolation`), whatever the tail; the other finds elements that are
+    improbable under the body (:func:`improbable`), if the tail is that of a normal law.
     """
-
-    def __init__(self, tails: Sequence[Tail], level: float = LEVEL) -> None:
-        self._tails = tails
-        self.searched = [tail for tail in tails if not tail.largest.without_tail()]
-        self._level = 0.5 * level / max(len(self.searched), 1)
-        bodies = {tail.name: improbable(tail.largest, tail.core_sigma, self._level) for tail in self.searched}
-        self._listed = {name: 0 if body.is_heavy else body.p_value.size for name, body in bodies.items()}
-        self.heavy = [name for name, body in bodies.items() if body.is_heavy]
-
-    def super_weights(self) -> xr.Dataset:
-        """List the extremes of all matrices, at most 32 of each, those least probable under their Weibull body first.
-
-        The tail probabilities are log₁₀ of the probability 1 - (1 - P(|w| ≥ x))^N that any of N independent elements is
-        so large: under the normal law of the matrix's own core, P = 2 Φ(-x/σ_core); under the Weibull law of its body,
-        P = exp(-(x/λ)^k); under the mixture of the core laws of its pool, P = Σ_c N_c/N 2 Φ(-x/σ_c). A pool of
-        components with different σ has heavy tails without any training: the excess kurtosis of W_O and MLPs at step 0
-        is 1.08 in Pythia-70m and 3.47 in Pythia-410m.
-        """
-        rows = []
-        for tail in self.searched:
-            p_value = tail.largest.isolation()
-            above_gap = int(np.flatnonzero(p_value <= self._level).max(initial=-1)) + 1
-            pool = [other for other in self._tails if other.pool == tail.pool and other.core_sigma > 0]
-            for rank in range(max(above_gap, self._listed[tail.name])):
-                rows.append(_row(tail, rank, float(p_value[rank:].min(initial=1.0)), pool))
-        rows.sort(key=lambda row: (math.isnan(row["log10_tail_probability"]), row["log10_tail_probability"]))
-        variables = {}
-        for name, variable in SUPER_WEIGHTS_SCHEMA.items():
-            kinds = variable.domain.kinds
-            dtype = str if "U" in kinds else float if "f" in kinds else int
-            variables[name] = variable.dims, np.array([row[name] for row in rows], dtype=dtype)
-        return describe(xr.Dataset(variables), SUPER_WEIGHTS_SCHEMA)
+    searched = [tail for tail in tails if not tail.largest.without_tail()]
+    level, heavy, rows = 0.5 * level / max(len(searched), 1), [], []
+    for tail in searched:
+        body, p_value = improbable(tail.largest, tail.core_sigma, level), tail.largest.isolation()
+        heavy += [tail.name] if body.is_heavy else []
+        above_gap = int(np.flatnonzero(p_value <= level).max(initial=-1)) + 1
+        pool = [other for other in tails if other.pool == tail.pool and other.core_sigma > 0]
+        for rank in range(max(above_gap, 0 if body.is_heavy else body.p_value.size)):
+            rows.append(_row(tail, rank, float(p_value[rank:].min(initial=1.0)), pool))
+    rows.sort(key=lambda row: (math.isnan(row["log10_tail_probability"]), row["log10_tail_probability"]))
+    variables = {}
+    for name, variable in SUPER_WEIGHTS_SCHEMA.items():
+        kinds = variable.domain.kinds
+        dtype = str if "U" in kinds else float if "f" in kinds else int
+        variables[name] = variable.dims, np.array([row[name] for row in rows], dtype=dtype)
+    return Search(describe(xr.Dataset(variables), SUPER_WEIGHTS_SCHEMA), heavy, len(searched))
 
 
 def _row(tail: Tail, rank: int, p_value: float, pool: Sequence[Tail]) -> dict[str, Any]:
+    """Describe one extreme; its tail probabilities are those that any of N independent elements is so large.
+
+    P(|w| ≥ x) is 2 Φ(-x/σ_core) under the matrix's core, exp(-(x/λ)^k) under its body, and Σ_c N_c/N 2 Φ(-x/σ_c) under
+    the cores of its pool. A pool of components with different σ has heavy tails without any training: the excess
+    kurtosis of W_O and MLPs at step 0 is 1.08 in Pythia-70m and 3.47 in Pythia-410m.
+    """
     value, (row, column) = float(tail.largest.value[rank]), tail.place(int(tail.largest.place[rank]))
     counts = np.array([member.largest.count for member in pool], dtype=float)
     sigmas = np.array([member.core_sigma for member in pool])

@@ -1,7 +1,7 @@
 """Causes of a head's difference from random heads: tests of four questions, and a verdict from the answers.
 
 A cause is named only if the test whose null excludes it rejects, in one family of all heads and questions: of the heads
-with a named cause at most 5 % are expected to have a wrong one (``_cause_families``). A test that does not reject names
+with a named cause at most 5 % are expected to have a wrong one (:func:`decide`). A test that does not reject names
 no cause; ``detectable`` gives the effects that it could miss.
 """
 
@@ -11,7 +11,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -21,9 +20,10 @@ from rmtbase.errors import ParameterError
 from rmtbase.heads.read_sites import sites_of
 from rmtbase.models import WeightMatrices
 from rmtbase.nulls import Null
+from rmtbase.parameters import require_independent_entries
 from rmtbase.progress import NotedOnce, Progress
-from rmtbase.results.scores._cause_families import ENTRY_TESTS, NAMING, decide
-from rmtbase.results.scores._head_tests import PValues, direction_gates, of_resampled_heads, of_spectra
+from rmtbase.results.scores import _head_tests as head_tests
+from rmtbase.results.scores._head_tests import ENTRY_TESTS, PValues
 from rmtbase.results.scores._heads import layer_coordinates
 from rmtbase.results.scores._scores_tree import Scope, scores_tree
 from rmtbase.results.scores.schema import WHY_SCHEMA
@@ -40,15 +40,9 @@ class CauseTest(NamedTuple):
     effect: str = ""  # effect whose smallest detectable size is reported
 
 
-TESTS: Mapping[str, CauseTest] = MappingProxyType(
-    {name: CauseTest(**test) for name, test in templates()["tests"].items()}
-)
-"""Tests of causes, in the order of reports."""
-
+TESTS = {name: CauseTest(**test) for name, test in templates()["tests"].items()}  # in the order of reports
 QUESTIONS = tuple(dict.fromkeys(test.question for test in TESTS.values()))
-"""Questions that ``why`` can ask: does the spectrum agree with independent entries of the initial law (``spectrum``,
-``entries``), is there structure beyond the sizes of single weights (``directions``), are W_Q and W_K related
-(``relation``)?"""
+"""Questions that ``why`` can ask."""
 
 _SHOWN_VERDICTS = 3  # verdicts that the answer names
 _RELATIONS = {"axes": "along the head axes", "subspaces": "in what they read"}
@@ -57,9 +51,11 @@ NOT_TESTABLE = "not testable"
 TOO_FEW_DRAWS = "cannot tell with so few draws"
 
 
-def require_tests(names: Sequence[str] | str) -> tuple[str, ...]:
+def require_tests(names: Sequence[str] | str, null: Null) -> tuple[str, ...]:
     """Return the tests of the named questions, in the order of :data:`TESTS`; ``"all"`` stands for all questions."""
     questions = [names] if isinstance(names, str) else list(names)
+    if questions:
+        require_independent_entries(null.initialization, "why")
     for name in questions:
         if name not in (*QUESTIONS, "all"):
             raise ParameterError("why", name, f"some of {', '.join(QUESTIONS)}, or all")
@@ -70,12 +66,11 @@ def with_why(
     tree: xr.DataTree, model: WeightMatrices, null: Null, tests: Sequence[str], progress: Progress
 ) -> xr.DataTree:
     """Add the group ``/why`` to a model's scores against ``null``, and notes on tests that the model does not allow."""
-    results: dict[str, PValues] = {}
-    notes = []
+    results, notes = dict[str, PValues](), []
     makers = {
         partial(_of_product, tree): ("gaussian",),
-        of_spectra: ("query", "key", "joint"),
-        of_resampled_heads: tuple(name for name, test in TESTS.items() if test.effect),
+        head_tests.of_spectra: ("query", "key", "joint"),
+        head_tests.of_resampled_heads: tuple(name for name, test in TESTS.items() if test.effect),
     }
     for make, names in makers.items():
         chosen = [name for name in tests if name in names]
@@ -98,7 +93,7 @@ def with_why(
 def _of_product(
     tree: xr.DataTree, model: WeightMatrices, tests: Sequence[str], null: Null, progress: Progress
 ) -> dict[str, PValues]:
-    """Return the omnibus p-values of heads against independent entries, which scores may have already."""
+    """Return omnibus p-values against independent entries, which scores may have already."""
     if null.independent is not null:
         seen = [line for name in ("notes", "warnings") for line in json.loads(tree.attrs[name])]
         tree = scores_tree(model, "why", Scope(null.independent), NotedOnce(progress, seen))
@@ -110,26 +105,26 @@ def _of_product(
 
 
 def _group(model: WeightMatrices, results: Mapping[str, PValues]) -> xr.Dataset:
-    """Decide on every test of every head, and return the group ``/why``."""
     order, sites = list(results), [model.sites[index] for index in sites_of(model, QK)]
-    p_value = {name: result.p_value for name, result in results.items()}
-    floor = {name: result.floor for name, result in results.items()}
-    shape = p_value[order[0]].shape
-    detectable = [np.broadcast_to(result.detectable, shape) for result in results.values()]
-    decisions = decide(p_value, floor, direction_gates(model) if ENTRY_TESTS.keys() & set(order) else {})
+    shape = results[order[0]].p_value.shape
+    p_value, floor, detectable = (
+        np.stack([np.broadcast_to(values, shape) for values in of_tests], axis=-1)
+        for of_tests in zip(*results.values(), strict=True)
+    )
+    decisions = head_tests.decide(results, head_tests.direction_gates(model) if ENTRY_TESTS.keys() & set(order) else {})
     verdicts = np.full(shape, "", dtype=object)
     for layer, site in enumerate(sites):
         for head in range(site.n_heads):
             at = layer, head
             rejected = dict(zip(order, decisions.rejected[at].tolist(), strict=True))
             named = {name for name, names in zip(order, decisions.named[at].tolist(), strict=True) if names}
-            verdicts[at] = verdict(rejected, named, [name for name in order if not math.isnan(p_value[name][at])])
+            verdicts[at] = verdict(rejected, named, np.array(order)[~np.isnan(p_value[at])].tolist())
     variables = {
-        "p_value": np.stack([*p_value.values()], axis=-1),
+        "p_value": p_value,
         **decisions._asdict(),
         "named": decisions.named.astype(np.int8),
-        "detectable": np.stack(detectable, axis=-1),
-        "p_value_floor": np.stack([*floor.values()], axis=-1),
+        "detectable": detectable,
+        "p_value_floor": floor,
         "verdict": verdicts.astype(str),
     }
     dataset = xr.Dataset(
@@ -180,8 +175,6 @@ def _differ(factors: Sequence[str]) -> str:
 
 
 class Outcome(StrEnum):
-    """Decision of a test of one head."""
-
     CAUSE = "rejected, names a cause"
     REJECTED = "rejected, names no cause"
     NOT_REJECTED = "not rejected"
@@ -196,8 +189,6 @@ class HeadDecisions(NamedTuple):
 
 @dataclass(frozen=True)
 class WhySummary:
-    """Summary of the group ``/why`` of a scores file."""
-
     tests: tuple[str, ...]
     meanings: dict[str, str]  # null hypothesis of each test
     rejected: dict[str, int]  # number of heads that each test rejects, in its family
@@ -205,24 +196,22 @@ class WhySummary:
     n_named: int  # number of heads with a named cause, of which at most 5 % are expected to have a wrong one
     verdicts: dict[str, tuple[str, ...]]  # every verdict with the heads that have it, the most frequent first
     rows: tuple[HeadDecisions, ...]
-    # effects, and the median over heads of the smallest size that is found with probability 0.95
-    missed: dict[str, float]
+    missed: dict[str, float]  # effects, and the median over heads of the smallest size found with probability 0.95
 
     @property
     def n_heads(self) -> int:
         return len(self.rows)
 
     def answer(self) -> str:
-        """Name the most frequent verdicts in one line, each with its number of heads."""
-        counts = [(words, len(names)) for words, names in self.verdicts.items()]
-        parts = [f"{words} ({count})" for words, count in counts[:_SHOWN_VERDICTS]]
-        others = sum(count for _, count in counts[_SHOWN_VERDICTS:])
-        line = f"Cause, with the number of heads: {'; '.join(parts)}{f'; others ({others})' if others else ''}."
+        parts = [f"{words} ({len(names)})" for words, names in self.verdicts.items()]
+        others = sum(map(len, [*self.verdicts.values()][_SHOWN_VERDICTS:]))
+        parts = parts[:_SHOWN_VERDICTS] + ([f"others ({others})"] if others else [])
+        line = f"Cause, with the number of heads: {'; '.join(parts)}."
         control = " At most 5 % of the heads with a named cause are expected to have a wrong one."
         return line + control if self.n_named else line
 
     def control(self) -> str:
-        naming = any(name in NAMING for name in self.tests)
+        naming = any(name in head_tests.NAMING for name in self.tests)
         wrong = "of the heads with a named cause, at most 5 % are expected to have a wrong one; " if naming else ""
         return (
             f"Errors: {wrong}of the heads that differ for an unresolved cause, at most 5 % are expected to be random."
@@ -248,11 +237,8 @@ def summarize_why(scores: xr.DataTree) -> WhySummary | None:
     group = scores["why"].to_dataset().transpose("layer", "head", "test", ...)
     tests = tuple(map(str, group["test"].values))
     rejected, named = group["rejected"].values, group["named"].values.astype(bool)
-    outcomes = np.select(
-        [named, rejected == 1.0, rejected == 0.0],
-        [Outcome.CAUSE, Outcome.REJECTED, Outcome.NOT_REJECTED],
-        Outcome.UNDECIDED,
-    )
+    cases = {Outcome.CAUSE: named, Outcome.REJECTED: rejected == 1.0, Outcome.NOT_REJECTED: rejected == 0.0}
+    outcomes = np.select([*cases.values()], [*cases], Outcome.UNDECIDED)
     names, verdicts, rows = layer_names(group), dict[str, list[str]](), []
     for (layer, head), words in np.ndenumerate(group["verdict"].values):
         if words:  # the head exists
@@ -261,15 +247,12 @@ def summarize_why(scores: xr.DataTree) -> WhySummary | None:
             rows.append(HeadDecisions(name, tuple(map(Outcome, outcomes[layer, head].tolist())), str(words)))
     sizes = group["detectable"].values.reshape(-1, len(tests))
     known = np.flatnonzero(~np.isnan(sizes).all(axis=0))
-
-    def counts(mask: np.ndarray) -> dict[str, int]:
-        return dict(zip(tests, mask.sum(axis=(0, 1)).tolist(), strict=True))
-
+    counts = [mask.sum(axis=(0, 1)).tolist() for mask in (rejected == 1.0, ~np.isnan(rejected))]
     return WhySummary(
         tests=tests,
         meanings=dict(zip(tests, group["meaning"].values.tolist(), strict=True)),
-        rejected=counts(rejected == 1.0),
-        testable=counts(~np.isnan(rejected)),
+        rejected=dict(zip(tests, counts[0], strict=True)),
+        testable=dict(zip(tests, counts[1], strict=True)),
         n_named=sum(Outcome.CAUSE in row.outcomes for row in rows),
         verdicts={words: tuple(heads) for words, heads in sorted(verdicts.items(), key=lambda item: -len(item[1]))},
         rows=tuple(rows),

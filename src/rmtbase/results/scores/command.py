@@ -5,28 +5,13 @@ from typing import Annotated, Any
 
 import typer
 
+from rmtbase.terminal import options
 from rmtbase.terminal.command_line import words
 from rmtbase.terminal.completion import one_of, questions
-from rmtbase.terminal.options import (
-    Adapter,
-    Base,
-    Circuits,
-    Components,
-    Draws,
-    Elements,
-    FailIf,
-    Fold,
-    Initialization,
-    Matrices,
-    Minus,
-    ModelArgument,
-    Output,
-    Seed,
-)
 
 
 def score(
-    model: ModelArgument,
+    model: options.ModelArgument,
     null: Annotated[
         str,
         typer.Option(
@@ -38,15 +23,15 @@ def score(
             autocompletion=one_of("gaussian", "analytic", "kurtosis", "signs", "axes"),
         ),
     ] = "gaussian",
-    fold: Fold = None,
-    circuits: Circuits = "qk",
-    adapter: Adapter = None,
-    base: Base = None,
-    minus: Minus = None,
-    matrices: Matrices = "elements",
-    components: Components = "layers",
-    elements: Elements = "matrices",
-    initialization: Initialization = "normal",
+    fold: options.Fold = None,
+    circuits: options.Circuits = "qk",
+    adapter: options.Adapter = None,
+    base: options.Base = None,
+    minus: options.Minus = None,
+    matrices: options.Matrices = "elements",
+    components: options.Components = "layers",
+    elements: options.Elements = "matrices",
+    initialization: options.Initialization = "normal",
     why: Annotated[
         str | None,
         typer.Option(
@@ -55,10 +40,10 @@ def score(
             autocompletion=questions,
         ),
     ] = None,
-    draws: Draws = None,
-    seed: Seed = 0,
-    fail_if: FailIf = None,
-    output: Output = None,
+    draws: options.Draws = None,
+    seed: options.Seed = 0,
+    fail_if: options.FailIf = None,
+    output: options.Output = None,
 ) -> None:
     """Score a model: how far is every head and weight matrix from random?
 

@@ -8,12 +8,11 @@ from typing import Any, Literal
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from rmtbase.models import ArrayModel, WeightMatrices, require_model
+from rmtbase.models import ArrayModel, require_model
 from rmtbase.nulls import Null, find_null
-from rmtbase.parameters import require_independent_entries
 from rmtbase.progress import SILENT, Progress
-from rmtbase.results.scores._head_elements import ElementMode
-from rmtbase.results.scores._read_matrices import LAYERS
+from rmtbase.results.scores._element_scores import ElementMode
+from rmtbase.results.scores._matrices import LAYERS
 from rmtbase.results.scores._scores_tree import Scope, scores_tree
 from rmtbase.results.scores._why import require_tests, with_why
 
@@ -62,7 +61,7 @@ def score(
 
     Returns:
         The tree of a scores file: ``/heads``, ``/matrices`` with ``/super_weights``, and ``/null``; see
-        ``rmtbase.results.scores.schema.SCORES_SCHEMA``. Each further circuit is a group of the same kind,
+        ``rmtbase.results.scores.schema.SCORES``. Each further circuit is a group of the same kind,
         such as ``/circuits/ov``, which ``rmtbase.results.scores.circuit_scores`` returns by itself. The dimension
         ``layer`` of heads runs over layers with attention; for matrices it runs over all layers.
 
@@ -73,10 +72,11 @@ def score(
         TableError, MissingFileError: a table of the null cannot be read.
     """
     null = find_null(null)
-    tests = _require_why(null, why)
+    tests = require_tests(why, null)
     scope = Scope(null, matrices, circuits, components, elements)
-    model = require_model(model, scope.reads(progress))
-    return _scores(model, "rmtbase.score", scope, tests, progress)
+    opened = require_model(model, scope.reads(progress))
+    tree = scores_tree(opened, "rmtbase.score", scope, progress)
+    return with_why(tree, opened, null, tests, progress) if tests else tree
 
 
 def score_heads(
@@ -137,19 +137,7 @@ def score_heads(
     """
     null = find_null(null)
     scope = Scope(null, matrices, circuits, elements=elements)
-    tests = _require_why(null, why)
-    return _scores(ArrayModel.from_factors(w_q, w_k, model, revision), "rmtbase.score_heads", scope, tests, progress)
-
-
-def _scores(
-    model: WeightMatrices, function: str, scope: Scope, tests: Sequence[str], progress: Progress
-) -> xr.DataTree:
-    """Make the scores, and add the group ``/why`` if tests are requested."""
-    tree = scores_tree(model, function, scope, progress)
-    return with_why(tree, model, scope.null, tests, progress) if tests else tree
-
-
-def _require_why(null: Null, why: Sequence[str] | str) -> tuple[str, ...]:
-    if tests := require_tests(why):
-        require_independent_entries(null.initialization, "why")
-    return tests
+    tests = require_tests(why, null)
+    arrays = ArrayModel.from_factors(w_q, w_k, model, revision)
+    tree = scores_tree(arrays, "rmtbase.score_heads", scope, progress)
+    return with_why(tree, arrays, null, tests, progress) if tests else tree

@@ -11,8 +11,8 @@ import xarray as xr
 from rmtbase.reasons import not_testable_json
 from rmtbase.report import DETAILS, UNTESTED, Column, Heading, Item, Rows
 from rmtbase.results.attributes import command_about
-from rmtbase.results.scores._cause_families import LEVEL
 from rmtbase.results.scores._element_summary import summarize_elements
+from rmtbase.results.scores._head_tests import LEVEL
 from rmtbase.results.scores._heads import circuit_scores, circuits_of
 from rmtbase.results.scores._why import Outcome, summarize_why
 from rmtbase.results.scores.summary import HeadFinding, Summary, head_records, summarize_scores
@@ -22,12 +22,7 @@ from rmtbase.tables import CIRCUITS
 from rmtbase.words import plural
 
 _LISTED = 12
-_OUTCOMES = {
-    Outcome.CAUSE: "cause",
-    Outcome.REJECTED: "rejected",
-    Outcome.NOT_REJECTED: "–",
-    Outcome.UNDECIDED: UNTESTED,
-}
+_OUTCOMES = {Outcome.CAUSE: "cause", Outcome.REJECTED: "rejected", Outcome.NOT_REJECTED: "–"}
 
 
 def report(tree: xr.DataTree) -> Iterator[Item]:
@@ -52,16 +47,16 @@ def report(tree: xr.DataTree) -> Iterator[Item]:
             yield from why.sentences()
             if any(why.rejected.values()):
                 columns = [Column("head", "left"), *(Column(test.replace("_", " ")) for test in why.tests)]
-                yield Rows(
-                    columns, [(row.name, *map(_OUTCOMES.__getitem__, row.outcomes)) for row in why.rows[:_LISTED]]
-                )
-                yield from _more(len(why.rows), "head")
+                rows = [
+                    (row.name, *(_OUTCOMES.get(outcome, UNTESTED) for outcome in row.outcomes))
+                    for row in why.rows[:_LISTED]
+                ]
+                yield from [Rows(columns, rows), *_more(len(why.rows), "head")]
     yield from () if elements is None else elements.sentences()
     yield f"Null: {tree.attrs['null']}; {tree.attrs['null_method']}; from {tree.attrs['table']}."
 
 
 def _farthest(summary: Summary) -> Iterator[Item]:
-    """Yield the farthest heads as a table, with z of the logarithm if the name says so."""
     if not summary.findings:
         return
 
@@ -85,9 +80,9 @@ def _farthest(summary: Summary) -> Iterator[Item]:
     yield from _more(len(summary.findings), summary.noun)
 
 
-def _more(count: int, noun: str) -> Iterator[str]:
-    if count > _LISTED:
-        yield f"and {count - _LISTED} more {plural(count - _LISTED, noun)}; the scores file holds all of them"
+def _more(count: int, noun: str) -> list[str]:
+    more = count - _LISTED
+    return [f"and {more} more {plural(more, noun)}; the scores file holds all of them"] if more > 0 else []
 
 
 def as_json(tree: xr.DataTree) -> dict[str, Any]:
@@ -95,21 +90,13 @@ def as_json(tree: xr.DataTree) -> dict[str, Any]:
     summaries = {name: _summary_json(circuit_scores(tree, name)) for name in circuits_of(tree)}
     plain = summaries.pop("qk") | ({"circuits": summaries} if summaries else {})
     if (elements := summarize_elements(tree)) is not None:
-        # numbers of an element whose matrix has no fit are null if not finite
-        extremes = [
-            {
-                key: None if isinstance(value, float) and not math.isfinite(value) else value
-                for key, value in row.items()
-            }
-            for row in elements.super_weights
-        ]
         plain["elements"] = {
             "n_matrices": elements.n_matrices,
             "n_differing": elements.n_differing if elements.n_matrices else None,
             "not_testable": not_testable_json(elements.not_testable),
             "initialization": elements.initialization,
             "flagged": elements.flagged,
-            "super_weights": extremes,
+            "super_weights": list(map(_finite, elements.super_weights)),
             "without_tail": not_testable_json(elements.without_tail),
             "sentences": elements.sentences(),
         }
@@ -125,12 +112,18 @@ def as_json(tree: xr.DataTree) -> dict[str, Any]:
     return plain
 
 
+def _finite(row: dict[str, Any]) -> dict[str, Any]:
+    """Replace numbers that are not finite by null: those of an element whose matrix has no fit."""
+    unknown = [key for key, value in row.items() if isinstance(value, float) and not math.isfinite(value)]
+    return row | dict.fromkeys(unknown)
+
+
 def _summary_json(tree: xr.DataTree) -> dict[str, Any]:
     summary, findings = summarize_scores(tree), []
     for finding in summary.findings:
-        plain = finding._asdict() | finding.how_much._asdict()
-        usual = {name for name, value in (("stack", ""), ("noun", "head")) if plain[name] == value}
-        findings.append({name: value for name, value in plain.items() if name not in {"how_much", "distance", *usual}})
+        plain, usual = finding._asdict() | finding.how_much._asdict(), {"stack": "", "noun": "head"}
+        hidden = {"how_much", "distance", *(name for name, value in usual.items() if plain[name] == value)}
+        findings.append({name: value for name, value in plain.items() if name not in hidden})
     return {
         "n_heads": summary.n_heads,
         "false_discovery_rate": summary.level,

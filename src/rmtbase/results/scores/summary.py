@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -12,18 +13,9 @@ import xarray as xr
 
 from rmtbase.parameters import require_probability
 from rmtbase.reasons import NOT_RECORDED, NotTestable, Reason
-from rmtbase.results.scores._distance import at_p_value_floor, farthest_distance, layer_p_value_floors
+from rmtbase.results.scores import _how_much as differences
 from rmtbase.results.scores._heads import require_scores
-from rmtbase.results.scores._how_much import (
-    HowMuch,
-    Moved,
-    Related,
-    Towards,
-    how_much,
-    places_of,
-    related_heads,
-    upper_range,
-)
+from rmtbase.results.scores._how_much import HowMuch, Moved, Related, Towards, how_much
 from rmtbase.results.scores.words import null_noun
 from rmtbase.shown import in_one_line
 from rmtbase.statistics import SPECTRAL_STATISTICS
@@ -49,8 +41,7 @@ class Respect(StrEnum):
 class HeadFinding(NamedTuple):
     """Head that differs from random heads."""
 
-    # layer, head: numbers of the layer and of the head
-    layer: int
+    layer: int  # number of the layer
     head: int
     statistic: str  # the statistic farthest from the null, by its distance
     # observed, null_mean, null_std, z_score: of that statistic; without a ``null_std``, z is that of the p-value
@@ -61,11 +52,9 @@ class HeadFinding(NamedTuple):
     # |z| of the statistic, or of its logarithm if it is positive and unbounded and its null has a spread
     distance: float
     omnibus_q_value: float  # q-value of the test of all statistics, over all heads
-    # outliers_above, outliers_below: eigenvalues beyond the null's edge quantiles
-    outliers_above: int
+    outliers_above: int  # eigenvalues beyond the null's edge quantiles
     outliers_below: int
-    # whether its omnibus p-value is the smallest possible one, so that its q-value is only a bound
-    at_floor: bool = False
+    at_floor: bool = False  # whether its omnibus p-value is the smallest possible one, so that q is only a bound
     null_median: float = math.nan  # median of that statistic under the null
     stack: str = ""  # name of the layer's stack, if the model has several stacks
     noun: str = "head"  # ``head``, or ``key head`` for some circuits
@@ -84,17 +73,12 @@ class HeadFinding(NamedTuple):
     def sentence(self) -> str:
         """Write the finding as one sentence."""
         statistic = SPECTRAL_STATISTICS[self.statistic]
-        side = "above" if self.z_score > 0 else "below"
+        side, deviations = "above" if self.z_score > 0 else "below", f"{self.distance:.1f} standard deviations"
+        far = f"{deviations}{' of its ln' if statistic.on_log_scale else ''} {side} the null's {self.null_mean:.4g}"
+        far += f" ± {self.null_std:.2g}"
         if math.isnan(self.null_std):
-            far = (
-                f"{side} the null's median {self.null_median:.4g}, as rare as {self.distance:.1f} standard deviations "
-                "of a normal law (it has none of its own)"
-            )
-        else:
-            far = (
-                f"{self.distance:.1f} standard deviations{' of its ln' if statistic.on_log_scale else ''} {side} the "
-                f"null's {self.null_mean:.4g} ± {self.null_std:.2g}"
-            )
+            far = f"{side} the null's median {self.null_median:.4g}, as rare as {deviations} of a normal law"
+            far += " (it has none of its own)"
         return (
             f"{self.place[0].upper()}{self.place[1:]}: {statistic.long_name} {self.observed:.4g}, {far} "
             f"(q {'≤' if self.at_floor else '='} {self.omnibus_q_value:.2g}; eigenvalues beyond "
@@ -108,10 +92,8 @@ class Summary:
     """Summary of the scores of a model."""
 
     n_heads: int  # heads that could be tested at ``level``
-    # heads with an omnibus q-value under ``level``, by increasing q-value, then by decreasing distance
-    findings: tuple[HeadFinding, ...]
-    # number of heads with a q-value under ``level``, by statistic; only statistics that tested any head
-    flagged: dict[str, int]
+    findings: tuple[HeadFinding, ...]  # heads with an omnibus q-value under ``level``, by q-value, then by distance
+    flagged: dict[str, int]  # heads with a q-value under ``level``, by statistic, if it tested any
     unscored: dict[str, Reason]  # reasons why some statistics tested no head, by statistic
     level: float  # false discovery rate
     warnings: tuple[str, ...]  # warnings recorded about the checkpoint
@@ -128,16 +110,9 @@ class Summary:
 
     def answer(self, cause: str = "") -> list[str]:
         """Say how many heads differ, how much, in which respect, by which ``cause``, and what could not be tested."""
-        total = self.n_heads + len(self.not_testable)
-        untested = untested_words(self.not_testable, total, self.noun)
-        return [
-            self.verdict(),
-            *self.moved.sentences(),
-            *self.kind(),
-            *self.related.sentences(),
-            *([cause] if cause else []),
-            *([f"Not tested: {untested}."] if untested else []),
-        ]
+        untested = untested_words(self.not_testable, self.n_heads + len(self.not_testable), self.noun)
+        lines = [self.verdict(), *self.moved.sentences(), *self.kind(), *self.related.sentences()]
+        return [*lines, *([cause] if cause else []), *([f"Not tested: {untested}."] if untested else [])]
 
     def sentences(self) -> list[str]:
         """Give the answer, then which heads differ, the statistics that flag them, and the farthest heads."""
@@ -151,7 +126,7 @@ class Summary:
         layers: dict[str, list[int]] = {}
         for finding in self.findings:
             layers.setdefault(finding.layer_name, []).append(finding.head)
-        listed = [f"{name}: {_ranges(sorted(layers[name]), self.noun)}" for name in self.layers if name in layers]
+        listed = [f"{name}: {_ranges(layers[name], self.noun)}" for name in self.layers if name in layers]
         return [
             *([f"Heads that differ, by layer: {'; '.join(listed)}."] if listed else []),
             *self.by_statistic(),
@@ -214,20 +189,14 @@ class Summary:
 
 
 def _ranges(numbers: list[int], noun: str) -> str:
-    """List sorted numbers, with runs of three or more abbreviated: 0-3, 5, 7."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
+    """List numbers, with runs of three or more abbreviated: 0-3, 5, 7."""
+    ordered = np.sort(numbers)
+    runs = [run.tolist() for run in np.split(ordered, np.flatnonzero(np.diff(ordered) != 1) + 1)]
     parts = [f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs]
     return f"{plural(len(numbers), noun)} {', '.join(parts)}"
 
 
 class _Head(NamedTuple):
-    """Omnibus test of one head, with its place in the arrays and its name."""
-
     place: tuple[int, int]
     name: str
     layer: int
@@ -243,9 +212,9 @@ def _heads(tree: xr.DataTree, level: float) -> list[_Head]:
     """List every head of a scores tree, in the order of the model."""
     heads = tree["heads"].to_dataset().transpose("layer", "head", ...)
     p_value, q_value = (heads[name].values for name in ("omnibus_p_value", "omnibus_q_value"))
-    noun, amounts, (_, floors) = circuit_of(tree.attrs).noun, how_much(tree), layer_p_value_floors(tree)
+    noun, amounts, (_, floors) = circuit_of(tree.attrs).noun, how_much(tree), differences.layer_p_value_floors(tree)
     names, numbers, stacks, rows = layer_names(heads), layer_numbers(heads), layer_stacks(heads), []
-    for place in places_of(heads_present(heads)):
+    for place in differences.places_of(heads_present(heads)):
         layer, head = place[0], int(heads["head"].values[place[1]])
         floor, reason = float(floors[layer]), Reason()
         if np.isnan(p_value[place]):
@@ -269,20 +238,19 @@ def summarize_scores(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> 
     heads = tree["heads"].to_dataset().transpose("layer", "head", "statistic", "probability", "index")
     rows, statistics, circuit = _heads(tree, level), heads["statistic"].values.tolist(), circuit_of(tree.attrs)
     noun, against = circuit.noun, null_noun(tree.attrs["null_entries"], circuit.noun)
-    single, floors = layer_p_value_floors(tree)
+    single, floors = differences.layer_p_value_floors(tree)
     names_of = {row.place: row.name for row in rows}
     differing, testable = [row for row in rows if row.q_value < level], [row for row in rows if not row.reason]
     differs = heads["omnibus_q_value"].values < level
     by_share = sorted(differing, key=lambda row: -row.amount.moved_share)
-    moved = Moved(
-        tuple((row.name, row.amount) for row in by_share), upper_range(tree, differs), circuit.symbol, against
-    )
-    kinds = {Respect[side.name]: moved.count(side) for side in (Towards.FEWER, Towards.MORE, Towards.BOTH)}
+    amounts = tuple((row.name, row.amount) for row in by_share)
+    moved = Moved(amounts, differences.upper_range(tree, differs), circuit.symbol, against)
+    towards = Counter(amount.towards for _, amount in amounts)
+    kinds = {Respect[side.name]: towards[side] for side in (Towards.FEWER, Towards.MORE, Towards.BOTH)}
     if "trace" in statistics:
         trace = heads.sel(statistic="trace")
-        flagged = differs & (trace["q_value"].values < level)
-        kinds[Respect.LARGER] = int((flagged & (trace["z_score"].values > 0)).sum())
-        kinds[Respect.SMALLER] = int((flagged & (trace["z_score"].values < 0)).sum())
+        z_score = trace["z_score"].values[differs & (trace["q_value"].values < level)]
+        kinds |= {Respect.LARGER: int((z_score > 0).sum()), Respect.SMALLER: int((z_score < 0).sum())}
     q_values = heads["q_value"].values
     known = np.isfinite(q_values)
     scored = np.asarray((known & (single < level)[:, None, None]).any(axis=(0, 1)))
@@ -309,45 +277,33 @@ def summarize_scores(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> 
         symbol=circuit.symbol,
         kinds={respect: count for respect, count in kinds.items() if count},
         moved=moved,
-        related=Related(level=level) if "updates" in tree.attrs else related_heads(heads, names_of, level),
+        related=Related(level=level) if "updates" in tree.attrs else differences.related_heads(heads, names_of, level),
         alike=tuple(row.name for row in testable if not row.q_value < level),
     )
 
 
 def _findings(heads: xr.Dataset, differing: list[_Head], floors: np.ndarray, noun: str) -> list[HeadFinding]:
-    """Describe the heads that differ, by increasing q-value, then by decreasing distance."""
-    statistics, distance = heads["statistic"].values.tolist(), np.abs(farthest_distance(heads))
+    statistics, distance = heads["statistic"].values.tolist(), np.abs(differences.farthest_distance(heads))
     median = heads["null_quantile"].sel(probability=0.5).values
-    at_floor = at_p_value_floor(heads["omnibus_p_value"].values, floors[:, None])
+    at_floor = differences.at_p_value_floor(heads["omnibus_p_value"].values, floors[:, None])
     findings = []
     for row in differing:
         farthest = str(heads["farthest_statistic"].values[row.place])
         at = (*row.place, statistics.index(farthest))
-        findings.append(
-            HeadFinding(
-                layer=row.layer,
-                head=row.head,
-                statistic=farthest,
-                **{name: float(heads[name].values[at]) for name in ("observed", "null_mean", "null_std", "z_score")},
-                distance=float(distance[row.place]),
-                omnibus_q_value=row.q_value,
-                **{name: int(heads[name].values[row.place]) for name in ("outliers_above", "outliers_below")},
-                at_floor=bool(at_floor[row.place]),
-                null_median=float(median[at]),
-                stack=row.stack,
-                noun=noun,
-                how_much=row.amount,
-            )
+        scores = (float(heads[name].values[at]) for name in ("observed", "null_mean", "null_std", "z_score"))
+        outliers = (int(heads[name].values[row.place]) for name in ("outliers_above", "outliers_below"))
+        finding = HeadFinding(
+            row.layer, row.head, farthest, *scores, float(distance[row.place]), row.q_value, *outliers
         )
+        further = {"stack": row.stack, "noun": noun, "how_much": row.amount, "null_median": float(median[at])}
+        findings.append(finding._replace(at_floor=bool(at_floor[row.place]), **further))
     return sorted(findings, key=lambda finding: (finding.omnibus_q_value, -finding.distance))
 
 
 def head_records(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> list[dict[str, Any]]:
     """List every head of a scores tree as plain data, in the order of the model."""
     heads = tree["heads"].to_dataset().transpose("layer", "head", ...)
-    related = (
-        heads["relation_q_value"].values if "relation" in heads else np.full(heads["omnibus_p_value"].shape, np.nan)
-    )
+    related = heads.get("relation_q_value", xr.full_like(heads["omnibus_p_value"], np.nan)).values
     return [
         ({"stack": row.stack} if row.stack else {})
         | {

@@ -19,7 +19,6 @@ def templates() -> dict[str, dict[str, dict[str, str]]]:
 
 
 def _words_of(attrs: Mapping[Any, Any], form: str, **values: str) -> str:
-    """Describe the null of a file's heads in a form, with the law of its entries."""
     nulls, entries = templates()["nulls"], templates()["entries"].get(attrs["null_entries"], {})
     null = nulls.get(attrs["null_entries"]) or nulls[attrs["null_method"]]
     return null[form].format(entries=entries.get(form, "").format(**values), **values)
@@ -45,7 +44,8 @@ def compared(tree: xr.DataTree) -> str:
     sizes = "of several shapes" if len(shapes) > 1 else f"{factors} {factor_shapes(shapes[0])}"
     against = _words_of(attrs, "heading", draws=draws_in_words(tree, ","), noun=noun)
     update = f"the update ΔW = s B A, without its base, of {updates}: " if updates else ""
-    return f"{update}{counted(_n_heads(tree), noun)} ({sizes}) against {against}"
+    n_heads = int(heads_present(tree["heads"].to_dataset()).sum())
+    return f"{update}{counted(n_heads, noun)} ({sizes}) against {against}"
 
 
 def updates_of(attrs: Mapping[Any, Any]) -> str:
@@ -57,9 +57,9 @@ def compared_plainly(tree: xr.DataTree, name: str) -> str:
     """Say in one sentence what each head of the named model was compared with, to a reader without statistics."""
     attrs, (dims, *others), updates = tree.attrs, shapes_of(tree), updates_of(tree.attrs)
     noun = circuit_of(attrs).noun if updates else "head"
-    heads = f"{'The' if _n_heads(tree) == 1 else 'Each'} attention head of {name}"
+    heads = f"{'The' if heads_present(tree['heads'].to_dataset()).sum() == 1 else 'Each'} attention head of {name}"
     widths = f"d_model {attrs['d_model']}" if "d_model" in attrs else f"d_query {dims[0]}, d_key {dims[2]}"
-    widths = f"{widths}, d_head {dims[1]}"
+    widths += f", d_head {dims[1]}"
     if updates:
         heads = f"The update ΔW = s B A of each {'module' if noun == 'update' else 'head'} by {name}, without its base,"
         widths = f"{dims[0]} × {dims[2]}, of rank {dims[1]}"
@@ -82,7 +82,3 @@ def heavy_tails(names: Sequence[str], searched: int) -> str:
         f"cannot tell by probability in {len(names)} of {searched} matrices, whose tails are heavier than a normal "
         f"law's ({listing(names, 3)}): there, only elements above a gap are listed"
     )
-
-
-def _n_heads(tree: xr.DataTree) -> int:
-    return int(heads_present(tree["heads"].to_dataset()).sum())

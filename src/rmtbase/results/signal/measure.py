@@ -23,7 +23,7 @@ from rmtbase.results.attributes import file_attributes
 from rmtbase.results.large_matrices import tell_of_large
 from rmtbase.results.scores import layer_coordinates
 from rmtbase.results.scores._heads import sizes_of
-from rmtbase.results.scores._read_matrices import products_of
+from rmtbase.results.scores._matrices import products_of
 from rmtbase.results.signal._heavy_tails import tail_draws, tail_values
 from rmtbase.results.signal._learned_bound import HeadBounds, ShareBound, no_bound
 from rmtbase.results.signal._noise import MatrixSpectrum, MatrixSpectrumTaker, Noise, NoiseOfHead, noise_of

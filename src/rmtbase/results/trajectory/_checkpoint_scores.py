@@ -28,8 +28,8 @@ from rmtbase.nulls import NULLS, Null, find_null
 from rmtbase.progress import SILENT, NotedOnce, Progress
 from rmtbase.results import open_table
 from rmtbase.results.scores import score
-from rmtbase.results.scores._head_elements import ElementMode
-from rmtbase.results.scores._read_matrices import LAYERS
+from rmtbase.results.scores._element_scores import ElementMode
+from rmtbase.results.scores._matrices import LAYERS
 from rmtbase.results.scores._scores_tree import Scope
 from rmtbase.results.scores.measure import MatrixMode
 from rmtbase.results.trajectory._along_steps import StepName, one_step

@@ -17,8 +17,8 @@ from rmtbase.models import Revision, Series, find_series
 from rmtbase.nulls import Null
 from rmtbase.progress import SILENT, Progress
 from rmtbase.results import open_table
-from rmtbase.results.scores._head_elements import ElementMode
-from rmtbase.results.scores._read_matrices import LAYERS
+from rmtbase.results.scores._element_scores import ElementMode
+from rmtbase.results.scores._matrices import LAYERS
 from rmtbase.results.scores.measure import MatrixMode
 from rmtbase.results.trajectory._along_steps import StepName, joined, renamed, revisions_of
 from rmtbase.results.trajectory._checkpoint_scores import (

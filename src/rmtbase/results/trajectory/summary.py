@@ -10,7 +10,7 @@ import xarray as xr
 
 from rmtbase.errors import ParameterError
 from rmtbase.reasons import NotTestable, Reason
-from rmtbase.results.scores._distance import farthest_distance
+from rmtbase.results.scores._how_much import farthest_distance
 from rmtbase.results.scores.schema import RESAMPLINGS
 from rmtbase.results.scores.summary import summarize_scores
 from rmtbase.results.scores.words import null_noun

@@ -19,17 +19,12 @@ from rmtbase.drawing.scales import log_axis, prefer_log
 from rmtbase.drawing.texts import literal
 from rmtbase.drawing.theme import Theme
 from rmtbase.errors import ParameterError
-from rmtbase.results.scores._distance import farthest_distance
+from rmtbase.results.scores._how_much import farthest_distance
 from rmtbase.tables import circuit_of, heads_present, layer_names, shapes_of
 
-BANDS = ((0.01, 0.99, 0.22), (0.16, 0.84, 0.4))
-"""Lower and upper probability of each null band, with its opacity."""
-
+BANDS = ((0.01, 0.99, 0.22), (0.16, 0.84, 0.4))  # lower and upper probability of each null band, and its opacity
 _RANK = "rank $k$ of the eigenvalue, largest first"
 _BAND = (0.01, 0.99)
-EIGENVALUE_SCALES = {"null": RATIO, "mean": SHARE}
-"""Colour scales of the map, by the denominator of the eigenvalues."""
-
 _LEAST = 1e-9  # lower limit of an axis, relative to the largest eigenvalue of a layer
 
 
@@ -42,8 +37,7 @@ def ordered_eigenvalues(
     heads: Sequence[tuple[int, int]] | None = None,
 ) -> Around:
     """Draw the null's ordered eigenvalues with quantile bands (1-99 % and 16-84 %), and heads of a model on top."""
-    lines: dict[str, Float[np.ndarray, " index"]] = {}
-    own_nulls = False
+    lines, own_nulls = dict[str, Float[np.ndarray, " index"]](), False
     if isinstance(table, xr.DataTree):
         null, table_heads = null_of(table), heads_of(table)
         rank, probability = table_heads.sizes["index"], null["probability"].values
@@ -52,16 +46,13 @@ def ordered_eigenvalues(
         if heads is not None:
             layers = table_heads["layer"].values.tolist()
             chosen = {(layers.index(layer), numbers.index(head)): "" for layer, head in heads}
-        picked = {
-            (i, j): f"{literal(names[i])} {noun_of(table)} {literal(numbers[j])}{words}"
-            for (i, j), words in chosen.items()
-        }
         shapes, title = shapes_of(table), "Ordered eigenvalues"
         title = chain_title(title, circuit_of(table.attrs), shapes[0]) if len(shapes) == 1 else title
         scale, own_nulls = null_scales(table, table_heads), null["eigenvalue_quantile"].ndim > 2
-        bands = [null_quantiles(table, *place) for place in picked] if own_nulls else [null_quantiles(table, 0, 0)]
-        for k, (place, name) in enumerate(picked.items()):
+        bands = [null_quantiles(table, *place) for place in (chosen if own_nulls else [(0, 0)])]
+        for k, (place, words) in enumerate(chosen.items()):
             median = _at(bands[k if own_nulls else 0], probability, 0.5)
+            name = f"{literal(names[place[0]])} {noun_of(table)} {literal(numbers[place[1]])}{words}"
             lines[name] = _over(table_heads["eigenvalue"].values[place] / scale[place], median)
     else:
         row = table.isel(case=case)
@@ -121,14 +112,14 @@ def eigenvalue_heatmap(ax: Axes, theme: Theme, scores: xr.DataTree, over: Litera
     layer, head = np.nonzero(heads_present(heads))
     values = heads["eigenvalue"].values[layer, head]
     medians = null_medians(scores, heads)[layer, head]
-    scale, above = EIGENVALUE_SCALES[over], 0
+    scale, above = RATIO, 0
     if over == "null":
         low, high = (null_medians(scores, heads, end)[layer, head] for end in _BAND)
         cells = np.where((low <= values) & (values <= high), 1.0, _over(values, medians))
         words = "its median under the null,\nthe palest within 1–99 % of the null"
     else:
-        null = np.nanmedian(medians, axis=0)
-        cells, above = np.vstack([null, np.full_like(null, np.nan), values]) / np.nanmean(values), 2
+        null, scale, above = np.nanmedian(medians, axis=0), SHARE, 2
+        cells = np.vstack([null, np.full_like(null, np.nan), values]) / np.nanmean(values)
         words = "the mean of all"
     ranks, rows = np.arange(cells.shape[1] + 1) + 0.5, np.arange(len(cells) + 1) - 0.5 - above
     scale.fill(ax, ranks, rows, cells, theme)
@@ -145,7 +136,7 @@ def eigenvalue_density_heatmap(ax: Axes, theme: Theme, scores: xr.DataTree) -> A
     heads = heads_of(scores).transpose("layer", "head", ...)
     layer, head = np.nonzero(heads_present(heads))
     values = heads["eigenvalue"].values[layer, head]
-    mean = float(np.nanmean(values))
+    mean = np.nanmean(values)
     null = np.nanmedian(null_medians(scores, heads)[layer, head], axis=0)
     logs = [np.log(row[row > 0] / mean) for row in (null, np.zeros(0), *values)]
     pooled = np.concatenate(logs) if mean > 0 else np.zeros(0)
@@ -159,22 +150,20 @@ def eigenvalue_density_heatmap(ax: Axes, theme: Theme, scores: xr.DataTree) -> A
     rows_axis(ax, layer.tolist(), heads, theme, null=True)
     ax.set_xlim(np.exp(edges[0]), np.exp(edges[-1]))
     log_axis(ax, "x")
-    title = rf"density of the eigenvalues of ${circuit_of(scores.attrs).latex}$"
-    y_label = f"layer, a row for each {noun_of(scores)}"
-    return Around(title, "eigenvalue over the mean of all", y_label, scale=LOG_DENSITY)
+    title, y_label = circuit_of(scores.attrs).latex, f"layer, a row for each {noun_of(scores)}"
+    x_label = "eigenvalue over the mean of all"
+    return Around(rf"density of the eigenvalues of ${title}$", x_label, y_label, scale=LOG_DENSITY)
 
 
 def null_quantiles(tree: xr.DataTree, layer: int, head: int) -> Float[np.ndarray, "index probability"]:
     """Return the quantiles of one head's ordered null eigenvalues at σ = 1; layer and head are places."""
-    null = null_of(tree)
-    quantile = null["eigenvalue_quantile"].values
+    null, quantile = null_of(tree), null_of(tree)["eigenvalue_quantile"].values
     if "layer_shape" in null:
         return quantile[null["layer_shape"].values[layer]]
     return quantile[layer, head] if quantile.ndim > 2 else quantile
 
 
 def null_scales(tree: xr.DataTree, heads: xr.Dataset) -> Float[np.ndarray, "layer head"]:
-    """Return the factors that bring the null's eigenvalues at σ = 1 to each head's own σ̂."""
     if "null_scale" in heads.coords:
         return heads["null_scale"].values
     return np.prod([heads[factor.sigma].values for factor in circuit_of(tree.attrs).factors], axis=0) ** 2
@@ -191,26 +180,20 @@ def null_medians(tree: xr.DataTree, heads: xr.Dataset, level: float = 0.5) -> Fl
 
 
 class _Head(NamedTuple):
-    """Head with its eigenvalues, the quantiles of its null's ordered eigenvalues at its own scale, and its name."""
-
     eigenvalue: Float[np.ndarray, " index"]
-    quantile: Float[np.ndarray, "index probability"]
-    probability: Float[np.ndarray, " probability"]
+    quantile: Float[np.ndarray, "index probability"]  # of its null's ordered eigenvalues, at its own scale
     name: str
-
-    def at(self, level: float) -> Float[np.ndarray, " index"]:
-        return self.quantile[:, int(np.argmin(np.abs(self.probability - level)))]
 
 
 @panel
 def head_eigenvalues(ax: Axes, theme: Theme, scores: xr.DataTree, layer: int, head: int, title: str = "") -> Around:
     """Draw the eigenvalues λ_k of one head by rank, with the band from 1 to 99 % at each rank under its null."""
-    heads = _heads_of_layer(scores, layer)
+    heads, probability = _heads_of_layer(scores, layer), null_of(scores)["probability"].values
     drawn = heads[head]
     rank = np.arange(1, drawn.eigenvalue.size + 1)
     if np.isfinite(drawn.quantile).all():
         band = {"color": theme.null, "alpha": 0.3, "linewidth": 0, "label": "null, 1–99 % at its σ"}
-        ax.fill_between(rank, drawn.at(0.01), drawn.at(0.99), **band)
+        ax.fill_between(rank, *(_at(drawn.quantile, probability, level) for level in _BAND), **band)
     look = {"color": theme.observed, "marker": ".", "markersize": 3.2 if rank.size <= 32 else 2.0, "linewidth": 1.0}
     ax.plot(rank, np.where(drawn.eigenvalue > 0, drawn.eigenvalue, np.nan), label="eigenvalues", **look)
     low, high = _range(heads.values())
@@ -227,7 +210,7 @@ def head_eigenvalue_density(
     ax: Axes, theme: Theme, scores: xr.DataTree, layer: int, head: int, title: str = ""
 ) -> Around:
     """Draw the density of ln λ of one head's nonzero eigenvalues, with its null's expectation in the same bins."""
-    heads = _heads_of_layer(scores, layer)
+    heads, probability = _heads_of_layer(scores, layer), null_of(scores)["probability"].values
     drawn, (low, high) = heads[head], np.log(_range(heads.values()))
     bins = int(np.clip(4 * max(shown.eigenvalue.size for shown in heads.values()) ** 0.5, 12, 64))
     edges = np.linspace(low - 1e-9, high + 1e-9, bins + 1)
@@ -239,7 +222,7 @@ def head_eigenvalue_density(
     for quantile in drawn.quantile:
         known = np.isfinite(quantile) & (quantile > 0)
         if known.any():
-            below += np.interp(edges, np.log(quantile[known]), drawn.probability[known], left=0.0, right=1.0)
+            below += np.interp(edges, np.log(quantile[known]), probability[known], left=0.0, right=1.0)
     expected = np.diff(below) / max(drawn.eigenvalue.size, 1) / np.diff(edges)
     ax.stairs(expected, np.exp(edges), color=theme.null, linewidth=1.3, label="null at its σ, expected")
     ax.set_xlim(np.exp(edges[0]), np.exp(edges[-1]))
@@ -249,30 +232,25 @@ def head_eigenvalue_density(
 
 
 def layer_name(scores: xr.DataTree, layer: int) -> str:
-    """Return the name of a layer, and of its stack if there are several."""
     heads = heads_of(scores)
     return literal(layer_names(heads)[heads["layer"].values.tolist().index(layer)])
 
 
 def _heads_of_layer(scores: xr.DataTree, layer: int) -> dict[int, _Head]:
-    """Collect all heads of a layer, by number."""
     heads = heads_of(scores).transpose("layer", "head", ...)
-    scales, probability = null_scales(scores, heads), null_of(scores)["probability"].values
-    row = heads["layer"].values.tolist().index(layer)
-    collected: dict[int, _Head] = {}
+    scales, row, collected = null_scales(scores, heads), heads["layer"].values.tolist().index(layer), {}
     for column in np.flatnonzero(heads_present(heads)[row]).tolist():
-        head = int(heads["head"].values[column])
-        values = heads["eigenvalue"].values[row, column]
+        head, values = int(heads["head"].values[column]), heads["eigenvalue"].values[row, column]
         values = values[np.isfinite(values)]
         quantile = null_quantiles(scores, row, column)[: values.size] * scales[row, column]
         name = f"{layer_name(scores, layer)} {noun_of(scores)} {head}"
-        collected[head] = _Head(values, quantile, probability, name)
+        collected[head] = _Head(values, quantile, name)
     return collected
 
 
 def _range(heads: Collection[_Head]) -> tuple[float, float]:
     """Return the smallest and the largest positive eigenvalue of the heads or of their nulls."""
-    values = np.concatenate([np.concatenate([head.eigenvalue, head.quantile.ravel()]) for head in heads])
+    values = np.concatenate([values for head in heads for values in (head.eigenvalue, head.quantile.ravel())])
     values = values[np.isfinite(values) & (values > 0)]
     if not values.size:
         raise ParameterError("scores", "no eigenvalue above zero", "heads that are not all zeros")

@@ -8,20 +8,8 @@ import xarray as xr
 from jaxtyping import Bool, Float
 from matplotlib.axes import Axes
 
-from rmtbase.drawing.axes import (
-    LEVEL,
-    NORMAL_95,
-    NOT_TESTABLE,
-    Around,
-    cross_at_foot,
-    looks,
-    noun_of,
-    panel,
-    panel_size,
-    statistic_label,
-    styled,
-    symbol_of,
-)
+from rmtbase.drawing import axes
+from rmtbase.drawing.axes import LEVEL, NORMAL_95, Around, panel, statistic_label, symbol_of
 from rmtbase.drawing.groups import column_of, group_of, matrices_of
 from rmtbase.drawing.scales import log_axis, prefer_log, symmetric_log_axis
 from rmtbase.drawing.texts import bound
@@ -29,12 +17,7 @@ from rmtbase.drawing.theme import Theme
 from rmtbase.statistics import Statistic, get_statistic
 from rmtbase.tables import heads_present
 
-BAND = (0.005, 0.995)
-"""Null band of the figure, which contains 99 % of null heads."""
-
-PUBLISHED_BAND = (1.186, 1.204)
-"""Weibull shapes that T. Ding, arXiv:2605.18898 (2026), calls the transmission band: medians of 12 models."""
-
+BAND = (0.005, 0.995)  # null band of the figure, which contains 99 % of null heads
 _HIDDEN = 15.0  # widths of the null's band beyond which a linear axis hides the band
 _FAR, _FEWEST = 1.5, 8  # interquartile ranges beyond which a value is named; fewest values for that
 _SAME = 1e-6  # relative difference up to which null levels of heads belong to one null
@@ -44,12 +27,10 @@ _APART = 0.8  # share of its own range by which each axis extends beyond its dat
 
 @dataclass(frozen=True)
 class _OfHeads:
-    """Data drawn for every head: values; lower end, median and upper end of the null; share inside it; axis label."""
-
     value: Float[np.ndarray, "layer head"]
-    null: Float[np.ndarray, "level layer head"]
+    null: Float[np.ndarray, "level layer head"]  # lower end, median and upper end
     q_value: Float[np.ndarray, "layer head"]
-    share: float | None  # of null heads, in percent; None without a null
+    share: float | None  # of null heads between the ends, in percent; None without a null
     label: str
     core: Float[np.ndarray, "layer head"] | None = None  # σ_fit
 
@@ -67,26 +48,24 @@ def statistic_by_layer(
     """Draw every head as a point at its layer, the layers' medians, and the band that holds 99 % of null heads."""
     heads = group_of(scores, group, component).transpose("layer", "head", ...)
     points = _of_spectra(heads, statistic, over == "null") if group == "heads" else _of_elements(heads, statistic)
-    value, noun = points.value, noun_of(scores)
+    value, noun = points.value, axes.noun_of(scores)
     flagged, untested = points.q_value < LEVEL, np.isnan(points.q_value)
     x = places_in_layer(np.isfinite(value) if group == "elements" else heads_present(heads))
-    size = float(np.clip(30 / len(value) ** 0.5 / value.shape[1] ** 0.25, 2.0, 4.5))
-    marks = {"linestyle": "none", "marker": "o", "markersize": size, "markeredgewidth": 0.9}
+    size = _mark_size(value)
+    marks: dict[str, Any] = {"linestyle": "none", "marker": "o", "markersize": size, "markeredgewidth": 0.9}
+    hollow = marks | {"markeredgecolor": theme.observed, "markerfacecolor": "none"}
     if points.share is None:
-        shown = ~flagged
-        if shown.any():
-            ax.plot(x[shown], value[shown], markeredgecolor=theme.observed, markerfacecolor="none", label="", **marks)
+        ax.plot(x[~flagged], value[~flagged], label="", **hollow)
     else:
         _draw_null(ax, theme, x, points, noun)
         within = ~flagged & ~untested
-        label = f"{noun}, q ≥ {LEVEL:g}"
-        ax.plot(x[within], value[within], markeredgecolor=theme.observed, markerfacecolor="none", label=label, **marks)
+        ax.plot(x[within], value[within], label=f"{noun}, q ≥ {LEVEL:g}", **hollow)
         ax.plot(x[flagged], value[flagged], color=theme.flagged, label=f"{noun}, q < {LEVEL:g}", **marks)
         measured = untested & np.isfinite(value)
-        crosses = {"linestyle": "none", "marker": "x", "markersize": size}
         if measured.any():
-            ax.plot(x[measured], value[measured], color=theme.muted, label=NOT_TESTABLE, **crosses)
-        cross_at_foot(ax, x[untested & ~np.isfinite(value) & heads_present(heads)], theme, size)
+            crosses = {"linestyle": "none", "marker": "x", "markersize": size}
+            ax.plot(x[measured], value[measured], color=theme.muted, label=axes.NOT_TESTABLE, **crosses)
+        axes.cross_at_foot(ax, x[untested & ~np.isfinite(value) & heads_present(heads)], theme, size)
     if points.core is not None:
         ax.plot(
             x.ravel(), points.core.ravel(), linestyle="none", marker="x", markersize=size, color=theme.series[2],
@@ -101,7 +80,7 @@ def statistic_by_layer(
     # Name the largest and the smallest value if they are far from those of the other heads, beyond all points.
     low, high = np.nanquantile(value, [0.25, 0.75])
     size, on_scale = theme.points("xtick.labelsize"), ax.yaxis.get_transform()
-    room = 1.8 * size / 72 / panel_size(ax)[1]
+    room = 1.8 * size / 72 / axes.panel_size(ax)[1]
     for place, is_far, side in (
         (np.nanargmax(value), np.nanmax(value) > high + _FAR * (high - low), 1),
         (np.nanargmin(value), np.nanmin(value) < low - _FAR * (high - low), -1),
@@ -120,8 +99,7 @@ def statistic_by_layer(
 
 
 def _of_spectra(heads: xr.Dataset, statistic: str, over_null: bool) -> _OfHeads:
-    definition = get_statistic(statistic)
-    definition = definition if over_null else replace(definition, scaling=0)
+    definition = get_statistic(statistic) if over_null else replace(get_statistic(statistic), scaling=0)
     table = heads.sel(statistic=statistic)
     mean, quantile, probability = (table[name].values for name in ("null_mean", "null_quantile", "probability"))
     places = [int(np.argmin(np.abs(probability - level))) for level in (BAND[0], 0.5, BAND[1])]
@@ -145,7 +123,7 @@ def _of_elements(elements: xr.Dataset, statistic: str) -> _OfHeads:
 
 
 def places_in_layer(present: Bool[np.ndarray, "layer head"]) -> Float[np.ndarray, "layer head"]:
-    """Place the heads of a layer from left to right on the axis; NaN where there is no head."""
+    """Place the heads of a layer from left to right; NaN where there is no head."""
     count, place = present.sum(axis=1, keepdims=True), np.cumsum(present, axis=1) - 1
     offset = np.where(count > 1, -0.3 + 0.6 * place / np.maximum(count - 1, 1), 0.0)
     return np.where(present, np.arange(len(present))[:, None] + offset, np.nan)
@@ -205,14 +183,18 @@ def _runs_of_one_null(
     """Find the runs (first, beyond the last) of layers whose heads share a null; None if a layer's heads do not."""
     runs: list[tuple[int, int]] = []
     for layer in np.flatnonzero(scored.any(axis=1)).tolist():
-        alone, longer = (layer, layer + 1), (runs[-1][0] if runs else layer, layer + 1)
-        for run in (longer, alone):
-            if _is_one_null(levels[:, slice(*run)], scored[slice(*run)]):
-                break
+        first, beyond = runs[-1][0] if runs else layer, layer + 1
+        if runs and _is_one_null(levels[:, first:beyond], scored[first:beyond]):
+            runs[-1] = first, beyond
+        elif _is_one_null(levels[:, layer:beyond], scored[layer:beyond]):
+            runs.append((layer, beyond))
         else:
             return None
-        runs = [*runs[:-1], run] if runs and run == longer else [*runs, run]
     return runs
+
+
+def _mark_size(value: Float[np.ndarray, "layer head"]) -> float:
+    return float(np.clip(30 / len(value) ** 0.5 / value.shape[1] ** 0.25, 2.0, 4.5))
 
 
 def _scale(ax: Axes, value: Float[np.ndarray, "layer head"], null: Float[np.ndarray, "level layer head"]) -> None:
@@ -221,25 +203,19 @@ def _scale(ax: Axes, value: Float[np.ndarray, "layer head"], null: Float[np.ndar
         log_axis(ax)
         return
     finite, ends = value[np.isfinite(value)], null[np.isfinite(null)]
-    if not finite.size or not ends.size or min(finite.min(), ends.min()) >= 0:
-        return
-    width = float(np.abs(ends).max())
-    if width > 0 and np.abs(finite).max() > _HIDDEN * width:
-        symmetric_log_axis(ax, width)
+    if finite.size and ends.size and min(finite.min(), ends.min()) < 0:
+        width = float(np.abs(ends).max())
+        if 0 < _HIDDEN * width < np.abs(finite).max():
+            symmetric_log_axis(ax, width)
 
 
 @panel
 def matrix_statistic_by_layer(
-    ax: Axes, theme: Theme, scores: xr.DataTree | xr.Dataset, statistic: str = "weibull_shape", published: bool = False
+    ax: Axes, theme: Theme, scores: xr.DataTree | xr.Dataset, statistic: str = "weibull_shape"
 ) -> Around:
     """Draw one statistic of every matrix by layer, a line for each component, with 95 % of the null at its size."""
     matrices = matrices_of(scores).transpose("layer", "component", ...)
-    value = column_of(matrices, statistic)
-    names = matrices["component"].values.tolist()
-    if published:
-        low, high = PUBLISHED_BAND
-        look = {"facecolor": theme.naive, "edgecolor": theme.naive, "alpha": 0.4, "linestyle": "--"}
-        ax.axhspan(low, high, label=f"published band [{low:g}, {high:g}]", **look)
+    value, names = column_of(matrices, statistic), matrices["component"].values.tolist()
     label, bands = "null, 95 % at this size", []
     if statistic in matrices["statistic"].values:
         row = matrices.sel(statistic=statistic).transpose("component", "layer", ...)
@@ -250,8 +226,8 @@ def matrix_statistic_by_layer(
                 ax.axhspan(*band, color=theme.null, alpha=0.28, linewidth=1.0, label=label)
                 label = ""
     places = np.arange(matrices.sizes["layer"])
-    width = 0.5 / max(len(names) - 1, 1) if len(names) > 1 else 0.0
-    for k, (name, look) in enumerate(zip(names, looks(theme, len(names)), strict=True)):
+    width = 0.5 / max(len(names) - 1, 1)
+    for k, (name, look) in enumerate(zip(names, axes.looks(theme, len(names)), strict=True)):
         line = value.sel(component=name).values
         known = np.isfinite(line)
         x = (places + width * (k - 0.5 * (len(names) - 1)))[known]
@@ -269,14 +245,13 @@ def width_by_layer(
     table = group_of(scores, "elements", component).transpose("layer", "head", ...)
     sigma = column_of(table, "sigma").where(lambda widths: widths > 0).values
     x = places_in_layer(np.isfinite(sigma))
-    size = float(np.clip(30 / len(sigma) ** 0.5 / sigma.shape[1] ** 0.25, 2.0, 4.5))
-    mark: dict[str, Any] = {"linestyle": "none", "markersize": size, "markeredgewidth": 0.9}
-    circle: dict[str, Any] = mark | {"marker": "o", "markerfacecolor": "none", "color": theme.observed}
+    size = _mark_size(sigma)
+    mark: dict[str, Any] = {"linestyle": "none", "marker": "x", "markersize": size, "markeredgewidth": 0.9}
+    circle = mark | {"marker": "o", "markerfacecolor": "none", "color": theme.observed}
     ax.plot(x.ravel(), sigma.ravel(), label=r"standard deviation $\sigma$", **circle)
     if beside == "entropy":
         normal_width = np.exp(column_of(table, "entropy").values - _UNIT)
-        cross: dict[str, Any] = mark | {"marker": "x", "color": theme.flagged, "label": "entropy $S$ (right axis)"}
-        ax.plot(x.ravel(), normal_width.ravel(), **cross)
+        ax.plot(x.ravel(), normal_width.ravel(), color=theme.flagged, label="entropy $S$ (right axis)", **mark)
         log_axis(ax)
         entropy_and_width = (
             lambda width: _UNIT + np.log(np.fmax(width, 1e-300)),
@@ -289,8 +264,7 @@ def width_by_layer(
         right.spines["right"].set_color(theme.flagged)
     else:
         core = sigma * column_of(table, "core_sigma").values
-        cross = mark | {"marker": "x", "color": theme.series[2], "label": r"$\sigma_\mathrm{fit}$ of the core"}
-        ax.plot(x.ravel(), core.ravel(), **cross)
+        ax.plot(x.ravel(), core.ravel(), color=theme.series[2], label=r"$\sigma_\mathrm{fit}$ of the core", **mark)
         low, high = _range(sigma, core)
         if prefer_log(sigma, core):
             log_axis(ax)
@@ -307,19 +281,19 @@ def width_by_layer(
 def _divergence(ax: Axes, x: Float[np.ndarray, "layer head"], table: xr.Dataset, theme: Theme, size: float) -> None:
     row = table.sel(statistic="kl_matched_normal")
     value, mean, spread = (row[name].values for name in ("observed", "null_mean", "null_std"))
-    right = styled(ax.twinx(), theme)
+    right = axes.styled(ax.twinx(), theme)
     right.spines["right"].set(visible=True, color=theme.flagged)
     right.spines["left"].set_visible(False)
     right.tick_params(axis="y", colors=theme.flagged)
     right.grid(False)
     lower, upper = mean - NORMAL_95 * spread, mean + NORMAL_95 * spread
-    label = "null of $D_{\\mathrm{KL}}$, 95 %"
     look = {"color": theme.null, "alpha": 0.28, "linewidth": 0}
-    for layer in np.flatnonzero(np.isfinite(upper).any(axis=1)).tolist():
+    layers = np.flatnonzero(np.isfinite(upper).any(axis=1)).tolist()
+    for layer in layers:
         band = float(np.nanmin(lower[layer])), float(np.nanmax(upper[layer]))
         right.fill_between((layer - 0.5, layer + 0.5), *band, **look)
-        ax.fill_between([], [], label=label, **look)
-        label = ""
+    if layers:
+        ax.fill_between([], [], label="null of $D_{\\mathrm{KL}}$, 95 %", **look)
     style = {"linestyle": "none", "marker": "^", "markersize": size, "color": theme.flagged, "markerfacecolor": "none"}
     right.plot(x.ravel(), value.ravel(), **style)
     ax.plot([], [], label=r"divergence $D_{\mathrm{KL}}$ (right axis)", **style)

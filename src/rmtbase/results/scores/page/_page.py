@@ -1,10 +1,11 @@
-"""Rendering of the page: variables for the templates, and the environment that inserts them."""
+"""Rendering of the page: variables and captions for the templates, and the environment that inserts them."""
 
 import datetime
 import json
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from importlib.resources import files
 from itertools import groupby
 from numbers import Real
@@ -17,44 +18,29 @@ from markupsafe import Markup
 from rmtbase.drawing.axes import statistic_words
 from rmtbase.drawing.svg import inline_figures
 from rmtbase.errors import CheckpointError, ParameterError, RmtbaseWarning
-from rmtbase.heads.direction_tokens import (
-    DirectionReading,
-    direction_tokens,
-    embedding_of,
-    nearer_than_chance,
-    nearest_by_chance,
-    nearest_words,
-    readings_headline,
-)
+from rmtbase.heads import direction_tokens as token_readings
 from rmtbase.heads.read_sites import head_factors
 from rmtbase.linalg import product_svd, without_noise
 from rmtbase.models import Place, WeightMatrices, opened_from, token_names
 from rmtbase.nulls import ENTRIES_IN_WORDS
+from rmtbase.reasons import packaged_texts
 from rmtbase.report.page import environment, frame
 from rmtbase.results.attributes import command_about
 from rmtbase.results.scores import figures
-from rmtbase.results.scores._distance import layer_p_value_floors
 from rmtbase.results.scores._element_summary import summarize_elements
 from rmtbase.results.scores._heads import circuit_scores, circuits_of, require_scores
+from rmtbase.results.scores._how_much import layer_p_value_floors
 from rmtbase.results.scores._why import summarize_why
-from rmtbase.results.scores.page._captions import captions, circuit_words, of_circuit
-from rmtbase.results.scores.page._tables import (
-    SCORE_COLUMNS,
-    experts_table,
-    formula,
-    heads_table,
-    matrices_table,
-    number,
-    z_text,
-)
+from rmtbase.results.scores.page import _tables
 from rmtbase.results.scores.schema import RESAMPLINGS
 from rmtbase.results.scores.summary import HeadFinding, Summary, summarize_scores
 from rmtbase.results.scores.words import compared_plainly, draws_in_words, factor_shapes
 from rmtbase.shown import shown
 from rmtbase.statistics import SPECTRAL_STATISTICS
-from rmtbase.tables import CIRCUITS, layer_numbers, layer_stacks, shapes_of
+from rmtbase.tables import CIRCUITS, Circuit, layer_numbers, layer_stacks, shapes_of
 from rmtbase.words import counted
 
+_SINGLE = {"query": "queries", "key": "keys", "value": "values", "output": "outputs"}
 _NUMBERS = ("n_layers", "n_heads", "n_key_heads", "d_model", "d_head", "null_draws", "edge_level", "p_value_floor")
 _TEXTS = ("model", "revision", "family", "null", "table", "rmtbase_version", "schema_version", "warnings", "provenance")
 _NULL_METHODS = ("analytic", "simulated", "resampled")  # for each a template null_*.html
@@ -72,6 +58,16 @@ _WITHOUT_TOKENS = ("vision", "audio")  # stacks whose stream holds no tokens of 
 _SAME = 1e-4  # relative difference of the largest eigenvalue of a head; the stored one has thirteen digits
 
 
+@cache
+def _texts() -> dict[str, Any]:
+    return packaged_texts("rmtbase.results.scores.page", "captions.toml")
+
+
+def _caption_of_circuit(circuit: Circuit) -> dict[str, str]:
+    texts = _texts()["circuit"]
+    return {part: text.format(noun=circuit.noun, symbol=circuit.symbol) for part, text in texts.items()}
+
+
 def render(
     scores: xr.DataTree,
     *,
@@ -86,19 +82,30 @@ def render(
     """
     require_scores(scores)
     _require_renderable(scores)
-    null, summary = _null(scores), summarize_scores(scores)
+    heads = scores["heads"].to_dataset()
+    summary = summarize_scores(scores)
     answer, *how_much = summary.moved.sentences() if summary.findings else [""]
     why, tokens = summarize_why(scores), None if model is None else leading_tokens(scores, summary, model)
-    caption = captions(scores, " ".join(summary.by_statistic()))
+    words = _texts()["words"]["simulated"] | _texts()["words"].get(scores.attrs["null_method"], {})
+    captions = {
+        name: {part: text.format(**words) for part, text in texts.items()}
+        for name, texts in _texts()["captions"].items()
+    }
+    if by_statistic := summary.by_statistic():
+        captions["heads-by-statistic"]["description"] = by_statistic[0]
     name = _UNNAMED.get(scores.attrs["model"], shown(scores.attrs["model"]))
     svgs = {}
     if pictures:
         # further circuits have only their map
-        maps = {f"{circuit}-omnibus-map": of_circuit(CIRCUITS[circuit]) for circuit in circuits_of(scores)[1:]}
-        captioned, recipes = caption | maps, figures.figure_recipes(scores)
+        maps = {f"{name}-omnibus-map": _caption_of_circuit(CIRCUITS[name]) for name in circuits_of(scores)[1:]}
+        captioned, recipes = captions | maps, figures.figure_recipes(scores)
         standard = {name for name, recipe in recipes.items() if recipe.standard}
-        svgs = inline_figures(recipes, lambda name: captioned[name].description, standard & captioned.keys())
-    groups = {name: scores[name].to_dataset() for name in ("heads", "matrices", "experts") if name in scores.children}
+        svgs = inline_figures(recipes, lambda name: captioned[name]["description"], standard & captioned.keys())
+    tables = {
+        name: make(scores[name].to_dataset(), summary.level)
+        for name, make in (("matrices", _tables.matrices_table), ("experts", _tables.experts_table))
+        if name in scores.children
+    }
     further = [_circuit(scores, circuit, svgs) for circuit in circuits_of(scores)[1:]]
     sections = {
         "finding": "Which heads, and how much",
@@ -107,8 +114,8 @@ def render(
         "figures": pictures and "Heads in pictures",
         "heads": "All heads",
         **{circuit["id"]: circuit["title"] for circuit in further},
-        "matrices": "matrices" in groups and "Weight matrices",
-        "experts": "experts" in groups and "Experts",
+        "matrices": "matrices" in tables and "Weight matrices",
+        "experts": "experts" in tables and "Experts",
         "null": "How the null was made",
     }
     script = files("rmtbase.results.scores.page").joinpath("templates", "page.js").read_text(encoding="utf-8")
@@ -120,17 +127,11 @@ def render(
     templates = environment("rmtbase.results.scores.page")
 
     def statistic_option(name: str) -> str:
-        """Name a statistic in words, with the scale of its distances if that is logarithmic."""
         statistic = SPECTRAL_STATISTICS.get(name)
         return statistic_words(name) + (" (z of its ln)" if statistic and statistic.on_log_scale else "")
 
-    templates.filters |= {
-        "formula": formula,
-        "number": number,
-        "statistic_option": statistic_option,
-        "statistic_words": statistic_words,
-        "z_text": z_text,
-    }
+    filters = (_tables.formula, _tables.number, _tables.z_text, statistic_option, statistic_words)
+    templates.filters |= {function.__name__: function for function in filters}
     return templates.get_template("page.html").render(
         attrs=scores.attrs,
         sections={name: title for name, title in sections.items() if title},
@@ -147,27 +148,55 @@ def render(
         ask_directions=ask_directions,
         notes=json.loads(scores.attrs.get("notes", "[]")),
         not_testable=[f"{head.place}: {head.reason.words}" for head in summary.not_testable],
-        captions=caption,
+        captions=captions,
         svgs=svgs,
-        heads=heads_table(scores, summary.level),
-        score_columns=SCORE_COLUMNS,
+        heads=_tables.heads_table(scores, summary.level),
+        score_columns=_tables.SCORE_COLUMNS,
         elements=summarize_elements(scores),
         why=why,
         tokens=tokens,
         law=str(scores.attrs.get("initialization", "normal")).replace("_", " "),
-        with_spectra="marchenko_pastur_distance" in groups.get("matrices", ()),
-        statistics=[SPECTRAL_STATISTICS[name] for name in groups["heads"]["statistic"].values.tolist()],
-        matrices=matrices_table(groups["matrices"], summary.level) if "matrices" in groups else None,
-        experts=experts_table(groups["experts"], summary.level) if "experts" in groups else None,
-        **null,
+        with_spectra="matrices" in tables and "marchenko_pastur_distance" in scores["matrices"],
+        statistics=[SPECTRAL_STATISTICS[name] for name in heads["statistic"].values.tolist()],
+        matrices=tables.get("matrices"),
+        experts=tables.get("experts"),
+        **_null(scores),
         **frame(date, script),
     )
+
+
+def _require_renderable(scores: xr.DataTree) -> None:
+    """Require numbers and known names wherever the page counts or looks up; all other text is only shown."""
+    attrs, heads = scores.attrs, scores["heads"].to_dataset()
+    for name in ("layer", "head"):
+        if heads[name].dtype.kind not in "iu":
+            raise ParameterError(f"scores, coordinate {name} of /heads", heads[name].dtype, "whole numbers")
+    statistics = {*heads["statistic"].values.tolist(), *heads["farthest_statistic"].values.ravel().tolist()} - {""}
+    if unknown := sorted(statistics - SPECTRAL_STATISTICS.keys()):
+        raise ParameterError("scores, statistic of /heads", unknown[0], f"some of {', '.join(SPECTRAL_STATISTICS)}")
+    by_layer = {*map(str, heads.coords), *map(str, scores["null"].to_dataset().data_vars)}
+    by_layer |= {"d_model"} if "d_query" in {*by_layer, *attrs} else set()
+    numbers = [name for name in _NUMBERS if name in attrs or name not in by_layer]
+    for name in (*numbers, *_TEXTS):
+        kind, words = (str, "a text") if name in _TEXTS else (Real, "a number")
+        if not isinstance(attrs.get(name), kind):
+            raise ParameterError(f"scores, attribute {name}", attrs.get(name), words)
+    method, entries = attrs.get("null_method"), attrs.get("null_entries")
+    if method not in _NULL_METHODS or (method == "resampled") != (entries in RESAMPLINGS):
+        expected = f"one of {', '.join(_NULL_METHODS)}; resampled by {' or '.join(RESAMPLINGS)}"
+        raise ParameterError("null", attrs["null"], expected)
 
 
 def _circuit(scores: xr.DataTree, name: str, svgs: Mapping[str, Markup]) -> dict[str, Any]:
     tree, circuit = circuit_scores(scores, name), CIRCUITS[name]
     summary = summarize_scores(tree)
-    title, says = circuit_words(circuit)
+    title, says = "What heads write", "says what a head writes for what it reads, whatever it attends to."
+    if sides := _SINGLE.get(name):
+        title, shows = (
+            f"{sides.capitalize()} by themselves",
+            f"shows a direction that training gave only to the {sides}",
+        )
+        says = f"{shows}, long before it can be seen in a product of two matrices."
     matrix = Markup("W<sub>{}</sub>").format(circuit.letters)
     formula = Markup("<sup>⊤</sup>").join(Markup("W<sub>{}</sub>").format(factor.letter) for factor in circuit.factors)
     return {
@@ -175,12 +204,12 @@ def _circuit(scores: xr.DataTree, name: str, svgs: Mapping[str, Markup]) -> dict
         "title": Markup("{}: {}").format(title, matrix),
         "matrix": matrix if len(circuit.factors) == 1 else Markup("{} = {}").format(matrix, formula),
         "says": says,
-        "caption": of_circuit(circuit),
+        "caption": _caption_of_circuit(circuit),
         "svg": svgs.get(f"{name}-omnibus-map"),
         "figure": f"{name}-omnibus-map",
         "answer": summary.answer(),
         "sentences": [*summary.details(), *summary.reasons()],
-        "table": heads_table(tree, summary.level),
+        "table": _tables.heads_table(tree, summary.level),
         "null": tree.attrs["null"],
         "draws": draws_in_words(tree),
         "source": tree.attrs["table"],
@@ -191,13 +220,13 @@ def _shape(scores: xr.DataTree) -> list[tuple[str, str]]:
     """Return the numbers of layers, heads and dimensions as facts for the head of the page: terms and values."""
     attrs, heads = scores.attrs, scores["heads"].to_dataset()
     names = ("n_heads", "n_key_heads", "d_query", "d_head", "d_key")
-    of_layers = {
-        name: heads[name].values.tolist()
+    of_layers = [
+        heads[name].values.tolist()
         if name in heads.coords
-        else [int(attrs[name if name in attrs else "d_model"])] * heads.sizes["layer"]
+        else [int(attrs.get(name, attrs.get("d_model")))] * heads.sizes["layer"]
         for name in names
-    }
-    layers = zip(layer_stacks(heads), *of_layers.values(), strict=True)
+    ]
+    layers = zip(layer_stacks(heads), *of_layers, strict=True)
     runs = [(*key, counted(len(list(run)), "layer")) for key, run in groupby(layers)]
     facts = [("scored", "the update ΔW = s B A, without its base")] if "updates" in attrs else []
     for stack, n_heads, n_key_heads, d_query, d_head, d_key, n_layers in runs[:_MOST_RUNS]:
@@ -217,14 +246,9 @@ def _shape(scores: xr.DataTree) -> list[tuple[str, str]]:
 
 
 def _null(scores: xr.DataTree) -> dict[str, Any]:
-    attrs = scores.attrs
-    method, entries = attrs.get("null_method"), str(attrs.get("null_entries"))
-    known = entries in RESAMPLINGS if method == "resampled" else entries in {**ENTRIES_IN_WORDS, **_FACTORS}
-    if method not in _NULL_METHODS or not known:
-        expected = f"one of {', '.join(_NULL_METHODS)}; resampled by {' or '.join(RESAMPLINGS)}"
-        raise ParameterError("null", attrs["null"], expected)
+    method, entries = scores.attrs["null_method"], scores.attrs["null_entries"]
     accuracies: dict[str, list[str]] = {}  # statistics by the accuracy of their laws, as the file records it
-    record = json.loads(attrs["provenance"]).get("null", {}) if method == "analytic" else {}
+    record = json.loads(scores.attrs["provenance"]).get("null", {}) if method == "analytic" else {}
     for of_shape in record.values() if all(isinstance(entry, dict) for entry in record.values()) else [record]:
         for name in [name for name in of_shape if name in SPECTRAL_STATISTICS]:
             names = accuracies.setdefault(_NO_LAW if of_shape[name] == "none" else of_shape[name], [])
@@ -242,47 +266,14 @@ def _null(scores: xr.DataTree) -> dict[str, Any]:
     }
 
 
-def _require_renderable(scores: xr.DataTree) -> None:
-    """Require numbers and known names wherever the page counts or looks up; all other text is only shown."""
-    heads = scores["heads"].to_dataset()
-    for name in ("layer", "head"):
-        if heads[name].dtype.kind not in "iu":
-            raise ParameterError(f"scores, coordinate {name} of /heads", heads[name].dtype, "whole numbers")
-    for name in {*heads["statistic"].values.tolist(), *heads["farthest_statistic"].values.ravel().tolist()} - {""}:
-        if name not in SPECTRAL_STATISTICS:
-            raise ParameterError("scores, statistic of /heads", name, f"some of {', '.join(SPECTRAL_STATISTICS)}")
-    by_layer = {*map(str, heads.coords), *map(str, scores["null"].to_dataset().data_vars)}
-    if "d_query" in {*by_layer, *scores.attrs}:
-        by_layer.add("d_model")
-    numbers = [name for name in _NUMBERS if name in scores.attrs or name not in by_layer]
-    for names, kind, words in ((numbers, Real, "a number"), (_TEXTS, str, "a text")):
-        for name in names:
-            if not isinstance(scores.attrs.get(name), kind):
-                raise ParameterError(f"scores, attribute {name}", scores.attrs.get(name), words)
-
-
 class TokenFinding(NamedTuple):
-    """Answer of a page to what the first heads read."""
-
     sentence: str  # how many directions point at tokens beyond chance, and of which heads; or why none could be read
-    listed: Sequence[DirectionReading] = ()  # the readings of those that do
+    listed: Sequence[token_readings.DirectionReading] = ()  # the readings of those that do
     by_chance: str = ""  # how near the nearest token lies to a random direction, in words
 
 
-class _Direction(NamedTuple):
-    """Singular vector of a head's W_QK, on the side of the queries or of the keys."""
-
-    head: HeadFinding
-    number: int
-    side: str
-    vector: np.ndarray
-
-
 def leading_tokens(scores: xr.DataTree, summary: Summary, model: WeightMatrices) -> TokenFinding | None:
-    """Read the strongest directions of the heads that differ most, on both sides of W_QK, as tokens of the embedding.
-
-    None if no head differs, or none of the first heads reads a stream with a known embedding of tokens.
-    """
+    """Read the strongest directions of the first heads as tokens; None if none reads a stream of known tokens."""
     if not isinstance(model, WeightMatrices):
         raise ParameterError("model", type(model).__name__, "an opened model, as rmtbase.open_model returns it")
     revisions = (shown(model.name), shown(model.revision or "")), (scores.attrs["model"], scores.attrs["revision"])
@@ -292,34 +283,36 @@ def leading_tokens(scores: xr.DataTree, summary: Summary, model: WeightMatrices)
     source = next(iter(opened_from(model)), None)
     if source is None or not any(name.component == "embedding" for name in source.parts.get("embeddings", ())):
         return None
-    width = source.shape(embedding_of(source))[0]
+    width = source.shape(token_readings.embedding_of(source))[0]
     findings = sorted(summary.findings, key=lambda finding: -finding.how_much.moved_share)[:_HEADS]
     try:
-        directions = [direction for direction in _directions(scores, findings, model) if len(direction.vector) == width]
+        directions = [direction for direction in _directions(scores, findings, model) if len(direction[-1]) == width]
         if not directions:
             return None
-        tokens = direction_tokens(source, np.array([direction.vector for direction in directions]))
-        names, by_chance = token_names(source.path), nearest_by_chance(source)
+        tokens = token_readings.direction_tokens(source, np.array([vector for *_, vector in directions]))
+        names, by_chance = token_names(source.path), token_readings.nearest_by_chance(source)
     except CheckpointError as error:
         sentence = f"What the first heads read could not be found out: {error}"
         warnings.warn(RmtbaseWarning(sentence), stacklevel=3)
         return TokenFinding(sentence)
     readings = [
-        DirectionReading(
+        token_readings.DirectionReading(
             head.stack, head.layer, "qk", head.head, number, side, False, *tokens.named(k, names), p_value, by_chance
         )
         for k, ((head, number, side, _), p_value) in enumerate(zip(directions, tokens.p_value.tolist(), strict=True))
     ]
-    read = dict.fromkeys(direction.head.place for direction in directions)
-    sentence = (
-        f"{readings_headline(readings, summary.level)} They are the strongest of W_QK of {', '.join(read)}, which "
-        "queries and keys read from the residual stream."
-    )
-    return TokenFinding(sentence, nearer_than_chance(readings, summary.level), nearest_words(readings))
+    headline = token_readings.readings_headline(readings, summary.level)
+    read = dict.fromkeys(head.place for head, *_ in directions)
+    strongest = f"They are the strongest of W_QK of {', '.join(read)}"
+    sentence = f"{headline} {strongest}, which queries and keys read from the residual stream."
+    nearest = token_readings.nearer_than_chance(readings, summary.level)
+    return TokenFinding(sentence, nearest, token_readings.nearest_words(readings))
 
 
-def _directions(scores: xr.DataTree, findings: Sequence[HeadFinding], model: WeightMatrices) -> Iterator[_Direction]:
-    """Yield the leading directions of heads, each first of the queries, then of the keys."""
+def _directions(
+    scores: xr.DataTree, findings: Sequence[HeadFinding], model: WeightMatrices
+) -> Iterator[tuple[HeadFinding, int, str, np.ndarray]]:
+    """Yield singular vectors of W_QK with their head, number and side, of the queries or of the keys."""
     heads, sites = scores["heads"].to_dataset(), {site.place: index for index, site in enumerate(model.sites)}
     rows = list(map(Place, layer_stacks(heads), layer_numbers(heads)))
     largest = heads["eigenvalue"].transpose("layer", "head", "index").values[..., 0]
@@ -336,5 +329,5 @@ def _directions(scores: xr.DataTree, findings: Sequence[HeadFinding], model: Wei
             words = f"{model.name}, whose {finding.place} has the largest eigenvalue {strength:.6g}"
             raise ParameterError("model", words, f"the weights and folds that were scored, with {expected:.6g}")
         for k in range(min(_DIRECTIONS, int((without_noise(values) > 0.0).sum()))):
-            yield _Direction(finding, k, "left", left[:, k])
-            yield _Direction(finding, k, "right", right[k])
+            yield finding, k, "left", left[:, k]
+            yield finding, k, "right", right[k]

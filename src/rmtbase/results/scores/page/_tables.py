@@ -15,7 +15,7 @@ from markupsafe import Markup, escape
 from numpy.typing import ArrayLike
 
 from rmtbase.drawing.color_scales import Z_LEVELS
-from rmtbase.results.scores._distance import at_p_value_floor, farthest_distance, layer_p_value_floors, signed_distance
+from rmtbase.results.scores._how_much import at_p_value_floor, farthest_distance, layer_p_value_floors, signed_distance
 from rmtbase.results.scores._matrices import matrix_p_value_floors
 from rmtbase.results.scores.figures._scores import MAIN_STATISTICS
 from rmtbase.shown import shown
@@ -26,13 +26,11 @@ _DISTANCE = (
     "null standard deviations from the null's mean, of ln where the statistic is positive and unbounded; where the "
     "null has none, those of a normal law at this p:"
 )
-_AMOUNTS = {
+_AMOUNTS = {  # variables of how much a head differs, with the titles and the meanings of their columns
     "moved_share": ("moved share, %", "share of strength to move between the ordered directions to make it random"),
     "moved_share_equal_axes": ("equal axes, %", "moved share with each row of each factor scaled to one norm"),
     "relation": ("R, %", "relation: how much of its strength reads what the queries read, 0 by chance"),
 }
-"""Variables of how much a head differs, with the titles and the meanings of their columns."""
-
 SCORE_COLUMNS = {
     "observed": "the statistic of this row",
     "null mean ± sd": "mean and standard deviation of the statistic under the null; its median where it has neither",
@@ -42,9 +40,7 @@ SCORE_COLUMNS = {
 }
 """The five columns of a statistic, with their meanings."""
 
-UNKNOWN = -1
-"""Colour index of an unknown z-score, which is hatched and not on the scale."""
-
+_UNKNOWN = -1  # colour index of an unknown z-score, which is hatched and not on the scale
 _TOKENS = (
     (r"\\mathrm\{(\w+)\}", r"\1"),
     (r"\^\{([^{}]*)\}", r"<sup>\1</sup>"),
@@ -62,10 +58,8 @@ _TOKENS = (
 
 
 class ZScore(NamedTuple):
-    """z-score as text, with the index of its colour on the scale of the heat maps."""
-
     text: str
-    colour: int
+    colour: int  # index on the scale of the heat maps
 
 
 @dataclass(frozen=True)
@@ -89,7 +83,7 @@ class ScoreTable:
 
     def packed(self) -> dict[str, dict[str, list[Any]]]:
         """Pack the five columns of each statistic, by the names of the options, which are escaped by ``shown``."""
-        packed: dict[str, dict[str, list[Any]]] = {}
+        packed = {}
         for name, texts in self.texts.items():
             columns = (texts | {"z": [z.text for z in texts["z"]]}).values()
             cells = ["|".join(column[:1] if len(set(column)) == 1 else column) for column in columns]
@@ -105,16 +99,13 @@ def number(value: float, digits: int = 4) -> str:
         return "∞" if value > 0 else "−∞"
     if value and not 1e-4 <= abs(value) < 1e6:
         mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
-        if "." in mantissa:
-            mantissa = mantissa.rstrip("0").rstrip(".")
-        text = f"{mantissa}e{int(exponent)}"
+        text = f"{float(mantissa):.{digits}g}e{int(exponent)}"
     else:
         text = f"{value:.{digits}g}" if abs(value) < 10**digits else f"{value:.0f}"
     return text.replace("-", "−")
 
 
 def mean_and_std(mean: float, std: float) -> str:
-    """Format a mean to the second digit of its standard deviation, followed by that deviation."""
     if not (math.isfinite(mean) and math.isfinite(std) and 1e-4 <= std < 1e5 and abs(mean) < 1e6):
         return f"{number(mean, 3)} ± {number(std, 2)}"
     decimals = max(0, 1 - math.floor(math.log10(std)))
@@ -126,10 +117,7 @@ def _fixed(value: float, decimals: int) -> str:
 
 
 def z_text(value: float) -> str:
-    """Format a z-score with one decimal, or with three digits beyond a thousand."""
-    if not math.isfinite(value) or abs(value) >= 1000:
-        return number(value, 3)
-    return _fixed(value, 1)
+    return _fixed(value, 1) if math.isfinite(value) and abs(value) < 1000 else number(value, 3)
 
 
 def formula(latex: str) -> Markup:
@@ -138,12 +126,10 @@ def formula(latex: str) -> Markup:
     text = re.sub(r"(\\[A-Za-z]+)_", r"\1 _", text)
     for pattern, replacement in _TOKENS:
         text = re.sub(pattern, replacement, text)
-    text = text.replace(" <sub>", "<sub>").replace("Σ λ", "Σλ").replace("\u202f(", "(").replace("-", "−")
-    return Markup(text)
+    return Markup(text.replace(" <sub>", "<sub>").replace("Σ λ", "Σλ").replace("\u202f(", "(").replace("-", "−"))
 
 
 def _score_texts(scores: xr.Dataset, floors: Mapping[str, ArrayLike]) -> dict[str, dict[str, list[Any]]]:
-    """Format the scores of each statistic, given their variables with dimensions (row, statistic)."""
     texts = {}
     for name in scores["statistic"].values.tolist():
         column = scores.sel(statistic=name)
@@ -170,22 +156,20 @@ def _numbers(values: Iterable[Any], digits: int = 4) -> list[str]:
 
 
 def _bounded(values: Float[np.ndarray, " row"], p_value: Float[np.ndarray, " row"], floor: ArrayLike) -> list[str]:
-    """Format numbers; those whose p-value is the floor become bounds, such as "≤ 2e−5"."""
     at_floor = at_p_value_floor(p_value, floor)
     return [f"≤ {text}" if bound else text for text, bound in zip(_numbers(values, 2), at_floor, strict=True)]
 
 
 def _z_scores(z: Float[np.ndarray, " row"]) -> list[ZScore]:
     edges = np.array([*(-level for level in reversed(Z_LEVELS)), *Z_LEVELS])
-    colours = np.where(np.isnan(z), UNKNOWN, np.searchsorted(edges, z, side="right"))
+    colours = np.where(np.isnan(z), _UNKNOWN, np.searchsorted(edges, z, side="right"))
     return [ZScore(z_text(score), int(colour)) for score, colour in zip(z, colours, strict=True)]
 
 
 def _outliers(flat: xr.Dataset) -> list[Column]:
-    sides = {"above": "upper", "below": "lower"}
     return [
         Column(f"λ {side}", _numbers(flat[f"outliers_{side}"]), tip=f"eigenvalues {side} the null's {edge} edge")
-        for side, edge in sides.items()
+        for side, edge in (("above", "upper"), ("below", "lower"))
     ]
 
 
@@ -203,38 +187,26 @@ def heads_table(scores: xr.DataTree, level: float) -> ScoreTable:
         columns.append(Column("key head", flat["key_head"].values.astype(int).tolist()))
     null = scores["null"].to_dataset()
     if "layer_shape" in null:
-        shapes = shapes_of(scores)
-        texts = [" × ".join(map(str, shapes[place])) for place in null["layer_shape"].values]
-        rows = np.nonzero(present)[0]
-        columns.append(Column("shape", [texts[row] for row in rows], "text", " × ".join(circuit.dims)))
-    columns += [
-        Column(
-            "omnibus q",
-            _bounded(omnibus, flat["omnibus_p_value"].values, joint),
-            tip="q-value of one test of all statistics together",
-        ),
-        *(
-            Column(title, ["–" if np.isnan(share) else f"{100.0 * share:.1f}" for share in flat[name].values], tip=tip)
-            for name, (title, tip) in _AMOUNTS.items()
-            if name in flat and flat[name].notnull().any()
-        ),
-        *_outliers(flat),
-        Column(
-            "farthest statistic",
-            [SPECTRAL_STATISTICS.get(str(name)) for name in flat["farthest_statistic"].values],
-            "statistic",
-            "the statistic on which the head is most null standard deviations away",
-        ),
-        Column("its z", _z_scores(farthest_distance(heads)[present]), "z", f"{_DISTANCE} of the farthest statistic"),
-    ]
-    of_circuit, choice = (
-        ("", "one statistic of your choice") if is_qk else (f" by {circuit.symbol}", "one of your choice")
-    )
+        texts = [" × ".join(map(str, dims)) for dims in shapes_of(scores)]
+        places = null["layer_shape"].values[np.nonzero(present)[0]]
+        columns.append(Column("shape", [texts[place] for place in places], "text", " × ".join(circuit.dims)))
+    bounds = _bounded(omnibus, flat["omnibus_p_value"].values, joint)
+    columns.append(Column("omnibus q", bounds, tip="q-value of one test of all statistics together"))
+    for name, (title, tip) in _AMOUNTS.items():
+        if name in flat and flat[name].notnull().any():
+            shares = ["–" if np.isnan(share) else f"{100.0 * share:.1f}" for share in flat[name].values]
+            columns.append(Column(title, shares, tip=tip))
+    farthest = [SPECTRAL_STATISTICS.get(str(name)) for name in flat["farthest_statistic"].values]
+    tip = "the statistic on which the head is most null standard deviations away"
+    columns += [*_outliers(flat), Column("farthest statistic", farthest, "statistic", tip)]
+    distances = _z_scores(farthest_distance(heads)[present])
+    columns.append(Column("its z", distances, "z", f"{_DISTANCE} of the farthest statistic"))
+    which, choice = noun if is_qk else f"{noun} by {circuit.symbol}", "one statistic" if is_qk else "one"
     names = flat["statistic"].values.tolist()
     shown_statistics = flat.sel(statistic=[name for name in names if is_qk or name in MAIN_STATISTICS])
     return ScoreTable(
         "heads-table" if is_qk else f"heads-table-{circuit.name}",
-        f"Every {noun}{of_circuit}: its farthest statistic, all statistics together (omnibus), and {choice}",
+        f"Every {which}: its farthest statistic, all statistics together (omnibus), and {choice} of your choice",
         columns,
         _score_texts(shown_statistics, dict.fromkeys(names, single)),
         (omnibus < level).tolist(),
@@ -244,14 +216,12 @@ def heads_table(scores: xr.DataTree, level: float) -> ScoreTable:
 
 
 def _rows(group: xr.Dataset, across: str, present: Bool[np.ndarray, "layer across"]) -> xr.Dataset:
-    """Flatten a group to one row for each head or matrix that is present."""
     flat = group.stack(row=("layer", across)).transpose("row", ...).reset_index("row")
     return flat if present.all() else flat.isel(row=np.flatnonzero(present))
 
 
 def _place(group: xr.Dataset, present: Bool[np.ndarray, "layer across"]) -> list[Column]:
-    rows = np.nonzero(present)[0].tolist()
-    numbers, stacks = layer_numbers(group), layer_stacks(group)
+    rows, numbers, stacks = np.nonzero(present)[0].tolist(), layer_numbers(group), layer_stacks(group)
     layer = Column("layer", [numbers[row] for row in rows], tip="−1: outside the layers" if -1 in numbers else "")
     return [layer] if "stack" not in group.coords else [Column("stack", [stacks[row] for row in rows], "text"), layer]
 
@@ -282,22 +252,16 @@ def experts_table(experts: xr.Dataset, level: float) -> ScoreTable:
     rows = zip(*(numbers[present].tolist() for numbers in (differing, tested, counts)), strict=True)
     flat = _rows(farthest, "component", present)
     component, *facts = _of_matrices(flat)
+    differ = ["?" if not n else k if n == total else f"{k} of {n}" for k, n, total in rows]
     columns = [
-        *_place(farthest, present),
-        component,
         Column("experts", counts[present].tolist()),
-        Column(
-            "differ",
-            ["?" if not n else k if n == total else f"{k} of {n}" for k, n, total in rows],
-            tip=f"experts with q < {level:g} on some statistic",
-        ),
+        Column("differ", differ, tip=f"experts with q < {level:g} on some statistic"),
         Column("farthest", flat["expert"].values.tolist(), tip="the expert with the largest |z| of all statistics"),
-        *facts,
     ]
     return ScoreTable(
         "experts-table",
         "The experts of every layer: how many differ from independent Gaussian elements, and the farthest of them",
-        columns,
+        [*_place(farthest, present), component, *columns, *facts],
         _score_texts(flat, matrix_p_value_floors(experts)),
         (differing[present] > 0).tolist(),
         "only layers with an expert that differs",

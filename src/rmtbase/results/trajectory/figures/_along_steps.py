@@ -30,10 +30,9 @@ from rmtbase.drawing.scales import log_axis, prefer_log, symmetric_log_axis
 from rmtbase.drawing.texts import literal
 from rmtbase.drawing.theme import Theme
 from rmtbase.results.scores.figures._eigenvalues import null_quantiles, null_scales
-from rmtbase.results.scores.figures._element_histograms import magnitudes_along_steps
+from rmtbase.results.scores.figures._element_histograms import magnitudes_along_steps, weibull_plane
 from rmtbase.results.scores.figures._scores import MAIN_STATISTICS
 from rmtbase.results.scores.figures._statistic_by_layer import relative_label, relative_to_null
-from rmtbase.results.scores.figures._weibull_plot import weibull_plane
 from rmtbase.results.scores.words import null_noun
 from rmtbase.results.trajectory.schema import steps_before
 from rmtbase.results.trajectory.summary import against

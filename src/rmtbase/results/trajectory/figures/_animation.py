@@ -24,8 +24,8 @@ from rmtbase.drawing.texts import literal
 from rmtbase.drawing.theme import Theme
 from rmtbase.errors import OutputError, ParameterError
 from rmtbase.results.scores.figures._eigenvalues import farthest_middle_nearest, ordered_eigenvalues
+from rmtbase.results.scores.figures._element_histograms import weibull_plane
 from rmtbase.results.scores.figures._statistic_by_layer import matrix_statistic_by_layer, statistic_by_layer
-from rmtbase.results.scores.figures._weibull_plot import weibull_plane
 from rmtbase.results.trajectory.schema import scores_at
 from rmtbase.shown import in_one_line, one_line
 from rmtbase.tables import require_replaceable, require_writable, write_bytes
