@@ -1,7 +1,7 @@
 """Noise in which directions are looked for, made from a null, and spectra of whole matrices with it."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.heads.takers import Preparation
 from rmtbase.linalg import appended_rows, matrix_singular_values
 from rmtbase.models import MatrixName
-from rmtbase.nulls import KURTOSIS, LARGEST_KURTOSIS, Gaussian, Kurtosis, Null, Signs, mean_kurtosis, own_kurtosis
+from rmtbase.nulls import KURTOSIS, LARGEST_KURTOSIS, Gaussian, Kurtosis, Null, Signs, mean_kurtosis
 from rmtbase.parameters import require_independent_entries
 from rmtbase.reasons import Reason
 from rmtbase.results.signal._learned_bound import ShareBound
@@ -33,7 +33,6 @@ class Spectrum(NamedTuple):
 
     @property
     def uncounted(self) -> Reason:
-        """Reason why directions cannot be counted."""
         if self.reason:
             return self.reason
         no_law = no_law_at(self.dims) if self.counted is None else self.counted.untested
@@ -44,20 +43,16 @@ class Spectrum(NamedTuple):
 
 @dataclass(frozen=True)
 class Noise:
-    """Noise in which directions are looked for.
+    """Noise in which directions are looked for: its entries are independent."""
 
-    Its entries are independent: with a known excess kurtosis, with that of the head or matrix itself, or of any laws
-    that are symmetric about 0, when directions are counted against random sign flips.
-    """
-
-    entry_kurtosis: float | None = 0.0  # None for that of the head or matrix itself
+    entry_kurtosis: float | None = 0.0  # excess kurtosis of its entries; None for that of the head or matrix itself
     preparation: Preparation | None = None  # computes what :meth:`spectrum` needs to know about each head
-    flips: SignFlips | None = None  # count directions
+    flips: SignFlips | None = None  # count directions in noise of any laws that are symmetric about 0
 
     def spectrum(
         self, values: Float[np.ndarray, " r"], dims: tuple[int, ...], n_factors: int, prepared: Any, reason: Reason
     ) -> Spectrum:
-        """Return the spectrum of singular values, whose noise is a chain of ``dims``, with this noise."""
+        """Return the spectrum of singular values, whose noise is a chain of ``dims``."""
         if self.preparation is not None and len(dims) != n_factors + 1:
             reason = reason or Reason("dependent_elements")
         eigenvalues = values**2
@@ -70,15 +65,8 @@ class Noise:
         own = self.entry_kurtosis is None
         return spectrum._replace(kurtosis=float(mean_kurtosis(dims, list(prepared))) if own else self.entry_kurtosis)
 
-    def kurtosis(self, dims: tuple[int, ...], matrices: Sequence[Shaped[np.ndarray, "row column"]]) -> float:
-        """Return the excess kurtosis of the noise in a product of matrices."""
-        if self.entry_kurtosis is not None:
-            return self.entry_kurtosis
-        return float(mean_kurtosis(dims, [own_kurtosis(matrix) for matrix in matrices]))
-
 
 def noise_of(null: Null, level: float) -> Noise:
-    """Return the noise of a null, whose directions are tested at a level."""
     if isinstance(null, Signs):
         if null.initialization != "normal":
             expected = "none with the null of sign flips, which needs no law of the entries"

@@ -160,8 +160,6 @@ def circuits_of(model: WeightMatrices) -> list[str]:
 
 @dataclass(frozen=True)
 class _Settings:
-    """Settings of all tests of a call."""
-
     level: float
     null: Null
     noise: Noise
@@ -175,13 +173,15 @@ Spectra = dict[tuple[int, int], Spectrum]
 def _of_heads(
     model: WeightMatrices, circuit: Circuit, sites: Mapping[int, SiteSpectra], bounds: HeadBounds, settings: _Settings
 ) -> xr.Dataset:
-    """Compute the variables of one circuit's heads at all sites."""
     order = sorted(sites)
     at_sites = [model.sites[site] for site in order]
     spectra: Spectra = {}
     for row, site in enumerate(order):
         shape, reason = _chain(model, site, circuit)
-        values, prepared = sites[site].singular_values, sites[site].prepared or [None] * len(sites[site].singular_values)
+        values, prepared = (
+            sites[site].singular_values,
+            sites[site].prepared or [None] * len(sites[site].singular_values),
+        )
         of_site = bounds.of_site(model, site, circuit, len(values))
         for head, (singular_values, of_head) in enumerate(zip(values, prepared, strict=True)):
             spectrum = settings.noise.spectrum(singular_values, shape, len(circuit.factors), of_head, reason)
@@ -225,13 +225,11 @@ def _chain(model: WeightMatrices, site: int, circuit: Circuit) -> tuple[tuple[in
 
 
 def _one_way(model: WeightMatrices, layer: int, *components: str) -> Reason:
-    """Return the reason if the rounding of a difference has directions of its own."""
     one_way = isinstance(model, Difference) and any(model.rounds_one_way(layer, name) for name in components)
     return Reason("one_way_rounding" if one_way else "")
 
 
 def _of_matrices(model: WeightMatrices, matrices: Mapping[MatrixName, Spectrum], settings: _Settings) -> xr.Dataset:
-    """Compute the variables of the whole matrices of all layers."""
     components = [name for name in model.components if any(matrix.component == name for matrix in matrices)]
     products, spectra = products_of(model), Spectra()
     for name, spectrum in matrices.items():
