@@ -15,7 +15,7 @@ from rmtbase.linalg import matrix_singular_values, singular_values
 from rmtbase.parameters import require_dims, require_real_array, require_repeats, require_seed
 from rmtbase.progress import SILENT, Progress
 from rmtbase.reasons import Reason
-from rmtbase.results.depth._depth_fitter import WIDEST_DRAW
+from rmtbase.results.depth._effective_depth import WIDEST_DRAW
 from rmtbase.results.signal._sequential_count import noise_left
 from rmtbase.results.signal._spectral_likelihood import PATH_SIGMA, Fits, Spectra, fit_candidates, noise_law, ordered_at
 from rmtbase.results.signal._spectral_signal import require_level

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from rmtbase import laws
-from rmtbase.results.depth._depth_fitter import MAX_DEPTH
+from rmtbase.results.depth._effective_depth import MAX_DEPTH
 from rmtbase.results.signal._sequential_count import count_directions, noise_left
 from rmtbase.results.signal.schema import CANDIDATES
 
