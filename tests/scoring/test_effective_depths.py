@@ -30,7 +30,7 @@ def test_each_matrix_is_fitted_as_if_it_were_alone_and_the_file_is_the_table(mod
         for component, shape in (("attention_query", (32, 32)), ("attention_key", (16, 32))):
             alone = effective_depth(model.matrix(layer, component), **SETTINGS)
             row = table.sel(layer=layer, component=component)
-            assert (int(row["n_rows"]), int(row["n_columns"])) == alone.shape == shape
+            assert (int(row["n_rows"]), int(row["n_columns"])) == shape
             assert row["effective_depth"] == alone.depth
             assert (row["effective_depth_low"], row["effective_depth_high"]) == alone.interval
             assert row["p_value"] == alone.p_value

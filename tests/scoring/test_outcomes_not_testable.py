@@ -91,12 +91,11 @@ def test_numbers_that_are_not_known_are_no_zeros_in_the_summary_of_a_kind():
     tree = signal(rmtbase.models.ArrayModel.from_factors(w_q, w_k, "made"), circuits=("qk",), matrices="none")
     rows = signal_rows(tree)
     (one,) = summarize_signal(rows)
-    assert (one.spectra, one.testable, one.unknown, one.most) == (3, 3, 1, 1.0)
-    assert one.median == 0.0
+    assert [one[name] for name in ("spectra", "testable", "unknown", "most", "median")] == [3, 3, 1, 1.0, 0.0]
     said = signal_headline(rows, 0.05)
     why = "too few eigenvalues are left below the directions"
     assert said.endswith(f"; 1 of 3 spectra has no number of directions: {why}.") and "the rest" not in said
-    assert (one.no_floor, rows[0].reason.words, rows[0].no_number) == (0.0, why, "too_few_left") and rows[0].testable
+    assert (one["no_floor"], rows[0].reason.words, rows[0].no_number) == (0.0, why, "too_few_left") and rows[0].testable
 
 
 def test_modules_that_cannot_be_tested_are_told_beside_the_decisions():

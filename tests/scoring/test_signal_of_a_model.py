@@ -117,11 +117,11 @@ def test_rows_files_and_latex_hold_all_of_it(tree, untrained, tmp_path):
     first = next(row for row in rows if row.directions)
     assert len(first.directions) == first.numbers["n_directions"]
     assert discoveries(rows, 0.05) > 50
-    for one in (*summarize_signal(rows), *summarize_signal(signal_rows(untrained))):
-        assert one.spectra == (16 if one.what in ("key", "value") else 32 if one.what in CIRCUITS else 4)
-    for one in summarize_signal(rows):
-        own = [row for row in rows if row.what == one.what]
-        assert one.no_floor == sum(row.numbers["noise_floor"] == 0 for row in own)
+    for part in (*summarize_signal(rows), *summarize_signal(signal_rows(untrained))):
+        assert part["spectra"] == (16 if part["what"] in ("key", "value") else 32 if part["what"] in CIRCUITS else 4)
+    for part in summarize_signal(rows):
+        own = [row for row in rows if row.what == part["what"]]
+        assert part["no_floor"] == sum(row.numbers["noise_floor"] == 0 for row in own)
     for one in (tree, untrained):
         assert open_table(write_table(one, tmp_path / "signal.nc"), "signal").identical(one)
     table = export(tree, "latex", group="ov").decode()

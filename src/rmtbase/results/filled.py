@@ -17,6 +17,7 @@ def filled(
     """Make a dataset of entries by their place; the values of other places are NaN, 0 or the empty text.
 
     ``names`` are the variables, by default all that any entry has. Their dimensions and types are those of the schema.
+    Arrays that are shorter than a dimension are padded.
     """
     sizes = {name: len(values[1] if isinstance(values, tuple) else values) for name, values in coordinates.items()}
     variables = {}
@@ -28,6 +29,6 @@ def filled(
         values = np.full([sizes[dim] for dim in variable.dims], *missing)
         for place, entry in entries.items():
             if name in entry:
-                values[place] = entry[name]
+                values[(*place, *map(slice, np.shape(entry[name])))] = entry[name]
         variables[name] = variable.dims, values
     return xr.Dataset(variables, coordinates)

@@ -58,8 +58,7 @@ def composition_heatmap(ax: Axes, theme: Theme, table: xr.Dataset, kind: str) ->
 @panel
 def composition_by_layer(ax: Axes, theme: Theme, table: xr.Dataset, kind: str) -> Around:
     """Draw how many pairs of heads of every two layers compose: their number, and as a colour their share."""
-    pairs = table.sel(kind=kind).transpose("later", "earlier")
-    layers = list(dict.fromkeys(_places(table)))
+    pairs, layers = table.sel(kind=kind).transpose("later", "earlier"), list(dict.fromkeys(_places(table)))
     of_layer = np.array([[place == layer for layer in layers] for place in _places(table)], dtype=int)
     composing, tested = (
         of_layer.T @ chosen.astype(int) @ of_layer
@@ -89,10 +88,7 @@ def _composing(pairs: xr.Dataset) -> str:
 
 @panel
 def composition_graph(ax: Axes, theme: Theme, table: xr.Dataset) -> Around:
-    """Draw the pairs of heads that compose beyond chance as lines from the earlier head down to the later one.
-
-    Each kind has its own colour and line style, and bends to its own side; the larger the score, the thicker the line.
-    """
+    """Draw the pairs of heads that compose beyond chance as lines from the earlier head down to the later one."""
     summary = summarize_composition(table, LEVEL)
     x, y = [], []  # the place of each head within its layer, with layers centred above one another, and its row
     for row, (_, heads) in enumerate(groupby(_places(table))):
@@ -141,7 +137,6 @@ def composition_graph(ax: Axes, theme: Theme, table: xr.Dataset) -> Around:
 
 
 def _surviving(summary: CompositionSummary, drawn: list[ComposedPair]) -> str:
-    """Say how many pairs compose, how many cannot be tested, and which are drawn."""
     tested, surviving = sum(kind.pairs for kind in summary.kinds), len(summary.surviving)
     untested = len(summary.not_testable)
     words = f"{surviving} of {tested} pairs of heads compose beyond chance, q < {LEVEL:g}"
@@ -157,12 +152,9 @@ def _surviving(summary: CompositionSummary, drawn: list[ComposedPair]) -> str:
 
 def _edge(start: tuple[float, float], end: tuple[float, float], bend: float) -> Float[np.ndarray, "point 2"]:
     """Compute a quadratic curve between two heads, bent to the side."""
-    (x0, y0), (x1, y1), t = start, end, np.linspace(0.0, 1.0, _POINTS)
-    x = 0.5 * (x0 + x1) + bend * 4.0 * abs(y1 - y0) ** 0.5
-    y = 0.5 * (y0 + y1)
-    return np.stack(
-        [(1 - t) ** 2 * a + 2 * t * (1 - t) * b + t**2 * c for a, b, c in ((x0, x, x1), (y0, y, y1))], axis=1
-    )
+    (x0, y0), (x1, y1), t = start, end, np.linspace(0.0, 1.0, _POINTS)[:, None]
+    middle = np.array([0.5 * (x0 + x1) + bend * 4.0 * abs(y1 - y0) ** 0.5, 0.5 * (y0 + y1)])
+    return (1 - t) ** 2 * np.array(start) + 2 * t * (1 - t) * middle + t**2 * np.array(end)
 
 
 def _places(table: xr.Dataset) -> list[tuple[str, int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import cache, partial
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from rmtbase.heads.read_sites import read_factors
 from rmtbase.heads.residual_streams import READINGS, earlier_sites, unknown_streams
 from rmtbase.laws import HaarTrace
 from rmtbase.linalg import available_cores, single_threaded_blas, without_noise
-from rmtbase.models import Place, WeightMatrices, require_model
+from rmtbase.models import WeightMatrices, require_model
 from rmtbase.nulls import SMALLEST_P_VALUE
 from rmtbase.progress import SILENT, Progress
 from rmtbase.results.attributes import file_attributes
@@ -112,8 +113,7 @@ def composition(
 
 def _readers(model: WeightMatrices, kinds: Sequence[str]) -> tuple[dict[tuple[int, str], list[int]], list[str]]:
     """Find the earlier sites that each site reads by each kind, with warnings."""
-    earlier: dict[tuple[int, str], list[int]] = {}
-    lines = list(unknown_streams(model))
+    earlier, lines = dict[tuple[int, str], list[int]](), list(unknown_streams(model))
     for site, kind in product(range(len(model.sites)), kinds):
         width, earlier[site, kind] = getattr(model.sites[site], READINGS[kind].width), []
         for writer in earlier_sites(model, site, kind):
@@ -138,15 +138,13 @@ class _Pairs:
         counts = [site.n_heads for site in model.sites]
         firsts = np.cumsum([0, *counts])
         self.heads = [slice(first, first + count) for first, count in zip(firsts, counts, strict=False)]
-        self.values = {
-            name: np.full(
-                [len(kinds) if dim == "kind" else firsts[-1] for dim in variable.dims],
-                0 if name.endswith("not_testable") else np.nan,
-                dtype=np.int8 if name.endswith("not_testable") else np.float64,
-            )
-            for name, variable in COMPOSITION_SCHEMA.items()
-            if name.removeprefix("earlier_").removeprefix("later_") not in ("layer", "head")
-        }
+        self.values: dict[str, np.ndarray] = {}
+        for name, variable in COMPOSITION_SCHEMA.items():
+            sizes = [len(kinds) if dim == "kind" else firsts[-1] for dim in variable.dims]
+            if name.endswith("not_testable"):
+                self.values[name] = np.zeros(sizes, np.int8)
+            elif variable.domain.kinds != "iu":  # not a coordinate
+                self.values[name] = np.full(sizes, np.nan)
         self.written: dict[int, Float64[np.ndarray, "head rank"]] = {}
         self.shares: dict[tuple[int, str], Float64[np.ndarray, "head rank"]] = {}
 
@@ -156,29 +154,23 @@ class _Pairs:
         later = sorted({site for (site, _), writers in earlier.items() if writers})
         advance = progress.bar("comparing layers", len(blocks) * len(later))
         for block in blocks:
-            written: dict[int, _Directions] = {}
-            for writer in block:
-                written[writer] = _directions(self.model, writer, "ov")[0]
-                self.written[writer] = written[writer].share
+            written = {writer: _directions(self.model, writer, "ov")[0] for writer in block}
+            self.written |= {writer: directions.share for writer, directions in written.items()}
             for site in later:
-                writers_of = {
-                    kind: [writer for writer in earlier[site, kind] if writer in written] for kind in self.kinds
-                }
-                circuits = {READINGS[kind].circuit for kind, writers in writers_of.items() if writers}
-                sides = {circuit: _directions(self.model, site, circuit) for circuit in sorted(circuits)}
+                directions_of = cache(partial(_directions, self.model, site))
                 meetings = []
-                for kind in (kind for kind in self.kinds if writers_of[kind]):
-                    read = sides[READINGS[kind].circuit][READINGS[kind].side]
-                    self.shares[site, kind] = read.share
-                    meetings += [(kind, (site, read), (writer, written[writer])) for writer in writers_of[kind]]
+                for kind in self.kinds:
+                    if writers := [writer for writer in earlier[site, kind] if writer in written]:
+                        read = directions_of(READINGS[kind].circuit)[READINGS[kind].side]
+                        self.shares[site, kind] = read.share
+                        meetings += [(kind, (site, read), (writer, written[writer])) for writer in writers]
                 for _ in pool.map(lambda meeting: self._meet(*meeting), meetings):
                     pass
                 advance(1)
 
     def _blocks(self, writers: Sequence[int]) -> Iterator[list[int]]:
         """Split the writing sites into blocks that fit into memory."""
-        block: list[int] = []
-        size = 0
+        block, size = list[int](), 0
         for writer in writers:
             at = self.model.sites[writer]
             needed = 8 * at.n_heads * (at.d_value or 0) * (at.d_output or 0)
@@ -254,24 +246,17 @@ class _Pairs:
         self.values[f"{start}not_testable"][place] = np.where(missing, reason, 0)
 
     def dataset(self) -> xr.Dataset:
-        """Make a dataset of all variables, labelled by the names of heads."""
-        sites = self.model.sites
-        places = [site.place for site in sites for _ in range(site.n_heads)]
-        numbers = [head for site in sites for head in range(site.n_heads)]
+        """Make a dataset of all variables, labelled by the names of heads as in TransformerLens, after their stack."""
+        heads = [(site.place, head) for site in self.model.sites for head in range(site.n_heads)]
         coords: dict[str, object] = {"kind": list(self.kinds)}
         for dim in ("earlier", "later"):
-            coords[dim] = [_label(place, head) for place, head in zip(places, numbers, strict=True)]
-            coords[f"{dim}_layer"] = dim, [place.layer for place in places]
-            coords[f"{dim}_head"] = dim, numbers
-            if any(place.stack for place in places):
-                coords[f"{dim}_stack"] = dim, [place.stack for place in places]
+            coords[dim] = [f"{place.stack} L{place.layer}H{head}".lstrip() for place, head in heads]
+            coords[f"{dim}_layer"] = dim, [place.layer for place, _ in heads]
+            coords[f"{dim}_head"] = dim, [head for _, head in heads]
+            if any(place.stack for place, _ in heads):
+                coords[f"{dim}_stack"] = dim, [place.stack for place, _ in heads]
         variables = {name: (COMPOSITION_SCHEMA[name].dims, values) for name, values in self.values.items()}
         return xr.Dataset(variables, coords)
-
-
-def _label(place: Place, head: int) -> str:
-    """Name a head as TransformerLens does, after its stack."""
-    return f"{place.stack} L{place.layer}H{head}".lstrip()
 
 
 def _participation(share: Float64[np.ndarray, "head rank"]) -> Float64[np.ndarray, " head"]:

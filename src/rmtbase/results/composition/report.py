@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -29,13 +29,10 @@ def as_json(
     """Return the summary of the compositions of a model's heads as plain data."""
     summary = summarize_composition(table, level, layer, head)
     sizes = ("kind", "pairs", "not_testable", "overlaps")
-    kinds = [  # null where no pair of a kind could be tested
-        {
-            name: value if name in sizes or (kind.overlaps if name == "overlapping" else kind.pairs) else None
-            for name, value in asdict(kind).items()
-        }
-        for kind in summary.kinds
-    ]
+    kinds = [asdict(kind) for kind in summary.kinds]
+    for kind in kinds:  # null where no pair of a kind could be tested
+        untested = [name for name in kind if name not in sizes]
+        kind |= {name: None for name in untested if not kind["overlaps" if name == "overlapping" else "pairs"]}
     return result_json(
         table.attrs,
         ("model", "revision", "null"),
@@ -84,8 +81,8 @@ def report(table: xr.Dataset, level: float = 0.05, layer: int | None = None, hea
 
 
 def _kind_columns(level: float, some_untested: bool) -> list[Column]:
-    def counted(heading: str, name: str) -> Column:
-        return Column(heading, cell=lambda kind: str(getattr(kind, name)) if kind.pairs else UNTESTED)
+    def counted(heading: str, count: Callable[[KindSummary], int]) -> Column:
+        return Column(heading, cell=lambda kind: count(kind) if kind.pairs else UNTESTED)
 
     def overlapping(kind: KindSummary) -> str:
         tested = f" of {kind.overlaps}" if kind.overlaps != kind.pairs else ""
@@ -93,14 +90,14 @@ def _kind_columns(level: float, some_untested: bool) -> list[Column]:
 
     return [
         Column("the later head's", "left", cell=lambda kind: _NAMES[kind.kind]),
-        Column("testable pairs" if some_untested else "pairs", cell=lambda kind: str(kind.pairs)),
-        *[Column("not testable", cell=lambda kind: str(kind.not_testable))] * some_untested,
-        counted(f"p < {level:g}", "small"),
-        Column("by chance", cell=lambda kind: str(round(kind.pairs * level)) if kind.pairs else UNTESTED),
-        counted("compose", "surviving"),
-        counted("if independent", "surviving_independent"),
-        counted("family-wise", "surviving_family"),
-        counted("read less", "avoiding"),
+        Column("testable pairs" if some_untested else "pairs", cell=lambda kind: kind.pairs),
+        *[Column("not testable", cell=lambda kind: kind.not_testable)] * some_untested,
+        counted(f"p < {level:g}", lambda kind: kind.small),
+        counted("by chance", lambda kind: round(kind.pairs * level)),
+        counted("compose", lambda kind: kind.surviving),
+        counted("if independent", lambda kind: kind.surviving_independent),
+        counted("family-wise", lambda kind: kind.surviving_family),
+        counted("read less", lambda kind: kind.avoiding),
         Column("subspaces overlap", cell=overlapping),
     ]
 

@@ -12,23 +12,15 @@ KINDS_OF_COMPOSITION: Mapping[str, str] = {"q": "W_QK^T W_OV", "k": "W_QK W_OV",
 """Product of each kind: a matrix of the later head times W_OV of the earlier head."""
 
 NOT_TESTABLE_PAIRS = ("", "writes_nothing", "reads_nothing", "all_rotations_equal")
-"""Codes of the reasons why a pair has no test; the first for pairs that have one, and for pairs that share no stream.
-
-The file has their places in this tuple.
-"""
+"""Codes of the reasons why a pair has no test, if it shares a stream; the file has their places in this tuple."""
 
 _PAIR = ("kind", "earlier", "later")
 _SHARE = Domain("numbers from 0 to 1, or NaN", least=0, most=1 + 1e-9, missing=True)
-
 _CODE = Domain("a code from 0 to 3", kinds="iu", least=0, most=len(NOT_TESTABLE_PAIRS) - 1)
 _CODES = "; ".join(f"{number} {code}" for number, code in enumerate(NOT_TESTABLE_PAIRS) if code)
 
-_KINDS = Domain(
-    f"kinds of composition, {', '.join(KINDS_OF_COMPOSITION)}",
-    kinds="OUT",
-    unique=True,
-    choices=tuple(KINDS_OF_COMPOSITION),
-)
+_WORDS = f"kinds of composition, {', '.join(KINDS_OF_COMPOSITION)}"
+_KINDS = Domain(_WORDS, kinds="OUT", unique=True, choices=tuple(KINDS_OF_COMPOSITION))
 
 COMPOSITION_SCHEMA: dict[str, Variable] = {
     "score": Variable(
@@ -72,10 +64,9 @@ def _same_heads(groups: Mapping[str, xr.Dataset]) -> Fault:
     """Check that both dimensions of pairs are over the same heads."""
     table = groups[""]
     for name in ("", "_layer", "_head", "_stack"):
-        sides = [
-            table[f"{dim}{name}"].values.tolist() for dim in ("earlier", "later") if f"{dim}{name}" in table.coords
-        ]
-        if (name != "_stack" and len(sides) < 2) or (len(sides) == 2 and sides[0] != sides[1]):
+        names = [f"{dim}{name}" for dim in ("earlier", "later") if f"{dim}{name}" in table.coords]
+        sides = [table[side].values.tolist() for side in names]
+        if sides[0] != sides[1] if len(sides) == 2 else name != "_stack":
             return f"other heads along later than along earlier ({name or 'names'})", "the same, in the same order"
     return None
 

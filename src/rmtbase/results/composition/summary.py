@@ -19,8 +19,7 @@ class ComposedPair:
     """Pair of heads, the later of which reads what the earlier writes; numbers as in the table."""
 
     kind: str  # ``"q"``, ``"k"`` or ``"v"``
-    # earlier, later: names of the heads
-    earlier: str
+    earlier: str  # name of the head
     later: str
     score: float
     expected_score: float
@@ -44,12 +43,13 @@ class KindSummary:
     pairs: int  # pairs that could be tested
     not_testable: int  # pairs that could not be tested
     overlaps: int  # pairs whose overlap could be tested
-    small: int  # pairs with a p-value below the level; chance gives ``pairs`` times the level
-    surviving: int  # pairs with a Benjamini–Yekutieli q-value below the level
-    surviving_independent: int  # pairs with a Benjamini–Hochberg q-value below the level
-    surviving_family: int  # pairs with a p-value by Holm below the level
-    avoiding: int  # pairs whose score is too small, by the q-value of the lower side
-    overlapping: int  # pairs whose subspaces overlap beyond chance, by q-value
+    # pairs with a value of ``_COUNTED`` below the level
+    small: int
+    surviving: int
+    surviving_independent: int
+    surviving_family: int
+    avoiding: int
+    overlapping: int
 
 
 _COUNTED = {
@@ -69,15 +69,11 @@ class CompositionSummary:
 
     level: float  # level of the false discovery rate, and of Holm's family-wise error
     kinds: tuple[KindSummary, ...]  # numbers of each kind
-    # the pairs that compose beyond chance, the surest first: by p-value, and of equal p-values, as at the floor of what
-    # a law can tell, the largest score first
-    surviving: tuple[ComposedPair, ...]
+    surviving: tuple[ComposedPair, ...]  # that compose beyond chance, by p-value, of equal ones the largest score first
     not_testable: tuple[NotTestable, ...] = ()  # the pairs whose score could not be tested, each with its reason
-    # the pairs whose overlap could not be tested, each with its reason
-    overlaps_not_testable: tuple[NotTestable, ...] = ()
-    # layer, head: if not None, only pairs with a head of that layer or of that number in its layer are counted
-    layer: int | None = None
-    head: int | None = None
+    overlaps_not_testable: tuple[NotTestable, ...] = ()  # likewise for their overlap
+    layer: int | None = None  # if not None, only pairs with a head of that layer are counted
+    head: int | None = None  # likewise for the number of a head in its layer
 
     @property
     def largest(self) -> list[ComposedPair]:
@@ -86,8 +82,8 @@ class CompositionSummary:
 
     def headline(self) -> str:
         """Say how many of the testable pairs compose beyond chance, and why others could not be tested."""
-        numbers = {"layer": self.layer, "head": self.head}
-        place = " ".join(f"{name} {number}" for name, number in numbers.items() if number is not None)
+        numbers = (("layer", self.layer), ("head", self.head))
+        place = " ".join(f"{name} {number}" for name, number in numbers if number is not None)
         chosen = f"with a head of {place}" if place else "of heads"
         predicate = f"{chosen} compose beyond chance (false discovery rate {self.level:.0%} over all pairs)"
         tested = sum(kind.pairs for kind in self.kinds)
@@ -95,10 +91,7 @@ class CompositionSummary:
 
 
 def pairs_with(table: xr.Dataset, layer: int | None = None, head: int | None = None) -> xr.Dataset:
-    """Keep the pairs with a head of a layer, of a number in its layer, or of both: those of all others become NaN.
-
-    No q-value changes: each stays over all pairs.
-    """
+    """Keep the pairs with a head of a layer, of a number in its layer, or of both; no q-value changes."""
     if not isinstance(table, xr.Dataset) or table.attrs.get("kind") != "composition":
         expected = "compositions, as rmtbase.results.composition.composition makes them"
         raise ParameterError("table", type(table).__name__, expected)
@@ -125,18 +118,17 @@ def summarize_composition(
     """Count the pairs of each kind that compose beyond chance, and list them."""
     table = pairs_with(table, layer, head)
     level = require_probability("level", level)
-    below = {name: table[variable].values < level for name, variable in _COUNTED.items()}
-    counts = {
+    masks = {
         "pairs": table["p_value"].notnull().values,
         "not_testable": table["not_testable"].values > 0,
         "overlaps": table["overlap_p_value"].notnull().values,
-        **below,
+        **{name: table[variable].values < level for name, variable in _COUNTED.items()},
     }
     kinds = tuple(
-        KindSummary(kind, **{name: int(mask[k].sum()) for name, mask in counts.items()})
+        KindSummary(kind, **{name: int(mask[k].sum()) for name, mask in masks.items()})
         for k, kind in enumerate(table["kind"].values.tolist())
     )
-    places = np.argwhere(below["surviving"])
+    places = np.argwhere(masks["surviving"])
     score, p_value = (table[name].values[tuple(places.T)] for name in ("score", "p_value"))
     names = [table[dim].values.tolist() for dim in _PLACE]
     numbers = [field.name for field in fields(ComposedPair) if field.name not in _PLACE]

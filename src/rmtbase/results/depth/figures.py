@@ -20,9 +20,7 @@ from rmtbase.reasons import Reason
 
 __all__ = ["figure_recipes"]
 
-_DEPTHS_SHOWN = (1, 4, 10, 20)
-"""Depths whose laws are drawn in addition to the nearest one."""
-
+_DEPTHS_SHOWN = (1, 4, 10, 20)  # whose laws are drawn in addition to the nearest one
 _DISTANCES = {"wasserstein": "Wasserstein", "kolmogorov_smirnov": "Kolmogorov–Smirnov"}
 _LAWS = {"path": ResidualPath, "update": ResidualUpdate}
 _BINS = 48
@@ -94,7 +92,7 @@ def depth_spectrum(ax: Axes, theme: Theme, table: xr.Dataset, component: str) ->
 
 
 def _matrix(table: xr.Dataset, component: str) -> xr.Dataset:
-    """Select a component's row in the middle one of the layers that have it."""
+    """Select a component in the middle one of the layers that have it."""
     layers = table["layer"].values[table["n_rows"].sel(component=component).notnull().values]
     return table.sel(layer=layers[len(layers) // 2], component=component)
 
@@ -117,7 +115,6 @@ def _title(matrix: xr.Dataset) -> str:
 
 
 def _untestable_title(matrix: xr.Dataset) -> str:
-    """Return the title of a matrix that was not compared with any law, with the reason."""
     reason = Reason.read(matrix["reason"].item()).words if "reason" in matrix else ""
     return f"{_title(matrix)}\n{NOT_TESTABLE}" + (f": {literal(reason, 120)}" if reason else "")
 

@@ -16,8 +16,7 @@ from rmtbase.models import Model, Place, open_model
 from rmtbase.progress import SILENT, Progress
 from rmtbase.reasons import Reason
 from rmtbase.results.attributes import file_attributes
-from rmtbase.results.depth._depth_fitter import Advance, DepthFitter, FitSettings
-from rmtbase.results.depth._effective_depth import DRAWING, depth_of_spectrum
+from rmtbase.results.depth._effective_depth import DRAWING, Advance, DepthFitter, FitSettings, depth_of_spectrum
 from rmtbase.results.depth.schema import EFFECTIVE_DEPTH_SCHEMA
 from rmtbase.results.filled import Entries, filled
 from rmtbase.results.large_matrices import tell_of_large
@@ -105,20 +104,14 @@ def depth(
 def _fit(fitter: DepthFitter, matrix: np.ndarray, advance: Advance) -> dict[str, Any]:
     """Return the values of a matrix by the names of their variables, or the reason why it cannot be fitted."""
     shape = dict(zip(("n_rows", "n_columns"), matrix.shape, strict=True))
-    if min(matrix.shape) == 1:
-        return shape | {"reason": Reason("single_row")}
-    if not matrix.any():
-        return shape | {"reason": Reason("all_zeros")}
-    fit = depth_of_spectrum(fitter, matrix_singular_values(matrix.astype(np.float64)), matrix.shape, advance)
+    if min(matrix.shape) == 1 or not matrix.any():
+        return shape | {"reason": Reason("single_row" if min(matrix.shape) == 1 else "all_zeros")}
+    fit = depth_of_spectrum(fitter, matrix_singular_values(matrix.astype(np.float64)), advance)
     return shape | {
         "effective_depth": fit.depth,
         "effective_depth_low": fit.interval[0],
         "effective_depth_high": fit.interval[1],
-        "sigma": fit.sigma,
-        "scale": fit.scale,
-        "distance": fit.distance,
-        "p_value": fit.p_value,
-        "fits": fit.fits,
+        **{name: getattr(fit, name) for name in ("sigma", "scale", "distance", "p_value", "fits")},
         "distance_profile": fit.distances,
         "scale_profile": fit.scales,
         "sigma_profile": fit.sigmas,
@@ -143,19 +136,16 @@ def _share(advance: Advance, steps: int) -> Iterator[Advance]:
 
 def _table(layers: Sequence[Place], names: Sequence[str], depths: Sequence[int], fits: Fits) -> xr.Dataset:
     """Return the fits of matrices, by layer and component, as a table."""
-    longest = max((fit["singular_value"].size for fit in fits.values() if "singular_value" in fit), default=0)
+    longest = max((np.size(fit.get("singular_value", ())) for fit in fits.values()), default=0)
     coords = layer_coordinates(layers) | {"component": list(names), "depth": list(depths), "index": np.arange(longest)}
     entries: Entries = {}
     for (layer, component), fit in fits.items():
-        values = fit.get("singular_value", np.zeros(0))
-        padded = {"singular_value": np.pad(values, (0, longest - values.size), constant_values=np.nan)}
-        entries[layer, names.index(component)] = fit | padded | {"reason": str(fit.get("reason", ""))}
+        entries[layer, names.index(component)] = fit | {"reason": str(fit.get("reason", ""))}
     table = filled(EFFECTIVE_DEPTH_SCHEMA, coords, entries, EFFECTIVE_DEPTH_SCHEMA)
     whole = [name for name in ("n_rows", "n_columns") if table[name].notnull().all()]  # every layer has the matrix
     types = dict.fromkeys(whole, np.int64) | {"reason": str}
-    return describe(
-        table.assign({name: table[name].astype(dtype) for name, dtype in types.items()}), EFFECTIVE_DEPTH_SCHEMA
-    )
+    typed = {name: table[name].astype(dtype) for name, dtype in types.items()}
+    return describe(table.assign(typed), EFFECTIVE_DEPTH_SCHEMA)
 
 
 def _attributes(model: Model, fitter: DepthFitter, warnings: list[str]) -> dict[str, object]:

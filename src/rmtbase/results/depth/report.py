@@ -6,14 +6,16 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from rmtbase.reasons import NOT_RECORDED, NotTestable
 from rmtbase.report import DETAILS, UNTESTED, Column, Heading, Item, Rows
+from rmtbase.results.attributes import result_json
+from rmtbase.results.depth.schema import EFFECTIVE_DEPTH_SCHEMA
 from rmtbase.shown import json_safe
+from rmtbase.tables import rows_of
 from rmtbase.words import of_tested, place_name
 
 if TYPE_CHECKING:
     import xarray as xr
-
-    from rmtbase.reasons import NotTestable
 
 _INTERVAL = "where no depth fits a matrix, its interval is that of draws of the nearest path: no confidence interval"
 _PARTS = {"path": "residual path P", "update": "residual path without its direct term, P - I,"}
@@ -21,14 +23,11 @@ _PARTS = {"path": "residual path P", "update": "residual path without its direct
 
 def as_json(table: xr.Dataset) -> dict[str, Any]:
     """Return the settings and every matrix, in the order of the model, as plain data; null for one without a fit."""
-    from rmtbase.results.attributes import result_json
-
     rows = _matrices(table)
-    names = ("model", "revision", "part", "distance", "level", "draws", "seed")
     matrices = [row | ({"reason": row["reason"].words} if "reason" in row else {}) for row in rows]
     return result_json(
         table.attrs,
-        names,
+        ("model", "revision", "part", "distance", "level", "draws", "seed"),
         _untested(rows),
         [_headline(table, rows)],
         depths=table["depth"].values.tolist(),
@@ -99,20 +98,10 @@ def _headline(table: xr.Dataset, rows: Sequence[dict[str, Any]]) -> str:
 
 def _untested(rows: Sequence[dict[str, Any]]) -> list[NotTestable]:
     """List the matrices that were not compared with any path, each with its reason."""
-    from rmtbase.reasons import NOT_RECORDED, NotTestable
-
-    return [
-        NotTestable(
-            place_name(row["layer"], row["component"], stack=row.get("stack", "")), row.get("reason") or NOT_RECORDED
-        )
-        for row in rows
-        if row["effective_depth"] is None
-    ]
+    without = [row for row in rows if row["effective_depth"] is None]
+    names = [place_name(row["layer"], row["component"], stack=row.get("stack", "")) for row in without]
+    return [NotTestable(name, row.get("reason") or NOT_RECORDED) for name, row in zip(names, without, strict=True)]
 
 
 def _matrices(table: xr.Dataset) -> list[dict[str, Any]]:
-    """List the matrices that the model has, each with its stack if there are several."""
-    from rmtbase.results.depth.schema import EFFECTIVE_DEPTH_SCHEMA
-    from rmtbase.tables import rows_of
-
     return rows_of(table, EFFECTIVE_DEPTH_SCHEMA, "layer", "component")

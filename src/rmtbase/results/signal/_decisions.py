@@ -28,12 +28,9 @@ class Module(NamedTuple):
     """A module of a model with a weight matrix, and what was learned in it."""
 
     name: str  # name of the module: the name of its tensor without ``.weight``
-    # number of learned directions, summed where the tensor holds several matrices; NaN where it is not known
-    n_directions: float
+    n_directions: float  # learned, summed where the tensor holds several matrices; NaN where it is not known
     share: float  # learned share of the squared norm; NaN where the number is not known
-    # p-value of no learned direction; where the tensor holds several matrices, the smallest of theirs times their
-    # number
-    p_value: float
+    p_value: float  # of no learned direction; of several matrices the smallest times their number
     q_value: float  # q-value over all modules that could be tested (Benjamini & Hochberg)
     reason: Reason = Reason()  # why the module could not be tested; its numbers are then not known
     no_number: Reason = Reason()  # why the number of directions of a tested module is not known
@@ -77,13 +74,10 @@ def learned_modules(tree: xr.DataTree, model: Model | Difference) -> list[Module
 
 
 def decisions_text(modules: Sequence[Module], level: float, form: str) -> str:
-    """Format the modules that have learned something (q < level) as ``"peft"`` or ``"yaml"``.
+    """Format the modules that have learned something, q < level, as one of :data:`FORMATS`.
 
     ``"peft"``: arguments of ``peft.LoraConfig``, with the number of learned directions of each module in
-    ``rank_pattern``. Modules whose number is not known are left out. ``"yaml"``: patterns
-    of the parameters to unfreeze, largest learned share first, as recipes for fine-tuning some layers take them. The
-    false discovery rate over all modules is ``level``: among models that learned nothing, only a share ``level`` have
-    any module named.
+    ``rank_pattern``. ``"yaml"``: patterns of the parameters to unfreeze, as recipes for fine-tuning some layers take.
     """
     if form not in FORMATS:
         raise ParameterError("format", form, f"one of {', '.join(FORMATS)}")
@@ -106,16 +100,12 @@ def decisions_text(modules: Sequence[Module], level: float, form: str) -> str:
 
 
 def modules_not_testable(modules: Sequence[Module]) -> list[NotTestable]:
-    """List the modules that could not be tested, each with its reason."""
     return [NotTestable(module.name, module.reason) for module in modules if module.reason]
 
 
 def left_out_of(modules: Sequence[Module], level: float, form: str) -> list[str]:
-    """Describe the modules that :func:`decisions_text` leaves out, which does not mean that they learned nothing.
-
-    The ``"yaml"`` text says so itself.
-    """
-    if form != "peft":
+    """Describe the modules that :func:`decisions_text` leaves out, which does not mean that they learned nothing."""
+    if form != "peft":  # the others say so themselves
         return []
     words = untested_words(modules_not_testable(modules), len(modules), "module")
     unknown = [module for module in modules if module.q_value < level and np.isnan(module.n_directions)]

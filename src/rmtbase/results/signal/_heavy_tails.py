@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -15,7 +15,7 @@ from rmtbase.linalg import matrix_singular_values, singular_values
 from rmtbase.parameters import require_dims, require_real_array, require_repeats, require_seed
 from rmtbase.progress import SILENT, Progress
 from rmtbase.reasons import Reason
-from rmtbase.results.depth._depth_fitter import WIDEST_DRAW
+from rmtbase.results.depth._effective_depth import WIDEST_DRAW
 from rmtbase.results.signal._sequential_count import noise_left
 from rmtbase.results.signal._spectral_likelihood import PATH_SIGMA, Fits, Spectra, fit_candidates, noise_law, ordered_at
 from rmtbase.results.signal._spectral_signal import require_level
@@ -23,11 +23,7 @@ from rmtbase.results.signal.schema import CANDIDATES
 from rmtbase.shown import in_one_line
 from rmtbase.statistics import PowerLawFit, power_law_fit, power_law_p_value
 
-FEWEST = 16
-"""Fewest eigenvalues of a spectrum: twice as many as the shortest tail of a power law has."""
-
-DRAWING_SPECTRA, DRAWING_PATHS = "drawing Gaussian spectra", "drawing residual paths"
-
+FEWEST = 16  # eigenvalues of a spectrum: twice as many as the shortest tail of a power law has
 _EQUAL = 1e-9  # relative
 _LEAST = 1e-150  # for the largest singular value: its square and that of its inverse must be doubles
 _FEWEST_DRAWS = 99
@@ -43,18 +39,12 @@ Values = Float[np.ndarray, " r"]
 class SpectralComparison:
     """Noise, spikes on a bulk, a power law and effective depth, compared on all eigenvalues of one matrix."""
 
-    # ℓ of each of :data:`CANDIDATES`, with Schwarz's penalty for fitted parameters; -inf for spikes if none was found,
-    # or if no bulk is left below them
+    # ℓ of each of ``schema.CANDIDATES`` with Schwarz's penalty; -inf for spikes if there are none, or no bulk below
     log_likelihood: Float[np.ndarray, " candidate"]
-    # p-value of each candidate: the probability, by draws of it, that the best of the others is as far ahead. NaN where
-    # there is none.
+    # probability, by draws of each candidate, that the best of the others is as far ahead; NaN where there is none
     p_value: Float[np.ndarray, " candidate"]
     directions: int  # k, the number of spikes
-    # tail, exponent: number of eigenvalues in the power law's tail, and its α, by this likelihood. Its x_min maximises
-    # the likelihood of the whole spectrum, whereas ``statistics.power_law_fit`` takes the x_min of the smallest
-    # distance.
-    tail: int
-    exponent: float
+    exponent: float  # α of the power law whose x_min maximises the likelihood of the whole spectrum
     depth: int  # L of the residual path
     level: float  # level of the tests
 
@@ -69,9 +59,7 @@ class SpectralComparison:
 
         Among matrices that learned nothing, at most the share ``level`` is called anything but noise.
         """
-        if "noise" in self.standing:
-            return "noise"
-        if len(self.standing) == 1:
+        if "noise" in self.standing or len(self.standing) == 1:
             return self.standing[0]
         return "undecided" if self.standing else "neither"
 
@@ -92,10 +80,7 @@ class HeavyTails:
     #: noise, spikes on a bulk, a power law and effective depth, compared by one likelihood
     comparison: SpectralComparison
     null_exponent: Float[np.ndarray, " draw"] = field(repr=False)  #: exponents of the draws of noise
-    #: shape, draws, level: shape of the matrix (dims of a chain), and the number of draws and level asked for
-    shape: tuple[int, ...]
-    draws: int
-    level: float
+    level: float  #: level of the tests
 
     @property
     def is_power_law(self) -> bool:
@@ -152,22 +137,15 @@ def heavy_tails(
     if not 1.0 / (count + 1) <= share:
         raise ParameterError("level", level, f"one that {count} draws can reach: at least 1/{count + 1}")
     setting = _Setting(max(shape, shape[::-1]), count, require_seed(seed), share, progress)
-    null, eigenvalues = _null_exponents(setting), values**2
+    eigenvalues, null = values**2, _noise_draws(setting).exponent
     fit = power_law_fit(eigenvalues)
-    return HeavyTails(
-        fit=fit,
-        p_value=float((null <= fit.exponent).sum() + 1) / (count + 1),
-        goodness=power_law_p_value(eigenvalues, count, seed),
-        comparison=_compared(eigenvalues, setting),
-        null_exponent=null,
-        shape=shape,
-        draws=count,
-        level=share,
-    )
+    p_value = float((null <= fit.exponent).sum() + 1) / (count + 1)
+    goodness = power_law_p_value(eigenvalues, count, seed)
+    return HeavyTails(fit, p_value, goodness, _compared(eigenvalues, setting), null, share)
 
 
 def _require_values(array: ArrayLike, dims: tuple[int, ...] | None) -> tuple[Values, tuple[int, ...]]:
-    """Check the matrix or singular values; return singular values, descending, and the dims of their noise."""
+    """Return the singular values, descending, and the dims of their noise."""
     checked = require_real_array("matrix", array).astype(np.float64)
     if not np.isfinite(checked).all():
         raise ParameterError("matrix", "NaN or infinity", "finite numbers")
@@ -188,7 +166,6 @@ def _require_values(array: ArrayLike, dims: tuple[int, ...] | None) -> tuple[Val
 
 
 def no_tail(values: Values, dims: tuple[int, ...]) -> Reason:
-    """Return the reason why the tail of descending singular values cannot be tested, if any."""
     if min(dims) < FEWEST or noise_left(dims, 0).ratio is None:
         return Reason(_DIMS, {"dims": list(dims), "needed": FEWEST})
     largest = float(values[0])
@@ -201,16 +178,13 @@ def no_tail(values: Values, dims: tuple[int, ...]) -> Reason:
 
 
 def tail_draws(level: float) -> int:
-    """Return the number of draws that tests of tails take at a level."""
     if level < _LEAST_LEVEL:
-        raise ParameterError(
-            "level", level, f"at least {_LEAST_LEVEL:g} for tails, whose tests take 1/level draws each"
-        )
+        expected = f"at least {_LEAST_LEVEL:g} for tails, whose tests take 1/level draws each"
+        raise ParameterError("level", level, expected)
     return max(_FEWEST_DRAWS, math.ceil(1.0 / level - 1e-9) - 1)
 
 
 def tail_values(eigenvalues: Values, dims: tuple[int, ...], level: float) -> dict[str, Any]:
-    """Compute the variables of one spectrum; only the reason if its tail cannot be tested."""
     values = np.sqrt(eigenvalues)
     if reason := no_tail(values, dims):
         return {"tail_reason": str(reason)}
@@ -227,20 +201,18 @@ def tail_values(eigenvalues: Values, dims: tuple[int, ...], level: float) -> dic
         "null_exponent_high": high,
         "path_depth": compared.depth,
         "tail_verdict": compared.verdict,
-        **{f"{name}_p_value": p_value for name, p_value in zip(CANDIDATES, compared.p_value, strict=True)},
-        **{f"{name}_log_likelihood": ell for name, ell in zip(CANDIDATES, compared.log_likelihood, strict=True)},
+        **dict(zip((f"{name}_p_value" for name in CANDIDATES), compared.p_value, strict=True)),
+        **dict(zip((f"{name}_log_likelihood" for name in CANDIDATES), compared.log_likelihood, strict=True)),
     }
 
 
 @dataclass(frozen=True)
 class _Setting:
-    """Settings of the draws, compared without ``progress``, which does not change them."""
-
     dims: tuple[int, ...]  # of the chain or its transpose, which have the same spectra: the one with the larger first
     draws: int
     seed: int
     level: float  # of the sequential test for spikes
-    progress: Progress = field(compare=False)
+    progress: Progress = field(compare=False)  # does not change the draws
 
     def fitted(self, log_eigenvalues: Spectra) -> Fits:
         return fit_candidates(log_eigenvalues, self.dims, self.level)
@@ -249,26 +221,17 @@ class _Setting:
 def _compared(eigenvalues: Values, setting: _Setting) -> SpectralComparison:
     """Compare the candidates of :mod:`rmtbase.results.signal._spectral_likelihood` on one descending spectrum.
 
-    Eigenvalues repel each other, so a difference of composite likelihoods does not follow a normal law (Vuong's law is
-    for independent values). Its law is simulated: matrices of each fitted candidate are drawn, and all candidates are
-    fitted to them anew. The p-value of candidate M is (b + 1)/(draws + 1), where b draws of M have the likeliest of the
-    others as far ahead of M as the matrix has. It is exact for noise at any scale; for the other candidates it is exact
-    except for the fitted parameters.
-
-    Draws of noise are the chain's own spectra. Draws of spikes are a bulk of the chain of dims n_l - k with outliers of
-    their own spread. Draws of the power law are independent values of the tail above a bulk of noise that is cut where
-    the tail starts. Draws of depth are residual paths. Bulks are spectra of noise that are mapped by their distribution
-    function to the bulk's law, which keeps their rigidity. Paths are drawn at most 512 wide; differences are then
-    compared per eigenvalue, which makes the p-value approximate.
-
-    Source: Q. H. Vuong, Econometrica 57, 307 (1989), for the question; D. R. Cox, J. R. Statist. Soc. B 24, 406 (1962),
-        for the law of a ratio under either hypothesis.
+    Eigenvalues repel each other, so Vuong's normal law of a difference of likelihoods, for independent values, does not
+    hold. Its law is simulated instead, as D. R. Cox does (J. R. Statist. Soc. B 24, 406, 1962): p = (b + 1)/(draws + 1)
+    where b draws of a fitted candidate, to which all are fitted anew, have the likeliest of the others as far ahead. It
+    is exact for noise at any scale, and for others except for the fitted parameters. Paths are drawn at most 512 wide;
+    differences are then compared per eigenvalue, which is approximate.
     """
     y = np.log(eigenvalues)[None]
     fits = setting.fitted(y)
     likelihood, width = fits.log_likelihood[0], min(y.size, WIDEST_DRAW)
     drawn = {
-        _NOISE: _noise_fits(setting).log_likelihood,
+        _NOISE: _noise_draws(setting).log_likelihood,
         _POWER_LAW: setting.fitted(_drawn(setting, _POWER_LAW, fits, y[0])).log_likelihood,
         _DEPTH: _path_likelihood(setting, width, int(fits.depth[0])) * (y.size / width),
     }
@@ -279,17 +242,23 @@ def _compared(eigenvalues: Values, setting: _Setting) -> SpectralComparison:
         spectra = np.vstack([likelihood, of_draws])
         ahead = np.delete(spectra, candidate, axis=1).max(axis=1) - spectra[:, candidate]
         p_value[candidate] = float((ahead >= ahead[0]).mean())
-    tail, depth, directions = int(fits.tail[0]), int(fits.depth[0]), int(fits.directions[0])
-    return SpectralComparison(likelihood, p_value, directions, tail, 1.0 + float(fits.slope[0]), depth, setting.level)
+    depth, directions = int(fits.depth[0]), int(fits.directions[0])
+    return SpectralComparison(likelihood, p_value, directions, 1.0 + float(fits.slope[0]), depth, setting.level)
+
+
+class _NoiseDraws(NamedTuple):
+    log_eigenvalues: Spectra
+    log_likelihood: Float[np.ndarray, "draw candidate"]
+    exponent: Float[np.ndarray, " draw"]
 
 
 @lru_cache(maxsize=64)
-def _noise_spectra(setting: _Setting) -> Spectra:
-    """Draw spectra of a chain at σ = 1, as ln λ."""
+def _noise_draws(setting: _Setting) -> _NoiseDraws:
+    """Draw spectra of a chain at σ = 1, and fit the candidates and a power law to each."""
     from rmtbase.ensembles import gaussian_chain
     from rmtbase.montecarlo import draw_spectra
 
-    chunks, advance = [], setting.progress.bar(DRAWING_SPECTRA, setting.draws)
+    chunks, advance = [], setting.progress.bar("drawing Gaussian spectra", setting.draws)
     if len(setting.dims) == 2:
         rng = np.random.default_rng((setting.seed, _NOISE, *setting.dims))
         for _ in range(setting.draws):
@@ -300,14 +269,15 @@ def _noise_spectra(setting: _Setting) -> Spectra:
         for chunk in draw_spectra(gaussian_chain(setting.dims), setting.draws, setting.seed, name):
             chunks.append(chunk.singular_values**2)
             advance(len(chunk.singular_values))
-    return np.log(np.concatenate(chunks))
+    y = np.log(np.concatenate(chunks))
+    exponents = np.array([power_law_fit(eigenvalues).exponent for eigenvalues in np.exp(y)])
+    return _NoiseDraws(y, setting.fitted(y).log_likelihood, exponents)
 
 
 def _matrix_eigenvalues(long: int, rank: int, rng: np.random.Generator) -> Values:
     """Draw the eigenvalues of one Gaussian matrix, descending, in O(r²), from B Bᵀ of its bidiagonal form B.
 
-    B is that of ``ensembles``. A dense solver would take an hour for 99 draws of rank 4096. The smallest eigenvalue
-    keeps 7 digits there.
+    A dense solver would take an hour for 99 draws of rank 4096, where the smallest eigenvalue keeps 7 digits.
     """
     diagonal = np.sqrt(rng.chisquare(long - np.arange(rank)))
     below = np.sqrt(rng.chisquare(np.arange(rank - 1, 0, -1)))
@@ -316,20 +286,10 @@ def _matrix_eigenvalues(long: int, rank: int, rng: np.random.Generator) -> Value
     return np.maximum(values, values[0] * np.finfo(float).eps)
 
 
-@lru_cache(maxsize=64)
-def _noise_fits(setting: _Setting) -> Fits:
-    return setting.fitted(_noise_spectra(setting))
-
-
-@lru_cache(maxsize=64)
-def _null_exponents(setting: _Setting) -> Float[np.ndarray, " draw"]:
-    return np.array([power_law_fit(eigenvalues).exponent for eigenvalues in np.exp(_noise_spectra(setting))])
-
-
 @lru_cache(maxsize=256)
 def _path_likelihood(setting: _Setting, width: int, depth: int) -> Float[np.ndarray, "draw candidate"]:
     """ℓ of the candidates in draws of a residual path, multiplied in NumPy: compiling each depth would take longer."""
-    advance = setting.progress.bar(DRAWING_PATHS, setting.draws)
+    advance = setting.progress.bar("drawing residual paths", setting.draws)
     rng = np.random.default_rng((setting.seed, _DEPTH, width, depth))
     y = np.empty((setting.draws, width))
     for row in y:
@@ -344,15 +304,17 @@ def _path_likelihood(setting: _Setting, width: int, depth: int) -> Float[np.ndar
 
 
 def _drawn(setting: _Setting, candidate: int, fits: Fits, y: Values) -> Spectra:
-    """Draw spectra of fitted spikes, or of a power law's tail, on a bulk of noise."""
+    """Draw spectra of fitted spikes, each with its spread, or of a power law's independent tail, on a bulk of noise.
+
+    The bulk is a spectrum of noise that its distribution function maps to the bulk's law, which keeps its rigidity.
+    """
     k, tail, shift = int(fits.directions[0]), int(fits.tail[0]), float(fits.shift[0, candidate])
     law, start, rng = noise_law(setting.dims), float(y[tail - 1]), np.random.default_rng((setting.seed, candidate))
     spikes = candidate == _SPIKES
     bulk = noise_law(tuple(n - k for n in setting.dims)) if spikes else law
     below = 1.0 if spikes else math.exp(float(law.logcdf(np.array(start - shift))))
     spectra = np.empty((setting.draws, y.size))
-    # The distribution function of noise at its own draws: values as evenly spread as eigenvalues are, descending.
-    for row, levels in zip(spectra, np.exp(law.logcdf(_noise_spectra(setting))), strict=True):
+    for row, levels in zip(spectra, np.exp(law.logcdf(_noise_draws(setting).log_eigenvalues)), strict=True):
         m = k if spikes else int(rng.binomial(y.size, tail / y.size))
         if spikes:
             row[:m] = y[:m] + fits.spread[0, :m] * rng.standard_normal(m)

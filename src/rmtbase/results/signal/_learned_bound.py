@@ -46,13 +46,8 @@ _HALVINGS = 50
 class ShareBound(NamedTuple):
     """Bound on a learned share."""
 
-    share: float  # the share is at least this; NaN where there is no bound
-    reason: str  # why there is none, a code of ``schema.NO_BOUND``, or ""
-
-
-def no_bound(reason: str) -> ShareBound:
-    """Return the bound of a matrix that has none."""
-    return ShareBound(np.nan, reason)
+    share: float = np.nan  # the share is at least this; NaN where there is no bound
+    reason: str = ""  # why there is none, a code of ``schema.NO_BOUND``
 
 
 def share_bound(matrix: Shaped[np.ndarray, "row column"]) -> ShareBound:
@@ -69,11 +64,11 @@ def share_bound(matrix: Shaped[np.ndarray, "row column"]) -> ShareBound:
     unit = wide[norms > 0.0] / norms[norms > 0.0, None]
     h, d = unit.shape
     if not _LEAST <= h <= d:
-        return no_bound("too_few_axes")
+        return ShareBound(reason="too_few_axes")
     square = unit**2
     c_2, std = cycles_of_four(unit) / h, 2.0 * np.sqrt(max(cycles_of_four(square), 0.0)) / h
     if not c_2 > BEYOND_CHANCE * std + _ROUNDING:
-        return no_bound(WITHIN_CHANCE)
+        return ShareBound(reason=WITHIN_CHANCE)
     c_3, std_3 = cycles_of_six(unit) / h, np.sqrt(6.0 * max(cycles_of_six(square), 0.0)) / h
     c_2, c_3 = c_2 - _LOWERED * std, c_3 + _LOWERED * std_3
     lambda_2 = _of_two_rows(square) / (h - 1)
@@ -83,16 +78,15 @@ def share_bound(matrix: Shaped[np.ndarray, "row column"]) -> ShareBound:
         return (lambda_2 + lambda_3 - lambda_2**2) * p**4 + (1.0 + lambda_2) * c_2 * p**2 + c_3 * p - c_2**2
 
     if surplus(1.0) < 0.0:
-        return no_bound("contradiction")
+        return ShareBound(reason="contradiction")
     low, high = 0.0, 1.0
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if surplus(middle) < 0.0 else (low, middle)
-    return ShareBound(low, "")
+    return ShareBound(low)
 
 
 def cycles_of_four(x: Float64[np.ndarray, "row column"]) -> float:
-    """T₂[x], over all rows i ≠ j and columns a ≠ b."""
     gram = _between_rows(x)
     return float(np.vdot(gram, gram)) - _of_two_rows(x**2)
 
@@ -107,7 +101,6 @@ def cycles_of_six(x: Float64[np.ndarray, "row column"]) -> float:
 
 
 def _between_rows(x: Float64[np.ndarray, "row column"]) -> Float64[np.ndarray, "row row"]:
-    """Products of different rows."""
     gram = x @ x.T
     np.fill_diagonal(gram, 0.0)
     return gram
@@ -135,7 +128,7 @@ class HeadBounds:
         self, site: int, factors: Mapping[Factor, Shaped[np.ndarray, "factor_head rank width"]], pool: Executor
     ) -> dict[Circuit, list[Future[list[ShareBound]]]]:
         return {
-            circuit: [pool.submit(_bounds, factors[circuit.factors[0]])]
+            circuit: [pool.submit(lambda heads: [share_bound(head) for head in heads], factors[circuit.factors[0]])]
             for circuit in self.circuits
             if circuit.factors[0] in factors
         }
@@ -145,18 +138,13 @@ class HeadBounds:
             self._bounds[site, circuit] = [bound for future in futures for bound in future.result()]
 
     def of_site(self, model: WeightMatrices, site: int, circuit: Circuit, n_heads: int) -> Sequence[ShareBound]:
-        """Return the bound of each head of a site; of a circuit of two matrices, no bound."""
         factor, *second = circuit.factors
+        at, reason = model.sites[site], ""
         if second:
-            return [no_bound("product")] * n_heads
-        at = model.sites[site]
-        if holds_product(getattr(at, factor.name)):
-            return [no_bound("dependent_entries")] * n_heads
-        layer = model.layers.index(at.place)
-        if isinstance(model, Difference) and model.rounds_one_way(layer, f"attention_{factor.name}"):
-            return [no_bound("signs_not_random")] * n_heads
-        return self._bounds[site, circuit]
-
-
-def _bounds(heads: Shaped[np.ndarray, "factor_head rank width"]) -> list[ShareBound]:
-    return [share_bound(head) for head in heads]
+            reason = "product"
+        elif holds_product(getattr(at, factor.name)):
+            reason = "dependent_entries"
+        elif isinstance(model, Difference):
+            one_way = model.rounds_one_way(model.layers.index(at.place), f"attention_{factor.name}")
+            reason = "signs_not_random" if one_way else ""
+        return [ShareBound(reason=reason)] * n_heads if reason else self._bounds[site, circuit]

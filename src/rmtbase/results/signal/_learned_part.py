@@ -20,7 +20,7 @@ from rmtbase.heads.factors import null_shape
 from rmtbase.heads.read_sites import head_factors, sites_of
 from rmtbase.linalg import product_svd, without_noise
 from rmtbase.models import WeightMatrices
-from rmtbase.nulls import Null, find_null
+from rmtbase.nulls import Null, find_null, mean_kurtosis, own_kurtosis
 from rmtbase.parameters import require_dims, require_real_array
 from rmtbase.results.signal._noise import noise_of
 from rmtbase.results.signal._sign_flips import sign_flips, signal_of_counts
@@ -35,8 +35,7 @@ class LearnedPart(NamedTuple):
     """Learned part Ŝ = left · diag(values) · right, nearest in ‖·‖_F to what was learned along the directions found."""
 
     left: Float[np.ndarray, "d_left direction"]  #: orthonormal columns: singular vectors of W on the side of its rows
-    #: shrunken singular values, as in :attr:`SpectralSignal.shrunken`; 0 for a direction at the threshold
-    values: Float[np.ndarray, " direction"]
+    values: Float[np.ndarray, " direction"]  #: :attr:`SpectralSignal.shrunken`; 0 for a direction at the threshold
     right: Float[np.ndarray, "direction d_right"]  #: orthonormal rows: singular vectors of W on the side of its columns
     signal: SpectralSignal  #: the directions and the noise in numbers
 
@@ -73,9 +72,9 @@ def learned_part(
     if len(factors) == 1:
         shape, (left, s, right) = factors[0].shape, np.linalg.svd(factors[0], full_matrices=False)
     else:
-        if len(factors[0]) != len(factors[1]):
-            raise ParameterError("b", factors[1].shape, f"{len(factors[0])} rows, as a has")
         shape = (factors[0].shape[1], len(factors[0]), factors[1].shape[1])
+        if len(factors[1]) != shape[1]:
+            raise ParameterError("b", factors[1].shape, f"{shape[1]} rows, as a has")
         left, s, right = product_svd(*factors)
     dims = shape if dims is None else require_dims(dims)
     if not _LEAST < s[0] < 1.0 / _LEAST:
@@ -120,7 +119,10 @@ def learned_part_of(
             expected = "a product whose noise has a law: here a part of the keys is rotated by itself"
             raise ParameterError("what", what, expected)
         factors = head_factors(model, site, circuit, head)
-    kurtosis, signs = noise.kurtosis(dims, factors), noise.flips is not None
+    kurtosis = noise.entry_kurtosis
+    if kurtosis is None:
+        kurtosis = float(mean_kurtosis(dims, [own_kurtosis(matrix) for matrix in factors]))
+    signs = noise.flips is not None
     return learned_part(*factors, dims=dims, level=level, excess_kurtosis=kurtosis, signs=signs)
 
 
@@ -134,18 +136,17 @@ def read_directions(
     null: Null | str = "gaussian",
 ) -> Iterator[DirectionReading]:
     """Read the strongest directions of each row as tokens, on every side that lies in the residual stream."""
-    by_chance = dict[bool, NearestByChance]()
+    source, by_chance = embeddings or model, dict[bool, NearestByChance]()
     places = {(place.stack, place.layer): layer for layer, place in enumerate(model.layers)}
     for row in rows:
-        sides = sides_in_stream(row.what)
-        if not sides:
+        if not (sides := sides_in_stream(row.what)):
             continue
         part = learned_part_of(model, places[row.stack, row.layer], row.what, row.head, level, null)
         for side, written in sides.items():
             vectors = (part.left.T if side == "left" else part.right)[:directions]
-            scores = direction_tokens(embeddings or model, vectors, written)
+            scores = direction_tokens(source, vectors, written)
             if written not in by_chance:
-                by_chance[written] = nearest_by_chance(embeddings or model, written)
+                by_chance[written] = nearest_by_chance(source, written)
             for k, p_value in enumerate(scores.p_value.tolist()):
                 place, ends = (row.stack, row.layer, row.what, row.head), scores.named(k, names or {})
                 yield DirectionReading(*place, k, side, written, *ends, p_value, by_chance[written])

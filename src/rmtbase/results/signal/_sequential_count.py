@@ -19,9 +19,7 @@ PerSpectrum = Float[np.ndarray, " spectrum"]
 Counts = Int[np.ndarray, " spectrum"]
 Mask = Bool[np.ndarray, " spectrum"]
 
-LEAST_REST = 8
-"""Smallest number of eigenvalues that must be left; with fewer, the law of the largest of them is not known."""
-
+LEAST_REST = 8  # eigenvalues that must be left: with fewer, the law of the largest of them is not known
 _REMOTE = 40.0  # in scales of the edge, above the edge
 
 
@@ -29,9 +27,8 @@ _REMOTE = 40.0  # in scales of the edge, above the edge
 class RemainingNoise:
     """Noise at v = Π σ_l² = 1 after k directions of any strength are removed: the chain of dims n_l - k.
 
-    Infinitely strong directions leave exactly that chain. A direction of finite strength changes the sum of the other
-    eigenvalues by (θ gain)² - λ (``laws.Outlier.excess``), which tends to -Π n_l Σ 1/n_l as θ → infinity. Its
-    :meth:`deflation` is that limit minus this change.
+    Infinitely strong directions leave exactly that chain. One of finite strength changes the sum of the others by
+    (θ gain)² - λ (``laws.Outlier.excess``) → -Π n_l Σ 1/n_l as θ → ∞; :meth:`deflation` is the limit minus the change.
     """
 
     dims: tuple[int, ...]  # dims of the remaining chain, n_l - k
@@ -43,7 +40,6 @@ class RemainingNoise:
 
     @cached_property
     def relative_std(self) -> float:
-        """Standard deviation of Σλ over its mean; exact."""
         return math.sqrt(float(laws.trace_cumulant((1, 1), dims=self.dims, normalization="none"))) / self.total
 
     @cached_property
@@ -67,7 +63,6 @@ class RemainingNoise:
 
     @cached_property
     def spike(self) -> laws.RankOneSpike:
-        """Law of one further direction."""
         return laws.RankOneSpike(dims=self.dims, factor=0, normalization="none")
 
     def p_value(self, eigenvalue: Values, others: Values) -> Values | None:
@@ -85,7 +80,7 @@ class RemainingNoise:
         return -self.spike.outlier(eigenvalue).excess - self.total * math.fsum(1.0 / n for n in self.dims)
 
     def direction(self, eigenvalue: Values) -> tuple[dict[str, Values], Values]:
-        """Describe a direction by the names of :class:`SpectralSignal`; also return the spread of its eigenvalue."""
+        """Describe directions by the names of :class:`SpectralSignal`; also return the spread of their eigenvalues."""
         outlier = self.spike.outlier(eigenvalue)
         strength = self.spike.gain * np.fmax(outlier.strength, self.spike.threshold)
         # With ψ = m/θ², each overlap is (1 - S)(1 + c ψ), c that of the end on its side, and shrunken = s (1 - S).
@@ -100,27 +95,22 @@ class RemainingNoise:
         return self.spike.gain * np.fmin(*low), self.spike.gain * np.fmax(*high)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096)  # so that the laws are computed only once
 def noise_left(dims: tuple[int, ...], k: int) -> RemainingNoise:
-    """Return the noise that k directions leave of a chain; its laws are computed only once."""
     return RemainingNoise(tuple(n - k for n in dims))
 
 
 @lru_cache(maxsize=1024)
 def detectable_strength(noise: RemainingNoise, level: float) -> float:
-    """Strength that the image of a further direction needs to be found with probability 1 - level."""
     return noise.spike.gain * noise.spike.detectable_strength(1.0 - level, level)
 
 
 class CountedDirections(NamedTuple):
-    """Result of the sequential test of spectra."""
-
     number: Counts  # number of directions
     kept: Mask  # whether a hypothesis was kept; False if all that can be tested were rejected
     p_value: Float[np.ndarray, "spectrum hypothesis"]  # p-values of H_0, H_1, ..., as far as they were tested
     scale: PerSpectrum  # v of the noise
-    # code of ``schema.NO_NUMBER`` where the test went on to where none can be made; "" otherwise
-    no_number: Shaped[np.ndarray, " spectrum"]
+    no_number: Shaped[np.ndarray, " spectrum"]  # code of ``schema.NO_NUMBER`` where the test went on to its end, or ""
 
 
 def count_directions(values: Spectra, dims: tuple[int, ...], level: float) -> CountedDirections:
@@ -162,20 +152,17 @@ def at_last_scale(
     values: Spectra, dims: tuple[int, ...], kept: Mask, number: Counts, p_value: Values, deflation: PerSpectrum
 ) -> CountedDirections:
     """Evaluate all directions at the scale of the noise that remains without all of them."""
-    sums = np.cumsum(values[:, ::-1], axis=1)[:, ::-1]
-
-    def scales(deflation: PerSpectrum) -> PerSpectrum:
-        scale = np.full(len(sums), np.nan)
+    sums, scale = np.cumsum(values[:, ::-1], axis=1)[:, ::-1], np.full(len(values), np.nan)
+    for turn in range(2):  # at the deflation of the count, then at that of all directions at the scale found
         for k in np.unique(number[kept]).tolist():
             rows = np.flatnonzero(kept & (number == k))
             scale[rows] = _scale(sums, dims, rows, k, deflation)
-        return scale
-
-    scale, deflation = scales(deflation), np.zeros(len(values))
-    for k in range(int(number[kept].max(initial=0))):
-        rows = np.flatnonzero(kept & (number > k))
-        deflation[rows] += noise_left(dims, k).deflation(values[rows, k] / scale[rows])
-    scale = scales(deflation)
+        if turn:
+            break
+        deflation = np.zeros(len(values))
+        for k in range(int(number[kept].max(initial=0))):
+            rows = np.flatnonzero(kept & (number > k))
+            deflation[rows] += noise_left(dims, k).deflation(values[rows, k] / scale[rows])
     no_number = np.where(kept & ~(scale > 0.0), ALL_OF_THE_NORM, "")
     kept = kept & (scale > 0.0)
     return CountedDirections(number, kept, p_value, np.where(kept, scale, np.nan), no_number)

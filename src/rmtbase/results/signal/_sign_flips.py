@@ -47,8 +47,6 @@ NO_FLOOR, TIED = Reason(TOO_FEW_LEFT), Reason("flips_tied")
 
 
 class SignCount(NamedTuple):
-    """Directions of one spectrum, counted by sign flips."""
-
     number: float  # number of directions; NaN where there is a ``reason``
     # p-values of H_0, H_1, ..., as far as they were tested; the last belongs to the hypothesis kept
     p_value: Float64[np.ndarray, " hypothesis"]
@@ -56,7 +54,6 @@ class SignCount(NamedTuple):
 
     @property
     def untested(self) -> Reason:
-        """Reason why no hypothesis could be tested."""
         return Reason() if self.p_value.size else self.reason
 
 
@@ -68,17 +65,11 @@ class SignFlips:
     random flips of the rest, W without its first k singular components. By Weyl, λ_(k+1)(N + S) ≤ λ_1(N) for any S of
     rank k. Flips of the rest stand for N; they are scaled to its sum of squares, the rest's times Π n_l/Π (n_l - k).
     If b of n flips have a value as large, p = (b + 1)/(n + 1). Drawing ends at the b with which p > ``level`` is
-    certain, and p is then b over the number of flips drawn (Besag & Clifford 1991). Hypotheses after H_0 have fewer
-    flips, 59 at a level of 0.05.
+    certain, and p is then b over the number of flips drawn (Besag & Clifford 1991). Flips of one rest bound those of
+    every later rest, so all hypotheses that one set of flips rejects are rejected at once.
 
-    Flips of one rest are an upper bound for flips of every later rest, which has less in it. So all hypotheses that one
-    set of flips rejects are rejected at once, and the next set is drawn from what they leave.
-
-    The test of H_0 is exact: at a level of 0.05, noise alone has a direction in 5.2 ± 0.3 % of differences of rounded
-    matrices. With directions in normal noise the count is too large in 0 to 4 % (100 or 50 draws each of (64, 64) and
-    (32, 128), 1 at 1.5, 4 at 2 and 8 at 3 thresholds of one factor; studies/rounded_differences). In noise with heavy
-    tails, flips of the rest are not exact: the count was too large in up to 10 ± 7 % of differences in which a tenth of
-    the elements changed.
+    The test of H_0 is exact. With directions in normal noise the count is too large in 0 to 4 %, in noise with heavy
+    tails in up to 10 ± 7 % of differences in which a tenth of the elements changed (studies/rounded_differences).
     """
 
     level: float  # level of each test
@@ -87,7 +78,6 @@ class SignFlips:
 
     @property
     def note(self) -> str:
-        """Note for results that were computed with sign flips."""
         return (
             f"null = signs: the noise is up to {self.draws} random sign flips of each head and matrix, exact for "
             "independent entries of any laws symmetric about 0; no p-value is below "
@@ -96,25 +86,20 @@ class SignFlips:
         )
 
     def count(self, *factors: Matrix, map_draws: MapDraws = map) -> SignCount:
-        """Count the directions of F_0, or of F_0ᵀF_1, given factors (rank, width).
-
-        ``map_draws`` may spread the flips of large matrices over threads, as an executor's ``map`` does.
-        """
+        """Count the directions of F_0, or of F_0ᵀF_1; ``map_draws`` may spread flips of large matrices over threads."""
         spread = map_draws if sum(factor.size for factor in factors) > _SPREAD else map
         with single_threaded_blas():  # gives the same bits on any number of cores
             chain = flippable(*factors)
             values, most = chain.eigenvalues(), max(min(chain.dims) - LEAST_REST, 0)
-            if not values[0] > 0.0:
-                return SignCount(math.nan, np.empty(0), Reason("all_zeros"))
-            if values.size < 2:
-                return SignCount(math.nan, np.empty(0), Reason("single_value"))
             number, p_values = 0, np.empty(0)
+            if not values[0] > 0.0 or values.size < 2:
+                return SignCount(math.nan, p_values, Reason("single_value" if values[0] > 0.0 else "all_zeros"))
             sparse = any(np.count_nonzero(factor) < _SPARSE * sum(factor.shape) for factor in factors)
             while number <= most:
                 draws = self.draws if not number else min(self.draws, _allowing(_LATER, self.level))
                 largest = self._largest(chain, number, values, draws, sparse, spread)
                 if not number and not self._tells(largest, values[0]):
-                    return SignCount(math.nan, np.empty(0), TIED)
+                    return SignCount(math.nan, p_values, TIED)
                 ties = values[number:] * (1.0 - _PRECISION)
                 exceeded = largest.size - np.searchsorted(np.sort(largest), ties, side="left")
                 tested = exceeded / largest.size if largest.size < draws else (exceeded + 1) / (draws + 1)
@@ -126,7 +111,6 @@ class SignFlips:
             return SignCount(math.nan, p_values, NO_FLOOR)
 
     def prepare(self, factors: Sequence[Shaped[np.ndarray, "group member rank width"]]) -> list[SignCount]:
-        """Count the directions of each head: all members of the first group, then of the next."""
         groups, members = len(factors[0]), max(factor.shape[1] for factor in factors)
         return [
             self.count(*(factor[group, member % factor.shape[1]] for factor in factors))
@@ -163,12 +147,10 @@ class SignFlips:
     def _largest(
         self, chain: _One | _Two, k: int, values: Vector, draws: int, sparse: bool, map_draws: MapDraws
     ) -> Float64[np.ndarray, " draw"]:
-        """Largest squared singular value of each flip, up to the flip at which H_k is certain to be kept.
-
-        All flips of H_0 are drawn of a sparse matrix, and where most of them are tied.
-        """
+        """Largest squared singular value of each flip, up to the flip at which H_k is certain to be kept."""
         total = values[k:].sum() / math.prod(1.0 - k / n for n in chain.dims)
         largest: list[float] = []
+        # All flips of H_0 are drawn of a sparse matrix, and where most of them are tied.
         exceeded, draw_all, share = 0, sparse and not k, chain.flipped(k, self.seed)
         for first in range(0, draws, _AT_ONCE):
             for value in map_draws(share, range(first, min(first + _AT_ONCE, draws))):
@@ -188,27 +170,18 @@ def _allowing(exceeded: int, level: float) -> int:
 
 
 def sign_flips(level: float, draws: int | None = None, seed: int = 0) -> SignFlips:
-    """Make sign flips for tests at a level.
-
-    If ``draws`` is None, there are 10/level - 1, so that p = ``level`` if nine draws have as large a value.
-    """
-    if draws is None:
-        return SignFlips(level, _allowing(10, level), seed)
-    if (require_draws(draws) + 1) * level < 1.0 - 1e-12:
-        raise ParameterError(
-            "draws", draws, f"at least {math.ceil(1.0 / level - 1e-9) - 1}, for a p-value of {level:g}"
-        )
-    return SignFlips(level, draws, seed)
+    """Make sign flips for tests at a level, by default so many that p = ``level`` if nine have as large a value."""
+    if draws is not None and (require_draws(draws) + 1) * level < 1.0 - 1e-12:
+        raise ParameterError("draws", draws, f"at least {_allowing(1, level)}, for a p-value of {level:g}")
+    return SignFlips(level, _allowing(10, level) if draws is None else draws, seed)
 
 
 def signal_of_counts(
     values: Float[np.ndarray, "spectrum r"], dims: tuple[int, ...], counts: Sequence[SignCount]
 ) -> SpectralSignal:
-    """Describe directions that were counted by sign flips.
+    """Describe directions that were counted by sign flips, for independent entries of one variance.
 
-    Strengths, overlaps, shrunken values, the noise's scale and its threshold are computed for independent entries of
-    one variance: the places of outliers depend on nothing else in the law of the entries. Their scatter does, so that
-    :data:`rmtbase.results.signal.schema.NEED_A_LAW` are NaN.
+    The places of outliers depend on nothing else in the law of the entries; their scatter does (``NEED_A_LAW``).
     """
     number = np.array([count.number for count in counts])
     p_value = np.full((len(counts), max(count.p_value.size for count in counts)), np.nan)
@@ -223,7 +196,6 @@ def signal_of_counts(
 
 
 def flippable(*factors: Matrix) -> _One | _Two:
-    """Wrap F_0, or F_0ᵀF_1, given finite factors (rank, width)."""
     return _One(*factors) if len(factors) == 1 else _Two(*factors)
 
 
@@ -238,7 +210,6 @@ class _One:
         self.dims = self._matrix.shape
 
     def eigenvalues(self) -> Vector:
-        """Squared singular values, descending."""
         return np.maximum(np.linalg.eigvalsh(self._gram)[::-1], 0.0)
 
     def flipped(self, k: int, seed: int) -> Callable[[int], float]:
@@ -262,8 +233,7 @@ class _One:
 class _Two:
     """Product F_0ᵀF_1, both factors of which are flipped.
 
-    Without its first k singular components it is F_0'ᵀF_1', where F' = F (1 - V Vᵀ) and V are the singular vectors on
-    the factor's side.
+    Its rest is F_0'ᵀF_1', where F' = F (1 - V Vᵀ) and V are the first k singular vectors on the factor's side.
     """
 
     def __init__(self, *factors: Matrix) -> None:
@@ -283,10 +253,7 @@ class _Two:
             rests.append((factor - (root.T @ side) @ vectors.T).astype(np.float32))
 
         def share(draw: int) -> float:
-            flips = (
-                _flipped(rest, (seed, digest, k, place, draw))
-                for place, (rest, digest) in enumerate(zip(rests, self._digests, strict=True))
-            )
+            flips = (_flipped(rests[i], (seed, self._digests[i], k, i, draw)) for i in range(2))
             first, second = ((flip @ flip.T).astype(np.float64) for flip in flips)
             root = _root(first)
             return _largest_share(root @ second @ root.T)
@@ -295,7 +262,6 @@ class _Two:
 
 
 def _largest_share(gram: Float[np.ndarray, "n n"]) -> float:
-    """λ_1/Σλ of a Gram matrix; 1 if it is zero."""
     trace = float(np.trace(gram, dtype=np.float64))
     if not trace > 0.0:
         return 1.0
@@ -303,14 +269,13 @@ def _largest_share(gram: Float[np.ndarray, "n n"]) -> float:
 
 
 def _lanczos(apply: Callable[[np.ndarray], np.ndarray], n: int) -> float:
-    """Compute the largest eigenvalue of a symmetric n × n matrix by Lanczos' iteration with full orthogonalisation."""
+    """Compute the largest eigenvalue of a symmetric matrix by Lanczos' iteration with full orthogonalisation."""
     steps = min(n, _STEPS)
     basis = np.empty((steps + 1, n), dtype=np.float32)
     start = 1.0 + np.random.Philox(n).random_raw(n) / 2.0**64  # any with a component along every direction
     start *= 1.0 - 2.0 * (np.random.Philox(n + 1).random_raw(n) % 2)
     basis[0] = start / np.linalg.norm(start)
-    diagonal, beside = np.zeros(steps), np.zeros(steps)
-    largest = 0.0
+    diagonal, beside, largest = np.zeros(steps), np.zeros(steps), 0.0
     for step in range(steps):
         image = apply(basis[step])
         diagonal[step] = image @ basis[step]

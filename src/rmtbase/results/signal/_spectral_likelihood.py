@@ -32,12 +32,12 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from rmtbase import laws
-from rmtbase.results.depth._depth_fitter import MAX_DEPTH
+from rmtbase.results.depth._effective_depth import MAX_DEPTH
 from rmtbase.results.signal._sequential_count import count_directions, noise_left
 from rmtbase.results.signal.schema import CANDIDATES
 
-LEAST_TAIL = 8  # fewest eigenvalues in a power law's tail: fewer could equally well be spikes
 PATH_SIGMA = 1.0  # σ of the residual paths, as in :func:`rmtbase.results.depth.effective_depth`
+_LEAST_TAIL = 8  # fewest eigenvalues in a power law's tail: fewer could equally well be spikes
 
 Values = Float[np.ndarray, "..."]
 Spectra = Float[np.ndarray, "draw r"]
@@ -55,13 +55,11 @@ _LOWEST = -600.0  # ln λ relative to the largest, so that ratios stay finite
 
 @dataclass(frozen=True, eq=False)
 class SmearedLaw:
-    """Law of y = ln λ as one matrix of r eigenvalues shows it: each quantile smeared by the spacing there.
-
-    The table of ln g and ln G is linear between its nodes and beyond them, as the tails of the kernels are.
-    """
+    """Law of y = ln λ as one matrix of r eigenvalues shows it: each quantile smeared by the spacing there."""
 
     quantile: Float[np.ndarray, " r"]  # quantiles at (i - ½)/r, descending
-    node: Float[np.ndarray, " node"]  # places in y, ascending
+    # places in y, ascending: ln g and ln G are linear between them and beyond, as the tails of the kernels are
+    node: Float[np.ndarray, " node"]
     log_density: Float[np.ndarray, " node"]
     log_cdf: Float[np.ndarray, " node"]
 
@@ -93,26 +91,22 @@ class SmearedLaw:
         return np.interp(y, self.node, self.log_cdf)
 
     def ppf(self, mass: Values) -> Values:
-        """Return the y with G(y) = ``mass``."""
         level, first = np.unique(self.log_cdf, return_index=True)  # log_cdf is flat where nothing is left above
         return np.interp(np.log(mass), level, self.node[first])
 
     @property
     def edge_width(self) -> float:
-        """The spacing at the upper edge."""
         return float(self.quantile[0] - self.quantile[1])
 
 
 @lru_cache(maxsize=1024)
 def noise_law(dims: tuple[int, ...]) -> SmearedLaw:
-    """Smeared law of a Gaussian chain at σ = 1."""
     levels = (np.arange(min(dims)) + 0.5) / min(dims)
     return SmearedLaw.from_quantiles(np.log(laws.GaussianChain(dims=dims, normalization="none").isf(levels)))
 
 
 @lru_cache(maxsize=256)
 def path_law(rank: int, depth: int) -> SmearedLaw:
-    """Smeared law of a residual path."""
     levels = (np.arange(rank) + 0.5) / rank
     log_quantile = np.asarray(laws.ResidualPath(depth, PATH_SIGMA).log_eigenvalue.isf(levels))
     return SmearedLaw.from_quantiles(np.maximum(log_quantile, log_quantile[0] + _LOWEST))
@@ -121,30 +115,26 @@ def path_law(rank: int, depth: int) -> SmearedLaw:
 class Fits(NamedTuple):
     """Candidates fitted to spectra of one shape."""
 
-    # ℓ of each candidate; -inf for spikes if none was found, or if there is no bulk below them
-    log_likelihood: Float[np.ndarray, "draw candidate"]
+    log_likelihood: Float[np.ndarray, "draw candidate"]  # ℓ; -inf for spikes without one, or without a bulk below
     shift: Float[np.ndarray, "draw candidate"]  # s of each candidate
     directions: CountPerDraw  # k
     spread: Float[np.ndarray, "draw r"]  # τ of each eigenvalue; NaN if it is not a spike
-    # tail, slope: m and α - 1
-    tail: CountPerDraw
-    slope: PerDraw
+    tail: CountPerDraw  # m
+    slope: PerDraw  # α - 1
     depth: CountPerDraw  # L
 
 
 def fit_candidates(log_eigenvalues: Spectra, dims: tuple[int, ...], level: float) -> Fits:
     """Fit every candidate to descending spectra."""
-    y = log_eigenvalues
+    y, bulk = log_eigenvalues, noise_law(dims)
     draws, rank = y.shape
-    likelihood, shift = np.full((draws, len(CANDIDATES)), -np.inf), np.full((draws, len(CANDIDATES)), np.nan)
-    bulk = noise_law(dims)
+    likelihood, shift = np.empty((2, draws, len(CANDIDATES)))
     likelihood[:, 0], shift[:, 0] = _shifted(y, bulk)
     likelihood[:, 1], shift[:, 1], directions, spread = _spikes(y, dims, level)
     likelihood[:, 2], shift[:, 2], tail, slope = _power_law(y, bulk)
     likelihood[:, 3], shift[:, 3], depth = _depth(y)
     fitted = np.stack([np.ones(draws), 1.0 + directions, np.full(draws, 4.0), np.full(draws, 2.0)], axis=1)
-    likelihood -= 0.5 * math.log(rank) * fitted
-    return Fits(likelihood, shift, directions, spread, tail, slope, depth)
+    return Fits(likelihood - 0.5 * math.log(rank) * fitted, shift, directions, spread, tail, slope, depth)
 
 
 def _shifted(y: Spectra, law: SmearedLaw) -> tuple[PerDraw, PerDraw]:
@@ -169,8 +159,7 @@ def _spikes(y: Spectra, dims: tuple[int, ...], level: float) -> tuple[PerDraw, P
     """Return (Σ ln f, s, k, τ); -inf without a spike, or where the sequential test kept no hypothesis."""
     eigenvalues = np.exp(np.maximum(y - y[:, :1], _LOWEST))  # in any unit
     counted = count_directions(eigenvalues, dims, level)
-    likelihood, shift = np.full(len(y), -np.inf), np.full(len(y), np.nan)
-    spread = np.full(y.shape, np.nan)
+    likelihood, shift, spread = np.full(len(y), -np.inf), np.full(len(y), np.nan), np.full(y.shape, np.nan)
     number = np.where(counted.kept, counted.number, 0)
     units = eigenvalues / np.where(counted.kept, counted.scale, 1.0)[:, None]
     spike = np.arange(y.shape[1]) < number[:, None]
@@ -201,9 +190,8 @@ def heavy_density(y: Values, start: float, slope: float, share: float, bulk: Sme
 
 def _power_law(y: Spectra, bulk: SmearedLaw) -> tuple[PerDraw, PerDraw, CountPerDraw, PerDraw]:
     """Return (Σ ln f, s, m, α - 1) at the best s and m."""
-    rank = y.shape[1]
-    fitted, tail = np.empty((3, len(y))), np.empty(len(y), dtype=np.int64)
-    m = np.arange(LEAST_TAIL, rank + 1)
+    rank, fitted, tail = y.shape[1], np.empty((3, len(y))), np.empty(len(y), dtype=np.int64)
+    m = np.arange(_LEAST_TAIL, rank + 1)
     below = rank - m
     with np.errstate(divide="ignore", invalid="ignore"):
         shares = m * np.log(m / rank) + np.where(below > 0, below * np.log(below / rank), 0.0)

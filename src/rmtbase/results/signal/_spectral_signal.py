@@ -40,18 +40,14 @@ from rmtbase.statistics import cauchy_combination, spectral_statistics
 
 _LEAST_LEVEL = 1e-12
 _REPULSION, _SOFTENED = 1.25, 0.5  # see spectral_signal
+_FLOOR_LEVEL = 1e-3  # p-value of the remaining eigenvalues below which they are not a noise floor
 
-FLOOR_LEVEL = 1e-3  # p-value of the remaining eigenvalues below which they are not a noise floor
-
-REST_STATISTICS = (
-    "stable_rank",
-    "normalized_participation_ratio",
-    "spectral_entropy",
-    "stable_rank_singular",
-    "normalized_participation_ratio_singular",
-    "spectral_entropy_singular",
-)
-"""Statistics by which the rest is compared with noise; they depend on the shape of a spectrum, not on its scale."""
+# by which the rest is compared with noise: they depend on the shape of a spectrum, not on its scale
+_REST_STATISTICS = [
+    f"{name}{of}"
+    for of in ("", "_singular")
+    for name in ("stable_rank", "normalized_participation_ratio", "spectral_entropy")
+]
 
 
 @in_one_line
@@ -63,33 +59,28 @@ class SpectralSignal:
     beyond ``n_directions``, and everything but the first two p-values where no noise floor was reached.
     """
 
-    #: k, the number of learned directions that are seen. The confidence set of their true number is k, k + 1, ...:
-    #: there are at least k with confidence 1 - level, but directions below the threshold leave no trace in the
-    #: eigenvalues. A further one of ``detectable_strength`` would have been seen.
+    #: k, the number of learned directions that are seen. There are at least k with confidence 1 - level, but those
+    #: below the threshold leave no trace. A further one of ``detectable_strength`` would have been seen.
     n_directions: Float[np.ndarray, "..."]
     first_p_value: Float[np.ndarray, "..."]  #: p-value of the hypothesis that there is no direction
     #: p-value of the hypothesis that there are no more than k; of the last one tested if none was kept
     next_p_value: Float[np.ndarray, "..."]
     rest_p_value: Float[np.ndarray, "..."]  #: p-value of the hypothesis that the other eigenvalues are noise
-    #: whether the other eigenvalues are noise: at least :data:`LEAST_REST` are left, and their p-value is at least
-    #: :data:`FLOOR_LEVEL`
+    #: whether the others are noise: at least :data:`LEAST_REST` are left, with a p-value of at least 0.001
     noise_floor: Shaped[np.ndarray, "..."]
-    #: noise_scale, noise_scale_std: product of the standard deviations of the factors' elements in the noise, and its
-    #: standard error
-    noise_scale: Float[np.ndarray, "..."]
-    noise_scale_std: Float[np.ndarray, "..."]
+    noise_scale: Float[np.ndarray, "..."]  #: product of the standard deviations of the factors' elements in the noise
+    noise_scale_std: Float[np.ndarray, "..."]  #: its standard error
     threshold: Float[np.ndarray, "..."]  #: strength beyond which a further direction leaves the bulk
-    #: strength that a further direction needs to be found with probability 1 - level
-    detectable_strength: Float[np.ndarray, "..."]
+    detectable_strength: Float[np.ndarray, "..."]  #: strength found with probability 1 - level
     signal_share: Float[np.ndarray, "..."]  #: Σθ²/‖W‖_F² of the directions found; at most 1
     raw_share: Float[np.ndarray, "..."]  #: Σs²/‖W‖_F² of their uncorrected singular values, which noise has inflated
     #: p-value, for each direction, of the hypothesis that only the directions before it exist
     p_value: Float[np.ndarray, "... direction"]
     strength: Float[np.ndarray, "... direction"]  #: θ, the singular value of the direction's part of S
     #: strength_low, strength_high: confidence limits at 1 - level, for each direction by itself, of the *mean*
-    #: strength: the root mean square of θ over the noise of the other factors, θ_Q σ_K √d for θ_Q a uᵀ in W_Q. The
-    #: limits include the effect of that noise on θ. They are therefore too wide for the realised θ, ‖θ_Q W_Kᵀ a‖: at 95
-    #: % it is within them in 98 to 100 % of cases. For one matrix both strengths are the same.
+    #: strength: the root mean square of θ over the noise of the other factors, θ_Q σ_K √d for θ_Q a uᵀ in W_Q. They are
+    #: too wide for the realised θ, ‖θ_Q W_Kᵀ a‖: at 95 % it is within them in 98 to 100 % of cases. For one matrix both
+    #: strengths are the same.
     strength_low: Float[np.ndarray, "... direction"]
     strength_high: Float[np.ndarray, "... direction"]
     #: overlap_left, overlap_right: squared cosine of W's singular vector with the direction learned on that side
@@ -97,8 +88,7 @@ class SpectralSignal:
     overlap_right: Float[np.ndarray, "... direction"]
     #: θ cos_u cos_v, the singular value that brings the direction nearest to its part of S in ‖·‖_F
     shrunken: Float[np.ndarray, "... direction"]
-    #: why the number of directions is not known although some were found, a code of
-    #: ``rmtbase.results.signal.schema.NO_NUMBER``; "" otherwise
+    #: why the number is not known although directions were found, a code of ``schema.NO_NUMBER``; "" otherwise
     no_number: Shaped[np.ndarray, "..."]
 
     @property
@@ -152,10 +142,10 @@ def spectral_signal(
     if no_law_at(shape):
         few = f"at least {LEAST_REST} eigenvalues, and a chain whose largest eigenvalue has a known law"
         raise ParameterError("dims", shape, few)
-    each = values.shape[:-1]
+    leading = values.shape[:-1]
     kurtosis = require_real_array("excess_kurtosis", excess_kurtosis).astype(np.float64)
-    if kurtosis.shape not in {(), each}:
-        raise ParameterError("excess_kurtosis", kurtosis.shape, f"one number, or one for each spectrum, shape {each}")
+    if kurtosis.shape not in {(), leading}:
+        raise ParameterError("excess_kurtosis", kurtosis.shape, f"one number, or one for each spectrum: {leading}")
     if not ((kurtosis >= -2.0) & (kurtosis <= LARGEST_KURTOSIS)).all():
         expected = f"from -2, below which there is none, to {LARGEST_KURTOSIS:g}, beyond which no first order helps"
         raise ParameterError("excess_kurtosis", excess_kurtosis, expected)
@@ -164,16 +154,15 @@ def spectral_signal(
     if kurtosis.any():  # moves eigenvalues to their places without it, at the scale of the noise, or of all if unknown
         scale = np.where(np.isnan(counted.scale), flat.sum(axis=1) / math.prod(shape), counted.scale)
         moved, unit = scale > 0.0, scale[scale > 0.0, None]
-        kurtosis = np.broadcast_to(kurtosis, each).reshape(-1)[moved]
+        kurtosis = np.broadcast_to(kurtosis, leading).reshape(-1)[moved]
         flat = flat.copy()
         flat[moved] = unit * without_kurtosis(flat[moved] / unit, kurtosis, shape)
         counted = count_directions(flat, shape, level)
     arrays = described(flat, shape, level, counted)
-    return SpectralSignal(**{name: array.reshape((*each, *array.shape[1:])) for name, array in arrays.items()})
+    return SpectralSignal(**{name: array.reshape((*leading, *array.shape[1:])) for name, array in arrays.items()})
 
 
 def no_law_at(dims: tuple[int, ...]) -> Reason:
-    """Return the reason why a spectrum of noise of these dims has no test, if any."""
     if min(dims) < LEAST_REST:
         return Reason("too_short", {"length": min(dims), "needed": LEAST_REST})
     return Reason("no_law_of_dims", {"dims": list(dims)}) if noise_left(dims, 0).ratio is None else Reason()
@@ -204,10 +193,13 @@ def described(
         for name, value in named.items():
             of_direction[name][rows, j] = value
     if normal:
-        unrepelled = units - _repulsion(units, std)
         for j in range(longest):
             rows = np.flatnonzero(kept & (number > j))
-            low, high = noise_left(dims, j).limits(units[rows, j], unrepelled[rows, j], level)
+            # less the repulsion of the other eigenvalues; NaN among them are ignored
+            gap, variance = units[rows, j, None] - units[rows], np.minimum(std[rows], std[rows, j, None]) ** 2
+            with np.errstate(invalid="ignore", divide="ignore"):
+                pushed = np.nansum(_REPULSION * variance * gap / (gap**2 + _SOFTENED * variance), axis=1)
+            low, high = noise_left(dims, j).limits(units[rows, j], units[rows, j] - pushed, level)
             of_direction["strength_low"][rows, j] = np.fmin(low, of_direction["strength"][rows, j])
             of_direction["strength_high"][rows, j] = np.fmax(high, of_direction["strength"][rows, j])
     for name in ("strength", "strength_low", "strength_high", "shrunken"):
@@ -223,8 +215,8 @@ def described(
         "raw_share": np.minimum((values * is_direction).sum(axis=1) / squares, 1.0),
         "noise_scale": np.sqrt(counted.scale),
     }
-    for name in ("rest_p_value", "noise_scale_std", "threshold", "detectable_strength"):
-        of_spectrum[name] = np.full(len(values), np.nan)
+    unknown = ("rest_p_value", "noise_scale_std", "threshold", "detectable_strength")
+    of_spectrum |= {name: np.full(len(values), np.nan) for name in unknown}
     for k in np.unique(number[kept]).tolist():
         rows, noise = np.flatnonzero(kept & (number == k)), noise_left(dims, k)
         scale = of_spectrum["noise_scale"][rows]
@@ -233,27 +225,15 @@ def described(
             of_spectrum["rest_p_value"][rows] = _rest_p_value(values[rows, k:], noise.either_way)
             of_spectrum["noise_scale_std"][rows] = 0.5 * noise.relative_std * scale
             of_spectrum["detectable_strength"][rows] = detectable_strength(noise, level) * scale
-    floor = of_spectrum["rest_p_value"] >= FLOOR_LEVEL
+    floor = of_spectrum["rest_p_value"] >= _FLOOR_LEVEL
     of_spectrum["noise_floor"] = floor if normal else np.full(len(values), np.nan)
-    of_spectrum["no_number"] = counted.no_number
-    return of_spectrum | of_direction
-
-
-def _repulsion(eigenvalue: Spectra, std: Spectra) -> Spectra:
-    """Compute the shift of each eigenvalue by the repulsion of the others; NaN among them are ignored."""
-    pushed = np.zeros(eigenvalue.shape)
-    for j in range(eigenvalue.shape[1]):
-        gap = eigenvalue[:, j, None] - eigenvalue
-        variance = np.minimum(std, std[:, j, None]) ** 2
-        with np.errstate(invalid="ignore", divide="ignore"):
-            pushed[:, j] = np.nansum(_REPULSION * variance * gap / (gap**2 + _SOFTENED * variance), axis=1)
-    return pushed
+    return of_spectrum | of_direction | {"no_number": counted.no_number}
 
 
 def _rest_p_value(rest: Spectra, dims: tuple[int, ...]) -> PerSpectrum:
     """Compute the p-value of the rest: two-sided for each statistic by its law, then Cauchy's combination over all."""
     p_values = []
-    for name, values in zip(REST_STATISTICS, spectral_statistics(np.sqrt(rest), REST_STATISTICS).T, strict=True):
+    for name, values in zip(_REST_STATISTICS, spectral_statistics(np.sqrt(rest), _REST_STATISTICS).T, strict=True):
         law = laws.null(name, dims=dims)
         p_values.append(np.minimum(2.0 * np.minimum(law.cdf(values), law.sf(values)), 1.0))
     return cauchy_combination(np.maximum(np.stack(p_values, axis=-1), SMALLEST_P_VALUE))

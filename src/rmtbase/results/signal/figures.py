@@ -24,10 +24,7 @@ _BAND = 0.6  # part of a layer's width that its spectra share
 
 @panel
 def learned_directions(ax: Axes, theme: Theme, tree: xr.DataTree, subject: str) -> Around:
-    """Draw the strength of every learned direction with its limits, layer by layer, over the threshold of visibility.
-
-    Directions are grey if the rest is not noise; spectra that have directions but no number have a triangle at the top.
-    """
+    """Draw the strength of every learned direction with its limits, layer by layer, over the threshold."""
     group = _groups_of_signal(tree)[subject]
     unit = group["threshold"].values[..., None]
     height, low, high = (group[name].values / unit for name in ("strength", "strength_low", "strength_high"))
@@ -55,28 +52,24 @@ def learned_directions(ax: Axes, theme: Theme, tree: xr.DataTree, subject: str) 
         )  # fmt: skip
     if not np.isfinite(height).any():
         ax.set_ylim(top=max(ax.get_ylim()[1], 2.0))
-    lines = []
-    if group["n_directions"].notnull().any():
-        counted = group["n_directions"].notnull().values
-        number, rest_is_noise = (group[name].values[counted] for name in ("n_directions", "noise_floor"))
-        testable = "testable " if untested.any() else ""
-        spectra = f"{counted.sum()} {testable}{_spectra_of(subject)}{' with a number' if unknown.any() else ''}"
-        not_noise = (
-            "" if np.isnan(rest_is_noise).all() else f"; in {int((rest_is_noise == 0).sum())} the rest is not noise"
-        )
-        lines.append(f"learned directions in {int((number > 0).sum())} of {spectra}{not_noise}")
+    lines, noun, numbered = [], _spectra_of(subject), group["n_directions"].notnull().values
+    if numbered.any():
+        number, rest_is_noise = (group[name].values[numbered] for name in ("n_directions", "noise_floor"))
+        testable, with_number = "testable " * bool(untested.any()), " with a number" * bool(unknown.any())
+        lines.append(f"learned directions in {(number > 0).sum()} of {numbered.sum()} {testable}{noun}{with_number}")
+        if not np.isnan(rest_is_noise).all():
+            lines[0] += f"; in {(rest_is_noise == 0).sum()} the rest is not noise"
     if unknown.any():
         why = "; ".join(Reason(reason).words for reason in dict.fromkeys(reasons[unknown].tolist()))
-        lines.append(f"{unknown.sum()} of {tested.sum()} {_spectra_of(subject)} have no number: {why}")
+        lines.append(f"{unknown.sum()} of {tested.sum()} {noun} have no number: {why}")
     if untested.any() and tested.any():
-        lines.append(f"{untested.sum()} of {untested.sum() + tested.sum()} {_spectra_of(subject)} {NOT_TESTABLE}")
+        lines.append(f"{untested.sum()} of {untested.sum() + tested.sum()} {noun} {NOT_TESTABLE}")
     elif untested.any():
-        lines.append(f"none of {untested.sum()} {_spectra_of(subject)} can be tested")
+        lines.append(f"none of {untested.sum()} {noun} can be tested")
     return Around(_title(group, subject, lines), y="strength of directions / threshold", layers=group)
 
 
 def _groups_of_signal(tree: xr.DataTree) -> dict[str, xr.Dataset]:
-    """Collect the groups of heads of a tree of signal and noise by circuit, and the matrices."""
     circuits = tree.children["circuits"].children if "circuits" in tree.children else {}
     groups = {name: circuits[name]["heads"].to_dataset() for name in CIRCUITS if name in circuits}
     return groups | ({_MATRICES: tree[_MATRICES].to_dataset()} if _MATRICES in tree.children else {})
@@ -101,10 +94,7 @@ def _title(group: xr.Dataset, subject: str, lines: list[str]) -> str:
 
 @panel
 def tail_exponents(ax: Axes, theme: Theme, tree: xr.DataTree, subject: str) -> Around:
-    """Draw the exponent of the power law fitted to every spectrum, over the band of 95 % of exponents of noise.
-
-    A mark's shape and colour show the verdict by the likelihood of the whole spectrum.
-    """
+    """Draw the exponent of the power law fitted to every spectrum with its verdict, over 95 % of those of noise."""
     group = _groups_of_signal(tree)[subject]
     x, verdict = _places_in_layers(group), group["tail_verdict"].values
     exponent, low, high = (
@@ -114,18 +104,14 @@ def tail_exponents(ax: Axes, theme: Theme, tree: xr.DataTree, subject: str) -> A
     half = 0.5 * _BAND / max(x.shape[1], 1)
     label = "95 % of noise"
     for place, *ends in zip(x[fitted], low[fitted], high[fitted], strict=True):
-        band = [place - half, place + half]
-        ax.fill_between(band, *ends, color=theme.null, alpha=0.35, linewidth=0.0, label=label)
+        ax.fill_between([place - half, place + half], *ends, color=theme.null, alpha=0.35, linewidth=0.0, label=label)
         label = ""
     colours = (theme.muted, *theme.series, theme.text)
     for k, name in enumerate(VERDICTS):
         marks: Bool[np.ndarray, "layer spectrum"] = fitted & (verdict == name)
         if marks.any():
-            ax.plot(
-                x[marks], exponent[marks], linestyle="none", marker=(*MARKERS, "x")[k], markersize=4.2,
-                label=VERDICTS[name],
-                color=colours[k % len(colours)],
-            )  # fmt: skip
+            look = {"marker": (*MARKERS, "x")[k], "markersize": 4.2, "color": colours[k % len(colours)]}
+            ax.plot(x[marks], exponent[marks], linestyle="none", label=VERDICTS[name], **look)
     ax.set_yscale("log")
     ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 5.0, 7.0)))
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
@@ -135,17 +121,18 @@ def tail_exponents(ax: Axes, theme: Theme, tree: xr.DataTree, subject: str) -> A
     heavier = int((group["exponent_p_value"].values[fitted] <= float(tree.attrs["level"])).sum())
     words = f"heavier tails than chance makes in {heavier} of {int(fitted.sum())} {_spectra_of(subject)}"
     if untested.any():
-        words = (
-            f"{words}; {untested.sum()} {NOT_TESTABLE}" if fitted.any() else f"none of {untested.sum()} can be tested"
-        )
+        few = f"{words}; {untested.sum()} {NOT_TESTABLE}"
+        words = few if fitted.any() else f"none of {untested.sum()} can be tested"
     return Around(_title(group, subject, [words]), y="exponent of the power law fitted", layers=group)
 
 
 def figure_recipes(tree: xr.DataTree) -> dict[str, FigureRecipe]:
     """Map the name of each figure of signal and noise to its recipe: each circuit, and whole matrices."""
     groups = _groups_of_signal(tree)
-    directions: dict[str, FigureRecipe] = {
-        f"directions-{subject}": Single(learned_directions, tree, {"subject": subject}) for subject in groups
-    }
     tails = [subject for subject, group in groups.items() if "tail_verdict" in group]
-    return directions | {f"tails-{subject}": Single(tail_exponents, tree, {"subject": subject}) for subject in tails}
+    figures = [("directions", learned_directions, list(groups)), ("tails", tail_exponents, tails)]
+    return {
+        f"{name}-{subject}": Single(plot, tree, {"subject": subject})
+        for name, plot, subjects in figures
+        for subject in subjects
+    }

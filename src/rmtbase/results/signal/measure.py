@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
-from jaxtyping import Float
 
 from rmtbase.errors import ParameterError
 from rmtbase.heads.factors import null_shape
@@ -16,20 +15,21 @@ from rmtbase.heads.read_sites import SiteSpectra, read_sites, require_circuits, 
 from rmtbase.heads.takers import HeadWork, Takers
 from rmtbase.linalg import single_threaded_blas
 from rmtbase.models import Difference, MatrixName, WeightMatrices, require_model
-from rmtbase.nulls import LARGEST_KURTOSIS, Null, find_null
+from rmtbase.nulls import Null, find_null
 from rmtbase.progress import SILENT, Progress
 from rmtbase.reasons import Reason
 from rmtbase.results.attributes import file_attributes
+from rmtbase.results.filled import Entries, filled
 from rmtbase.results.large_matrices import tell_of_large
 from rmtbase.results.scores import layer_coordinates
 from rmtbase.results.scores._heads import sizes_of
 from rmtbase.results.scores._matrices import products_of
 from rmtbase.results.signal._heavy_tails import tail_draws, tail_values
-from rmtbase.results.signal._learned_bound import HeadBounds, ShareBound, no_bound
-from rmtbase.results.signal._noise import MatrixSpectrum, MatrixSpectrumTaker, Noise, NoiseOfHead, noise_of
+from rmtbase.results.signal._learned_bound import HeadBounds
+from rmtbase.results.signal._noise import MatrixSpectrumTaker, Noise, Spectrum, noise_of
 from rmtbase.results.signal._sign_flips import signal_of_counts
-from rmtbase.results.signal._spectral_signal import SpectralSignal, no_law_at, require_level, spectral_signal
-from rmtbase.results.signal.schema import OF_DIRECTION, OF_TAIL, SIGNAL_SCHEMA
+from rmtbase.results.signal._spectral_signal import require_level, spectral_signal
+from rmtbase.results.signal.schema import OF_TAIL, SIGNAL_SCHEMA
 from rmtbase.tables import CIRCUITS, Circuit, describe
 
 
@@ -160,57 +160,35 @@ def circuits_of(model: WeightMatrices) -> list[str]:
 
 @dataclass(frozen=True)
 class _Settings:
-    """Settings of all tests of a call."""
-
     level: float
     null: Null
     noise: Noise
     tails: Progress | None  # shows the tests of tails; None without them
 
 
-class _Spectrum(NamedTuple):
-    """Spectrum with its place in a group, the dims of its chain, its noise, and the bound on its learned share."""
-
-    at: tuple[int, int]
-    eigenvalues: Float[np.ndarray, " r"]
-    dims: tuple[int, ...]
-    noise: NoiseOfHead
-    bound: ShareBound
-
-    @property
-    def known_reason(self) -> Reason:
-        """Reason why nothing can be said of the spectrum."""
-        return self.noise.reason or Reason("" if self.eigenvalues.any() else "all_zeros")
-
-    @property
-    def reason(self) -> Reason:
-        """Reason why directions cannot be counted."""
-        counts = self.noise.counted
-        no_law = no_law_at(self.dims) if counts is None else counts.untested
-        if self.known_reason or no_law or self.noise.kurtosis <= LARGEST_KURTOSIS:
-            return self.known_reason or no_law
-        return Reason("heavy_entries", {"largest": LARGEST_KURTOSIS})
+Spectra = dict[tuple[int, int], Spectrum]
+"""Spectra by their place in a group: layer, and head or component."""
 
 
 def _of_heads(
     model: WeightMatrices, circuit: Circuit, sites: Mapping[int, SiteSpectra], bounds: HeadBounds, settings: _Settings
 ) -> xr.Dataset:
-    """Compute the variables of one circuit's heads at all sites."""
     order = sorted(sites)
     at_sites = [model.sites[site] for site in order]
-    n_heads = max(getattr(site, circuit.heads) for site in at_sites)
-    spectra = []
+    spectra: Spectra = {}
     for row, site in enumerate(order):
         shape, reason = _chain(model, site, circuit)
-        values, prepared = sites[site].singular_values, sites[site].prepared
+        values, prepared = (
+            sites[site].singular_values,
+            sites[site].prepared or [None] * len(sites[site].singular_values),
+        )
         of_site = bounds.of_site(model, site, circuit, len(values))
-        for head, singular_values in enumerate(values):
-            noise = settings.noise.of_head(shape, len(circuit.factors), None if prepared is None else prepared[head])
-            noise = noise._replace(reason=reason or noise.reason)
-            spectra.append(_Spectrum((row, head), singular_values**2, shape, noise, of_site[head]))
+        for head, (singular_values, of_head) in enumerate(zip(values, prepared, strict=True)):
+            spectrum = settings.noise.spectrum(singular_values, shape, len(circuit.factors), of_head, reason)
+            spectra[row, head] = spectrum._replace(bound=of_site[head])
     coordinates = layer_coordinates([site.place for site in at_sites]) | sizes_of(circuit, at_sites)[1]
-    coordinates |= {"head": np.arange(n_heads)}
-    return _group(spectra, (len(order), n_heads), coordinates, f"/circuits/{circuit.name}/heads", settings)
+    coordinates |= {"head": np.arange(max(getattr(site, circuit.heads) for site in at_sites))}
+    return _group(spectra, coordinates, f"/circuits/{circuit.name}/heads", settings)
 
 
 def _of_groups(
@@ -218,31 +196,20 @@ def _of_groups(
 ) -> xr.Dataset:
     """Compute the variables of one circuit's groups of heads that share a matrix, of dims (g n_0, n_1, n_2)."""
     groups = {site: spectra.groups for site, spectra in sorted(sites.items()) if spectra.groups is not None}
-    spectra = []
+    spectra: Spectra = {}
     for row, (site, joint) in enumerate(groups.items()):
         (first, *lower), reason = _chain(model, site, circuit)
         shape = (joint.shares.shape[-1] * first, *lower)
         if len(shape) != len(circuit.factors) + 1:
             reason = reason or Reason("product_shared")
         for group, singular_values in enumerate(joint.singular_values):
-            noise = NoiseOfHead(np.nan, reason=reason)
-            if not reason:
-                prepared = None if joint.prepared is None else joint.prepared[group]
-                noise = settings.noise.of_head(shape, len(circuit.factors), prepared)
-            spectra.append(_Spectrum((row, group), singular_values**2, shape, noise, no_bound("product")))
-    size = len(groups), max(len(joint.shares) for joint in groups.values())
-    coordinates = layer_coordinates([model.sites[site].place for site in groups]) | {"key_head": np.arange(size[1])}
-    name = f"/circuits/{circuit.name}/groups"
-    table = _group(spectra, size, coordinates, name, replace(settings, tails=None))
-    members = max(joint.shares.shape[-1] for joint in groups.values())
-    head_share = np.full((*size, table.sizes["direction"], members), np.nan)
-    for row, joint in enumerate(groups.values()):
-        shares = joint.shares[:, : head_share.shape[2]]
-        head_share[row, : len(shares), : shares.shape[1], : shares.shape[2]] = shares
-    head_share[np.isnan(table["strength"].values)] = np.nan
-    schema = SIGNAL_SCHEMA[name]
-    table["head_share"] = schema["head_share"].dims, head_share
-    return describe(table.assign_coords(member=np.arange(members)), schema)
+            prepared = None if joint.prepared is None else joint.prepared[group]
+            spectrum = settings.noise.spectrum(singular_values, shape, len(circuit.factors), prepared, reason)
+            spectra[row, group] = spectrum._replace(shares=joint.shares[group])
+    coordinates = layer_coordinates([model.sites[site].place for site in groups])
+    coordinates |= {"key_head": np.arange(max(len(joint.shares) for joint in groups.values()))}
+    coordinates |= {"member": np.arange(max(joint.shares.shape[-1] for joint in groups.values()))}
+    return _group(spectra, coordinates, f"/circuits/{circuit.name}/groups", replace(settings, tails=None))
 
 
 def _chain(model: WeightMatrices, site: int, circuit: Circuit) -> tuple[tuple[int, ...], Reason]:
@@ -258,86 +225,63 @@ def _chain(model: WeightMatrices, site: int, circuit: Circuit) -> tuple[tuple[in
 
 
 def _one_way(model: WeightMatrices, layer: int, *components: str) -> Reason:
-    """Return the reason if the rounding of a difference has directions of its own."""
     one_way = isinstance(model, Difference) and any(model.rounds_one_way(layer, name) for name in components)
     return Reason("one_way_rounding" if one_way else "")
 
 
-def _of_matrices(
-    model: WeightMatrices, spectra: Mapping[MatrixName, MatrixSpectrum], settings: _Settings
-) -> xr.Dataset:
-    """Compute the variables of the whole matrices of all layers."""
-    components = [name for name in model.components if any(matrix.component == name for matrix in spectra)]
-    products, entries = products_of(model), []
-    for name, matrix in spectra.items():
+def _of_matrices(model: WeightMatrices, matrices: Mapping[MatrixName, Spectrum], settings: _Settings) -> xr.Dataset:
+    components = [name for name in model.components if any(matrix.component == name for matrix in matrices)]
+    products, spectra = products_of(model), Spectra()
+    for name, spectrum in matrices.items():
         layer = model.layers.index(name.place)
         reason = Reason("stored_product") if name in products else _one_way(model, layer, name.component)
-        at, noise = (layer, components.index(name.component)), matrix.noise._replace(reason=reason)
-        entries.append(_Spectrum(at, matrix.eigenvalues, matrix.shape, noise, no_bound("whole_matrix")))
-    size = len(model.layers), len(components)
-    coordinates = layer_coordinates(model.layers) | {"component": components}
-    group = _group(entries, size, coordinates, "/matrices", settings)
-    sizes = np.full((*size, 2), np.nan)
-    for entry in entries:
-        sizes[entry.at] = entry.dims
-    schema = SIGNAL_SCHEMA["/matrices"]
-    for k, variable in enumerate(("n_rows", "n_columns")):
-        group[variable] = schema[variable].dims, sizes[..., k]
-    return describe(group, schema)
+        spectra[layer, components.index(name.component)] = spectrum._replace(reason=reason or spectrum.reason)
+    return _group(spectra, layer_coordinates(model.layers) | {"component": components}, "/matrices", settings)
 
 
-def _group(
-    spectra: Sequence[_Spectrum], size: tuple[int, int], coordinates: Mapping[str, Any], name: str, settings: _Settings
-) -> xr.Dataset:
-    """Compute all variables of a group except the sizes of matrices; spectra with the same dims are tested together."""
-    longest = max(spectrum.eigenvalues.size for spectrum in spectra)
-    values = {"eigenvalue": np.full((*size, longest), np.nan)}
-    values |= {variable: np.full(size, np.nan) for variable in ("sigma", "learned_share_bound")}
-    values |= {variable: np.full(size, "", dtype=object) for variable in ("reason", "no_number", "no_bound")}
-    by_dims: dict[tuple[int, ...], list[_Spectrum]] = {}
-    for spectrum in spectra:
-        at, reason = spectrum.at, spectrum.reason
-        values["eigenvalue"][at][: spectrum.eigenvalues.size] = spectrum.eigenvalues
-        values["learned_share_bound"][at], values["no_bound"][at] = spectrum.bound
-        values["sigma"][at] = np.sqrt(spectrum.eigenvalues.sum() / np.prod([float(n) for n in spectrum.dims]))
-        values["reason"][at] = str(reason)
-        if not reason:
-            by_dims.setdefault(spectrum.dims, []).append(spectrum)
-    signals: list[tuple[list[_Spectrum], SpectralSignal]] = []
-    for dims, tested in by_dims.items():
-        eigenvalues, noises = np.array([spectrum.eigenvalues for spectrum in tested]), [each.noise for each in tested]
-        counts = [noise.counted for noise in noises if noise.counted is not None]
+def _group(spectra: Spectra, coordinates: Mapping[str, Any], name: str, settings: _Settings) -> xr.Dataset:
+    """Compute all variables of a group; spectra with the same dims are tested together."""
+    entries: Entries = {}
+    by_dims: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+    for place, spectrum in spectra.items():
+        sigma = np.sqrt(spectrum.eigenvalues.sum() / np.prod([float(n) for n in spectrum.dims]))
+        share, no_bound = spectrum.bound
+        entries[place] = {"eigenvalue": spectrum.eigenvalues, "sigma": sigma, "reason": str(spectrum.uncounted)}
+        entries[place] |= {"learned_share_bound": share, "no_bound": no_bound}
+        if name == "/matrices":
+            entries[place] |= zip(("n_rows", "n_columns"), spectrum.dims, strict=True)
+        if not spectrum.uncounted:
+            by_dims.setdefault(spectrum.dims, []).append(place)
+    width = 0
+    for dims, places in by_dims.items():
+        tested = [spectra[place] for place in places]
+        eigenvalues = np.array([spectrum.eigenvalues for spectrum in tested])
+        counts = [spectrum.counted for spectrum in tested if spectrum.counted is not None]
         if counts:
-            signals.append((tested, signal_of_counts(eigenvalues, dims, counts)))
+            result = signal_of_counts(eigenvalues, dims, counts)
         else:
-            kurtosis = np.array([noise.kurtosis for noise in noises])
-            signals.append((tested, spectral_signal(eigenvalues, dims, settings.level, kurtosis)))
-    width = max((signal.p_value.shape[1] for _, signal in signals), default=0)
-    computed = [field.name for field in fields(SpectralSignal) if field.name != "no_number"] + ["expected_error"]
-    values |= {variable: np.full((*size, width) if variable in OF_DIRECTION else size, np.nan) for variable in computed}
-    for tested, signal in signals:
-        at = tuple(np.array([spectrum.at for spectrum in tested]).T)
-        for variable in computed:
-            numbers = getattr(signal, variable)
-            values[variable][(*at, slice(numbers.shape[1])) if variable in OF_DIRECTION else at] = numbers
-        without = np.isnan(signal.n_directions)
-        values["expected_error"][tuple(part[without] for part in at)] = np.nan
-        values["no_number"][at] = values["reason"][at] = signal.no_number
+            kurtosis = np.array([spectrum.kurtosis for spectrum in tested])
+            result = spectral_signal(eigenvalues, dims, settings.level, kurtosis)
+        expected_error = np.where(np.isnan(result.n_directions), np.nan, result.expected_error)
+        variables = {field.name: getattr(result, field.name) for field in fields(result)}
+        variables |= {"expected_error": expected_error, "reason": result.no_number}
+        width = max(width, result.p_value.shape[1])
+        for row, place in enumerate(places):
+            entries[place] |= {variable: values[row] for variable, values in variables.items()}
+            if (shares := spectra[place].shares) is not None:
+                entries[place]["head_share"] = shares[: np.isfinite(result.strength[row]).sum()]
     if settings.tails is not None:
-        for variable, (_, domain) in OF_TAIL.items():
-            values[variable] = np.full(size, "", object) if domain.kinds == "OUT" else np.full(size, np.nan)
         advance = settings.tails.bar("comparing tails", len(spectra))
-        for spectrum in spectra:
-            of_tail: dict[str, Any] = {"tail_reason": str(spectrum.known_reason)}
-            if not spectrum.known_reason:
-                of_tail = tail_values(spectrum.eigenvalues, spectrum.dims, settings.level)
-            for variable, number in of_tail.items():
-                values[variable][spectrum.at] = number
+        for place, spectrum in spectra.items():
+            if spectrum.reason:
+                entries[place]["tail_reason"] = str(spectrum.reason)
+            else:
+                entries[place] |= tail_values(spectrum.eigenvalues, spectrum.dims, settings.level)
             advance(1)
     schema = SIGNAL_SCHEMA[name]
-    places = {"direction": np.arange(width), "index": np.arange(longest)}
-    variables = {
-        variable: (schema[variable].dims, array.astype(str) if array.dtype == object else array)
-        for variable, array in values.items()
-    }
-    return describe(xr.Dataset(variables, coords={**coordinates, **places}), schema)
+    longest = max(spectrum.eigenvalues.size for spectrum in spectra.values())
+    coordinates = {**coordinates, "direction": np.arange(width), "index": np.arange(longest)}
+    names = [variable for variable in schema if settings.tails is not None or variable not in OF_TAIL]
+    table = filled(schema, coordinates, entries, names)
+    texts = {variable: table[variable].astype(str) for variable in names if table[variable].dtype == object}
+    return describe(table.assign(texts), schema)

@@ -16,7 +16,6 @@ from rmtbase.report import DETAILS, UNTESTED, Column, Heading, Item, Rows, Verba
 from rmtbase.results.attributes import command_about, result_json
 from rmtbase.results.signal.rows import (
     SignalRow,
-    SignalSummary,
     discoveries,
     groups_headline,
     not_testable,
@@ -47,7 +46,6 @@ _LONGEST_TOKEN = 20  # characters
 
 
 def _strongest_rows(rows: Sequence[SignalRow]) -> list[SignalRow]:
-    """Select the spectra in which the most was learned."""
     return sorted((row for row in rows if row.directions), key=lambda row: -row.numbers["signal_share"])[:_LISTED]
 
 
@@ -87,7 +85,7 @@ def report(tree: xr.DataTree, readings: Sequence[DirectionReading] | None = None
 
 
 def _answer(
-    rows: Sequence[SignalRow], summaries: Sequence[SignalSummary], strongest: Sequence[SignalRow], level: float
+    rows: Sequence[SignalRow], summaries: Sequence[dict[str, Any]], strongest: Sequence[SignalRow], level: float
 ) -> Iterator[Item]:
     """Say in how many spectra something was learned, where most and how much, and how many directions."""
     yield signal_headline(rows, level)
@@ -97,50 +95,44 @@ def _answer(
             f"{plural(len(row.directions), 'direction')})"
             for row in strongest[:_FIRST]
         )
-        numbered = sum(not math.isnan(row.numbers["signal_share"]) for row in rows)
-        yield (
-            f"Largest learned share of the squared norm, among the {counted(numbered, 'spectrum')} with a number "
-            f"of directions: {first}."
-        )
-    medians = [
-        f"{summary.what} no number ({summary.unknown} of {summary.testable} have none)"
-        if math.isnan(summary.median)
-        else f"{summary.what} {summary.median:g}"
-        for summary in summaries
-        if summary.testable
-    ]
+        numbered = counted(sum(not math.isnan(row.numbers["signal_share"]) for row in rows), "spectrum")
+        yield (f"Largest learned share of the squared norm, among the {numbered} with a number of directions: {first}.")
+    medians = []
+    for part in (part for part in summaries if part["testable"]):
+        without = f"no number ({part['unknown']} of {part['testable']} have none)"
+        medians.append(f"{part['what']} {_if_number(part['median'], otherwise=without)}")
     if medians:
         yield f"Median number of directions: {', '.join(medians)}; noise has none with probability {1 - level:.0%}."
-    with_bounds = [summary for summary in summaries if summary.bounded or WITHIN_CHANCE in summary.unbounded]
+    with_bounds = [part for part in summaries if part["bounded"] or WITHIN_CHANCE in part["unbounded"]]
     bounds = []
-    for summary in with_bounds:
-        median = _CANNOT_TELL if math.isnan(summary.bound) else f"at least {percent(summary.bound)} in the median"
-        bounds.append(f"{summary.what} {median} ({summary.bounded} of {summary.spectra} have a bound)")
-    if any(summary.bounded for summary in with_bounds):
+    for part in with_bounds:
+        median = _CANNOT_TELL if math.isnan(part["bound"]) else f"at least {percent(part['bound'])} in the median"
+        bounds.append(f"{part['what']} {median} ({part['bounded']} of {part['spectra']} have a bound)")
+    if any(part["bounded"] for part in with_bounds):
         yield (
             f"Learned share of each matrix of a head, rows scaled to one norm: {'; '.join(bounds)}. At most 5 % of the "
             "bounds exceed the share by more than 5 points."
         )
     elif with_bounds:
-        count = sum(summary.spectra for summary in with_bounds)
+        count = sum(part["spectra"] for part in with_bounds)
         yield f"Learned share of each matrix of a head: cannot tell (0 of {count} have a bound beyond chance)."
     if any(row.numbers["noise_floor"] is False for row in strongest[:_FIRST]):
         yield "In brackets: the other eigenvalues do not look like noise, which makes the number uncertain."
 
 
 def _row_items(
-    rows: Sequence[SignalRow], summaries: Sequence[SignalSummary], strongest: Sequence[SignalRow], level: float
+    rows: Sequence[SignalRow], summaries: Sequence[dict[str, Any]], strongest: Sequence[SignalRow], level: float
 ) -> Iterator[Item]:
     """Print a line for each circuit and component, then the spectra in which the most was learned."""
 
-    def lacking(summary: SignalSummary) -> str:
-        return _NO_NUMBER if summary.testable else UNTESTED
+    def percentage(name: str, otherwise: Callable[[dict[str, Any]], str]) -> Callable[[dict[str, Any]], str]:
+        return lambda part: _if_number(100 * part[name], "{:.1f} %", otherwise(part))
 
-    def share(summary: SignalSummary) -> str:
-        return _if_number(100 * summary.share, "{:.1f} %", lacking(summary))
+    def lacking(part: dict[str, Any]) -> str:
+        return _NO_NUMBER if part["testable"] else UNTESTED
 
-    def bound(summary: SignalSummary) -> str:
-        return _if_number(100 * summary.bound, "{:.1f} %", _CANNOT_TELL if WITHIN_CHANCE in summary.unbounded else "")
+    def unbounded(part: dict[str, Any]) -> str:
+        return _CANNOT_TELL if WITHIN_CHANCE in part["unbounded"] else ""
 
     def overlaps(row: SignalRow) -> str:
         return ", ".join(f"{row.directions[0][name]:.2f}" for name in ("overlap_left", "overlap_right"))
@@ -155,15 +147,15 @@ def _row_items(
         )
     yield Rows.of(
         summaries,
-        Column("what", "left", cell=lambda item: item.what),
-        Column("spectra", cell=lambda item: str(item.spectra)),
-        Column("testable", cell=lambda item: str(item.testable)),
-        Column("none found", cell=lambda item: str(item.without) if item.testable else UNTESTED),
-        Column("directions, median", cell=lambda item: _if_number(item.median, "{:g}", lacking(item))),
-        Column("most", cell=lambda item: f"{'≥ ' if item.unknown else ''}{_if_number(item.most)}"),
-        Column("learned share of the squared norm", cell=share),
-        Column("rest is not noise", cell=lambda item: _if_number(item.no_floor)),
-        Column("at least, by a bound", cell=bound),
+        Column("what", "left", cell=lambda part: part["what"]),
+        Column("spectra", cell=lambda part: part["spectra"]),
+        Column("testable", cell=lambda part: part["testable"]),
+        Column("none found", cell=lambda part: part["without"] if part["testable"] else UNTESTED),
+        Column("directions, median", cell=lambda part: _if_number(part["median"], otherwise=lacking(part))),
+        Column("most", cell=lambda part: f"{'≥ ' if part['unknown'] else ''}{_if_number(part['most'])}"),
+        Column("learned share of the squared norm", cell=percentage("share", lacking)),
+        Column("rest is not noise", cell=lambda part: _if_number(part["no_floor"])),
+        Column("at least, by a bound", cell=percentage("bound", unbounded)),
     )
     if strongest:
         yield Rows.of(
@@ -187,7 +179,6 @@ def _row_items(
 
 
 def _place_columns(head: str = "head") -> tuple[Column, ...]:
-    """Columns of the place of a spectrum or reading."""
     return (
         Column("layer", cell=lambda row: f"{row.stack} {row.layer}".lstrip()),
         Column("what", "left", cell=lambda row: row.what),
@@ -196,8 +187,6 @@ def _place_columns(head: str = "head") -> tuple[Column, ...]:
 
 
 def _strength_columns(level: float) -> tuple[Column, ...]:
-    """Columns of the strength of the first direction, its limits, and its ratio to the threshold."""
-
     def limits(row: SignalRow) -> str:
         first = row.directions[0]
         return _if_number(first["strength_low"], f"{{:.3g}}–{first['strength_high']:.3g}")
@@ -216,13 +205,12 @@ def _directions(row: SignalRow) -> str:
 
 
 def _group_items(rows: Sequence[SignalRow], groups: Sequence[SignalRow], level: float) -> Iterator[Item]:
-    """Print heads that share a key head, or values, as one, beside the directions of each head by itself."""
+    """Print what heads that share have as one, beside the directions of each head by itself."""
     numbers = {(row.stack, row.layer, row.what, row.head): row.numbers["n_directions"] for row in rows}
 
     def in_heads(group: SignalRow) -> str:
-        assert group.head is not None
         members = len(group.directions[0]["head_share"])
-        heads = range(group.head * members, (group.head + 1) * members)
+        heads = range(members * (group.head or 0), members * ((group.head or 0) + 1))
         counts = (numbers[group.stack, group.layer, group.what, head] for head in heads)
         return ", ".join(_NO_NUMBER if number is None else str(number) for number in counts)
 
@@ -247,16 +235,15 @@ def _if_number(value: float, form: str = "{:g}", otherwise: str = UNTESTED) -> s
 
 
 def _tail_items(rows: Sequence[SignalRow], level: float) -> Iterator[Item]:
-    """Print a line for each circuit and component: exponents, and the verdicts on its spectra."""
     if summaries := summarize_tails(rows, level):
         yield Rows.of(
             summaries,
             Column("what", "left", cell=lambda item: item.what),
-            Column("spectra", cell=lambda item: str(item.spectra)),
-            Column("exponent, median", cell=lambda item: f"{item.exponent:.3g}"),
+            Column("spectra", cell=lambda item: item.spectra),
+            Column("exponent, median", form=".3g", cell=lambda item: item.exponent),
             Column("95 % of noise", cell=lambda item: f"{item.null_low:.3g}–{item.null_high:.3g}"),
-            Column("heavier tail", cell=lambda item: str(item.heavier)),
-            *(Column(word, cell=lambda item, code=code: str(item.verdicts[code])) for code, word in VERDICTS.items()),
+            Column("heavier tail", cell=lambda item: item.heavier),
+            *(Column(word, cell=lambda item, code=code: item.verdicts[code]) for code, word in VERDICTS.items()),
         )
         yield (
             "Exponents of a power law fitted to the eigenvalues, beside those of matrices that learned nothing; a "
@@ -267,7 +254,6 @@ def _tail_items(rows: Sequence[SignalRow], level: float) -> Iterator[Item]:
 
 
 def _reasons(lacking: str, reasons: Sequence[Reason]) -> Iterator[Item]:
-    """Print how many spectra lack something for each reason."""
     for words, count in Counter(reason.words for reason in reasons if reason).items():
         yield f"{counted(count, 'spectrum')} without {lacking}: {words}"
 
@@ -281,21 +267,17 @@ def _reading_items(readings: Sequence[DirectionReading], level: float, command: 
             yield f"All of them: {command}"
         return
 
-    def tokens(end: str) -> Callable[[DirectionReading], str]:
-        def cell(reading: DirectionReading) -> str:
-            nearest = getattr(reading, end)
-            return f"{' '.join(shown(token, _LONGEST_TOKEN) for token, _ in nearest)} ({nearest[0][1]:+.1f})"
-
-        return cell
+    def tokens(nearest: Sequence[tuple[str, float]]) -> str:
+        return f"{' '.join(shown(token, _LONGEST_TOKEN) for token, _ in nearest)} ({nearest[0][1]:+.1f})"
 
     yield Rows.of(
         listed,
         *_place_columns(),
-        Column("direction", cell=lambda reading: str(reading.direction)),
+        Column("direction", cell=lambda reading: reading.direction),
         Column("side", "left", cell=lambda reading: f"{reading.side}, {'written' if reading.written else 'read'}"),
-        Column("tokens at one end, z", "left", cell=tokens("above")),
-        Column("at the other", "left", cell=tokens("below")),
-        Column("nearest by chance, p", cell=lambda reading: f"{reading.p_value:.2g}"),
+        Column("tokens at one end, z", "left", cell=lambda reading: tokens(reading.above)),
+        Column("at the other", "left", cell=lambda reading: tokens(reading.below)),
+        Column("nearest by chance, p", form=".2g", cell=lambda reading: reading.p_value),
         named=3,
     )
     chance = "p bounds the probability that any token is as near to a random direction."
@@ -319,7 +301,15 @@ def as_json(tree: xr.DataTree, readings: Sequence[DirectionReading] | None = Non
         for row, q_value in zip(heads, q_values, strict=True)
     ]
     of_groups = {"groups": [_row_json(group, "key_head") for group in groups]} if groups else {}
-    of_tokens = {} if readings is None else {"tokens": [_reading_json(reading) for reading in readings]}
+    of_tokens: dict[str, Any] = {}
+    if readings is not None:
+        names = ("direction", "side", "written", "p_value", "above", "below")
+        of_tokens["tokens"] = [
+            _place_json(reading)
+            | {name: getattr(reading, name) for name in names}
+            | ({} if reading.by_chance is None else {"nearest_by_chance": reading.by_chance._asdict()})
+            for reading in readings
+        ]
     return result_json(
         tree.attrs,
         ("model", "revision", "level"),
@@ -343,9 +333,3 @@ def _row_json(row: SignalRow, unit: str = "head") -> dict[str, Any]:
     of_row = {"directions": row.directions, "reason": row.reason.words}
     codes = {"no_number": row.no_number, "no_bound": row.no_bound}
     return _place_json(row, unit) | row.numbers | of_row | codes | ({"heavy_tails": tails} if tails else {})
-
-
-def _reading_json(reading: DirectionReading) -> dict[str, Any]:
-    names = ("direction", "side", "written", "p_value", "above", "below")
-    by_chance = {} if reading.by_chance is None else {"nearest_by_chance": reading.by_chance._asdict()}
-    return _place_json(reading) | {name: getattr(reading, name) for name in names} | by_chance

@@ -24,8 +24,7 @@ from rmtbase.words import counted, of_tested, place_name
 class SignalRow:
     """Signal and noise of one circuit of a head, of heads that share a key head, or of one matrix.
 
-    ``testable`` says whether the hypothesis of no direction could be tested. A spectrum with ``no_number`` was tested;
-    only the number of its directions, and with it their share, is unknown.
+    A spectrum with ``no_number`` was tested; only the number of its directions, and with it their share, is unknown.
     """
 
     stack: str  # "" if the model has only one
@@ -47,8 +46,7 @@ class SignalRow:
 
     def named(self, unit: str) -> str:
         """Name the spectrum, with the unit that its number counts."""
-        number = () if self.head is None else (unit, self.head)
-        return place_name(self.layer, self.what, *number, stack=self.stack)
+        return place_name(self.layer, self.what, *([] if self.head is None else [unit, self.head]), stack=self.stack)
 
     @property
     def testable(self) -> bool:
@@ -59,9 +57,8 @@ class SignalRow:
 def signal_rows(tree: xr.DataTree) -> list[SignalRow]:
     """List every circuit of every head, then every matrix, in the order of the model; groups of heads are left out."""
     if not isinstance(tree, xr.DataTree) or tree.attrs.get("kind") != "signal":
-        raise ParameterError(
-            "tree", type(tree).__name__, "a tree of signal and noise, as rmtbase.results.signal.signal makes"
-        )
+        expected = "a tree of signal and noise, as rmtbase.results.signal.signal makes"
+        raise ParameterError("tree", type(tree).__name__, expected)
     groups = groups_of(tree)
     rows = [row for circuit in CIRCUITS for row in _rows(groups, f"/circuits/{circuit}/heads", "head", circuit)]
     return rows + _rows(groups, "/matrices", "component")
@@ -88,34 +85,17 @@ def _rows(groups: Mapping[str, xr.Dataset], path: str, dim: str, circuit: str = 
         place = numbers.pop("stack", ""), numbers.pop("layer")
         name = numbers.pop(dim)
         columns = {variable: numbers.pop(variable) for variable in of_direction}
-        directions = [
-            {variable: column[k] for variable, column in columns.items()} for k in range(numbers["n_directions"] or 0)
-        ]
-        for direction in directions if "head_share" in group else ():
-            direction["head_share"] = [share for share in direction["head_share"] if not np.isnan(share)]
+        if "head_share" in columns:
+            columns["head_share"] = [
+                [share for share in shares if not np.isnan(share)] for shares in columns["head_share"]
+            ]
+        count = numbers["n_directions"] or 0
+        directions = [{variable: column[k] for variable, column in columns.items()} for k in range(count)]
         what, head = (circuit, name) if circuit else (name, None)
         tails = {variable: numbers.pop(variable) for variable in OF_TAIL if variable in numbers}
         reasons = {variable: numbers.pop(variable) for variable in ("reason", "no_number", "no_bound")}
         rows.append(SignalRow(*place, what, head, numbers, directions, tails=tails, **reasons))
     return rows
-
-
-class SignalSummary(NamedTuple):
-    """Summary of the spectra of one circuit, or of one component."""
-
-    what: str  # name of the circuit or the component
-    spectra: int  # number of spectra
-    testable: int  # number of spectra that could be tested; all further numbers are over these
-    without: int  # number of spectra in which no direction was found
-    # number of spectra with a number of directions and without a noise floor; NaN if this was tested for none
-    no_floor: float
-    unknown: int  # number of spectra with at least one direction, but an unknown number of them
-    median: float  # median number of directions; NaN if the median falls on an unknown one
-    most: float  # largest number of directions, a lower bound if some are unknown; NaN if none could be tested
-    share: float  # median learned share of the squared norm; NaN if the median falls on an unknown one
-    bounded: int  # number of spectra with a lower bound on the learned share
-    bound: float  # median of these bounds, with spectra without one below all others; NaN if it falls on one of those
-    unbounded: dict[str, int]  # number of spectra without a bound, by the codes ``NO_BOUND``
 
 
 def discoveries(rows: Sequence[SignalRow], level: float) -> int:
@@ -142,8 +122,8 @@ def signal_headline(rows: Sequence[SignalRow], level: float) -> str:
     if single and not learned:
         chance = f"{level * len(tested):.0f}"
         words += f" ({single} have one at {100 * level:g} % by themselves, where chance gives {chance})"
-    finding = of_tested(learned, len(tested), not_testable(rows), "spectrum", words)
-    return f"{finding}{_no_number_words(rows, 'spectrum')}."
+    numberless = _no_number_words(rows, "spectrum")
+    return f"{of_tested(learned, len(tested), not_testable(rows), 'spectrum', words)}{numberless}."
 
 
 def groups_headline(groups: Sequence[SignalRow]) -> str:
@@ -151,12 +131,10 @@ def groups_headline(groups: Sequence[SignalRow]) -> str:
     tested = [row for row in groups if row.testable]
     learned = sum(row.numbers["n_directions"] != 0 for row in tested)
     untested = not_testable(groups, "heads of key head")
-    finding = of_tested(learned, len(tested), untested, "group", "have a direction")
-    return finding + _no_number_words(groups, "group")
+    return of_tested(learned, len(tested), untested, "group", "have a direction") + _no_number_words(groups, "group")
 
 
 def _no_number_words(rows: Sequence[SignalRow], noun: str) -> str:
-    """Say how many of the spectra have directions and no number of them, and why; "" if none."""
     reasons = [Reason(row.no_number) for row in rows if row.no_number]
     if not reasons:
         return ""
@@ -165,8 +143,8 @@ def _no_number_words(rows: Sequence[SignalRow], noun: str) -> str:
     return f"; {count} {verb} no number of directions: {listed_reasons(reasons)}"
 
 
-def summarize_signal(rows: Sequence[SignalRow]) -> list[SignalSummary]:
-    """Summarize each circuit and component, in their order."""
+def summarize_signal(rows: Sequence[SignalRow]) -> list[dict[str, Any]]:
+    """Summarize each circuit and component, in their order: counts, and medians that are NaN if they are unknown."""
     summaries = []
     for what in dict.fromkeys(row.what for row in rows):
         of_part = [row for row in rows if row.what == what]
@@ -174,23 +152,21 @@ def summarize_signal(rows: Sequence[SignalRow]) -> list[SignalSummary]:
         number, share, floor = (_column(tested, name) for name in ("n_directions", "signal_share", "noise_floor"))
         bound, unknown = _column(of_part, "learned_share_bound"), int(np.isnan(number).sum())
         no_floor = ((floor == 0) & ~np.isnan(number)).sum()
-        most = max(np.nanmax(number, initial=0.0), unknown > 0) if tested else np.nan
-        summaries.append(
-            SignalSummary(
-                what=what,
-                spectra=len(of_part),
-                testable=len(tested),
-                without=int((number == 0).sum()),
-                no_floor=float(np.nan if np.isnan(floor).all() else no_floor),
-                unknown=unknown,
-                median=_median(number),
-                most=float(most),
-                share=_median(share),
-                bounded=int((~np.isnan(bound)).sum()),
-                bound=-_median(-bound),
-                unbounded=dict(Counter(row.no_bound for row in of_part if row.no_bound)),
-            )
-        )
+        summary = {
+            "what": what,
+            "spectra": len(of_part),
+            "testable": len(tested),
+            "without": int((number == 0).sum()),  # a direction
+            "no_floor": np.nan if np.isnan(floor).all() else int(no_floor),  # NaN if this was tested for none
+            "unknown": unknown,  # spectra with at least one direction, but an unknown number of them
+            "median": _median(number),
+            "most": max(np.nanmax(number, initial=0.0), unknown > 0) if tested else np.nan,  # at least, if some unknown
+            "share": _median(share),
+            "bounded": int((~np.isnan(bound)).sum()),
+            "bound": -_median(-bound),  # spectra without a bound are below all others
+            "unbounded": Counter(row.no_bound for row in of_part if row.no_bound),
+        }
+        summaries.append(summary)
     return summaries
 
 
@@ -201,7 +177,7 @@ def _column(rows: Sequence[SignalRow], name: str) -> Float[np.ndarray, " spectru
 def _median(values: Float[np.ndarray, " spectrum"]) -> float:
     """Compute the median, with unknown values above all others; NaN if it falls on an unknown one."""
     median = float(np.median(np.nan_to_num(values, nan=np.inf))) if values.size else np.nan
-    return median if np.isfinite(median) else float("nan")
+    return median if np.isfinite(median) else np.nan
 
 
 class TailSummary(NamedTuple):
@@ -210,9 +186,8 @@ class TailSummary(NamedTuple):
     what: str  #: name of the circuit or component
     spectra: int  #: number of spectra that have numbers
     exponent: float  #: median of the fitted exponents
-    #: null_low, null_high: medians of the ends of the band that holds 95 % of the exponents of noise
-    null_low: float
-    null_high: float
+    null_low: float  #: median of the lower ends of the bands that hold 95 % of the exponents of noise
+    null_high: float  #: median of their upper ends
     heavier: int  #: number of spectra whose exponent is smaller than by chance, at the level
     verdicts: dict[str, int]  #: number of spectra with each of ``VERDICTS``
 
