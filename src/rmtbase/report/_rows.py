@@ -40,13 +40,21 @@ class Verbatim(str):
 class Column(NamedTuple):
     """Column of a table: its heading, the alignment of its cells, the format of its numbers, and its cells.
 
-    ``cell`` returns the text or number of an object, for :meth:`Rows.of`.
+    For :meth:`Rows.of`, ``cell`` returns the text or number of an object, or is the key of both in a mapping, where
+    None is a number that is not known because there is no test.
     """
 
     name: str
     side: Literal["left", "right"] = "right"
     form: str = ""  # such as ``.4g``
-    cell: Callable[[Any], str | float] = str
+    cell: Callable[[Any], str | float] | str = str
+
+    def of(self, item: Any) -> str | float:
+        """Return the cell of an object."""
+        if not isinstance(self.cell, str):
+            return self.cell(item)
+        value = item.get(self.cell, "")
+        return UNTESTED if value is None else value
 
 
 class Rows(NamedTuple):
@@ -67,7 +75,7 @@ class Rows(NamedTuple):
     @classmethod
     def of(cls, objects: Iterable[Any], *columns: Column, named: int = 1, title: str = "") -> Rows:
         """Make a table with a row for each object, from the cells of the columns."""
-        return cls(columns, [[column.cell(item) for column in columns] for item in objects], named, title)
+        return cls(columns, [[column.of(item) for column in columns] for item in objects], named, title)
 
     @property
     def texts(self) -> list[list[str]]:

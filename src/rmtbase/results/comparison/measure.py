@@ -15,10 +15,18 @@ from scipy.special import ndtr
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_repeats, require_seed
 from rmtbase.progress import SILENT, Progress
-from rmtbase.results.comparison._each_model import ComparedModel, all_components, components_table, models_table
 from rmtbase.results.comparison._findings import Training, paired_growth, scale_law, shape_band
 from rmtbase.results.comparison._groups import GroupTest, grouped_tables, require_groups
-from rmtbase.results.comparison._matrices import TRANSMISSION, fitted_matrices, shape_drift, values_of
+from rmtbase.results.comparison._matrices import (
+    TRANSMISSION,
+    ComparedModel,
+    all_components,
+    components_table,
+    fitted_matrices,
+    models_table,
+    shape_drift,
+    values_of,
+)
 from rmtbase.results.comparison._published import nearest_table, published_models, published_trims
 from rmtbase.results.comparison._two_models import PERMUTATIONS, common_origin, compare_two, fingerprint
 from rmtbase.results.comparison.schema import COMPARISON_SCHEMA
@@ -180,7 +188,6 @@ def _pairs_table(
 
 
 def _drifts_table(models: Sequence[ComparedModel]) -> xr.Dataset:
-    """Compute the mean Δk of each component from the first to the second model of each pair of the same sizes."""
     pairs, components = list(combinations(models, 2)), all_components(models)
     entries: Entries = {}
     for row, (first, second) in enumerate(pairs):
