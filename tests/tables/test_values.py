@@ -142,7 +142,7 @@ def test_attribute_that_cannot_be_is_refused(kind, name, value, said, stored_tab
         ("signal", "matrices", "n_rows", first(0.0), "n_rows"),
         ("changes", "matrices", "old_share_out", first(1.5), "old_share_out"),
         ("changes", "matrices", "cosine", first(-2.0), "cosine"),
-        ("changes", "matrices", "nearest_in", first(0.5), "nearest_in"),
+        ("changes", "matrices", "n_directions", first(0.5), "n_directions"),
     ],
 )
 def test_group_that_cannot_be_is_refused(kind, group, name, change, said, stored_tables, tmp_path):

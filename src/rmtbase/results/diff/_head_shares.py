@@ -15,14 +15,11 @@ _AT_THE_MEAN = 1e-4  # |r| below which r + ln(u/r)/r is its limit
 def share_p_values(squares: Float64[np.ndarray, "head row"]) -> Float64[np.ndarray, " head"]:
     """Probability that a head has as large a sum if each of its values is drawn from those of all heads in that row.
 
-    At small size the law is exactly that of a sum of independent draws, one from each column of w, whose cumulant
-    generating function is K(θ) = Σ_k ln mean_j exp(θ w_jk). Where K'(θ) = x, the normal score of x is r + ln(u/r)/r
-    with r² = 2(θx - K), of the sign of θ, and u = θ √K''. No p-value is below heads^-rows, that of a single outcome.
-    Tails are measured in ``tests/scoring/test_head_shares.py``.
+    Its cumulant generating function is K(θ) = Σ_k ln mean_j exp(θ w_jk). Where K'(θ) = x, the normal score of x is
+    r + ln(u/r)/r with r² = 2(θx - K), of the sign of θ, and u = θ √K''. No p-value is below heads^-rows, that of one
+    outcome; tails are measured in ``tests/scoring/test_head_shares.py``. NaN where all heads are alike.
 
     Source: J. Robinson, J. R. Stat. Soc. B 44, 91 (1982); R. Lugannani and S. Rice, Adv. Appl. Probab. 12, 475 (1980).
-
-    The p-value of each head; NaN where all heads are alike, as a single head is.
     """
     w = squares / squares.mean()
     heads, rows = w.shape
@@ -53,7 +50,6 @@ def _upper_tail(x: float, w: Float64[np.ndarray, "head row"], skewness: float) -
 
 
 def _tilted(theta: float, w: Float64[np.ndarray, "head row"]) -> tuple[float, float, float]:
-    """Return K(θ), K'(θ) and K''(θ)."""
     shift = (theta * w).max(axis=0)
     weight = np.exp(theta * w - shift)
     total = weight.sum(axis=0)

@@ -11,18 +11,17 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from jaxtyping import Float, Float64
-from scipy.special import betaincc
 
 from rmtbase.errors import ParameterError
 from rmtbase.heads.read_sites import read_factors, sites_of
 from rmtbase.laws import HaarTrace
 from rmtbase.linalg import available_cores, without_noise
-from rmtbase.models import Model, Site, difference, open_model
+from rmtbase.models import Model, difference, open_model
 from rmtbase.progress import SILENT, Progress
 from rmtbase.reasons import Reason
 from rmtbase.results.attributes import file_attributes
 from rmtbase.results.diff._head_shares import share_p_values
-from rmtbase.results.diff.schema import CHANGES_SCHEMA, PRODUCTS
+from rmtbase.results.diff.schema import CHANGES_SCHEMA, PRODUCTS, SIDES
 from rmtbase.results.filled import Entries, filled
 from rmtbase.results.large_matrices import tell_of_large
 from rmtbase.results.scores import layer_coordinates
@@ -31,7 +30,6 @@ from rmtbase.results.signal._spectral_signal import require_level
 from rmtbase.statistics import benjamini_yekutieli
 from rmtbase.tables import CIRCUITS, describe
 
-_SIDES = ("in", "out")
 _TURNED = "attention_output"  # its heads are columns
 _NOTE = (
     "directions of the changes are counted against up to {} random sign flips of each change, which include the "
@@ -60,9 +58,7 @@ def diff(
     rank (ΣS²)²/ΣS⁴ rounded up. The share of ‖ΔW‖_F² along them is compared with that under a random rotation of ΔW,
     whose mean is k/n for n dimensions and whose law is :class:`rmtbase.laws.HaarTrace`. A change that is independent of
     the old matrix has uniform p-values, whatever its spectrum. One that replaces W by an independent matrix is not: it
-    removes W, so it lies along the old directions, at a cosine of -0.7 if the norms are equal. Also given are the
-    largest absolute cosine of the first direction of ΔW with any of W's r directions, and its p-value: for a random
-    direction P(largest > c) is nearly 1 - (1 - P(β > c²))^r, where β has the law Beta(1/2, (n - 1)/2).
+    removes W, so it lies along the old directions, at a cosine of -0.7 if the norms are equal.
 
     Each head's share of its matrix's change, ‖ΔW_i‖_F²/‖ΔW‖_F², is compared with its law if the head has no part in it:
     for each of the d_head positions within a head, which head has which row (of W_O, column) is random, independently
@@ -113,7 +109,11 @@ def diff(
     for line in notes:
         progress.detail(line)
     advance = progress.bar("comparing matrices", models.n_layers * len(names))
-    factors = [name for name in names if name in _FACTORS and any(_has_heads(site, name) for site in models.sites)]
+    with_heads = {}  # by component the sites whose heads have a part of it
+    for name, factor in _FACTORS.items():
+        sizes = [(getattr(site, factor.rank), getattr(site, factor.width)) for site in models.sites]
+        with_heads[name] = [at for at, pair in enumerate(sizes) if None not in pair]
+    factors = [name for name in names if with_heads.get(name)]
     n_heads = max((max(site.n_heads, site.n_key_heads) for site in models.sites), default=0)
     matrices: Entries = {}
     heads: Entries = {}
@@ -126,8 +126,8 @@ def diff(
                     rounding = models.rounding(layer, name)
                     reason = Reason("one_way_rounding") if models.rounds_one_way(layer, name) else Reason()
                 matrices[layer, k] = _entry(old, change, rounding, reason, signs)
-                for at, site in enumerate(models.sites):
-                    if site.place == place and name in factors and _has_heads(site, name):
+                for at in with_heads.get(name, ()):
+                    if models.sites[at].place == place:
                         old_parts, parts = (models.by_head(at, _FACTORS[name].name, matrix) for matrix in (old, change))
                         shares = _shares(parts)
                         for head, pair in enumerate(zip(old_parts, parts, strict=True)):
@@ -159,16 +159,11 @@ def diff(
     return tree
 
 
-def _has_heads(site: Site, name: str) -> bool:
-    return all(getattr(site, size) is not None for size in (_FACTORS[name].rank, _FACTORS[name].width))
-
-
 def _table(group: str, coordinates: dict[str, Any], entries: Entries, missing: Collection[str] = ()) -> xr.Dataset:
-    """Make a group of its entries, without the missing parts of its schema; q-values are over all entries."""
     schema = CHANGES_SCHEMA[group]
     names = [name for name, variable in schema.items() if variable.part not in missing]
     table = filled(schema, coordinates, entries, names)
-    for side in (*_SIDES, "head"):
+    for side in (*SIDES, "head"):
         if f"q_value_{side}" in table:
             q_value = benjamini_yekutieli(table[f"p_value_{side}"].values)
             table[f"q_value_{side}"] = table[f"p_value_{side}"].dims, q_value
@@ -182,10 +177,9 @@ def _entry(
     reason: Reason,
     signs: SignFlips,
 ) -> Entry:
-    """Describe the change of one matrix; a ``reason`` says why its directions cannot be counted."""
     entry: Entry = dict(_numbers(old, change, rounding))
     nothing = Reason("zeros_before") if not old.any() else Reason() if change.any() else Reason("unchanged")
-    for side, width in zip(_SIDES, (change.shape[1], change.shape[0]), strict=True):
+    for side, width in zip(SIDES, (change.shape[1], change.shape[0]), strict=True):
         if f"p_value_{side}" not in entry:
             entry[f"reason_{side}"] = str(nothing or Reason("full_rank", {"width": width}))
     entry["reason"] = str(nothing or reason)
@@ -200,7 +194,6 @@ def _entry(
 
 
 def _shares(change: Float64[np.ndarray, "factor_head rank width"]) -> list[Entry]:
-    """Compute the share of every head in the change of a matrix, given each head's part."""
     heads, squares = len(change), (change**2).sum(axis=2)
     if not squares.any():
         return [{"reason_head": str(Reason("unchanged"))}] * heads
@@ -236,7 +229,7 @@ def _products(
 def _numbers(
     old: Float64[np.ndarray, "row column"], change: Float64[np.ndarray, "row column"], rounding: float
 ) -> dict[str, float]:
-    """Compute the numbers of one change, except its directions beyond noise; for a zero change, only its norm."""
+    """Compute all numbers of a change but its directions; of no change, only its norm."""
     norms = [float(np.linalg.norm(matrix)) for matrix in (old, change)]
     numbers: dict[str, float] = {"n_rows": old.shape[0], "n_columns": old.shape[1]}
     if norms[0] == 0.0:
@@ -253,23 +246,15 @@ def _numbers(
     numbers["effective_rank"] = _participation(s)
     k = math.ceil(_participation(s_old) - 1e-9)
     numbers["n_old_directions"] = k
-    rank = int((s_old > 0.0).sum())
+    k_directions = min(k, int((s_old > 0.0).sum()))
     for side, new, before in (("in", v, v_old), ("out", u.T, u_old.T)):
-        n, directions = new.shape[1], before[:rank]
-        share = float(s**2 @ ((new @ directions[:k].T) ** 2).sum(axis=1))
+        n = new.shape[1]
+        share = float(s**2 @ ((new @ before[:k_directions].T) ** 2).sum(axis=1))
         law = HaarTrace(s[None] ** 2, np.ones((1, k)), n)
         numbers |= {f"old_share_{side}": min(share, 1.0), f"expected_share_{side}": k / n}
         if law.std()[0, 0] > 0.0:
             numbers[f"z_score_{side}"] = float((share - law.mean()[0, 0]) / law.std()[0, 0])
             numbers[f"p_value_{side}"] = float(law.sf(share)[0, 0])
-        first = np.abs(directions @ new[0])
-        nearest = int(first.argmax())
-        cosine = min(float(first[nearest]), 1.0)
-        numbers |= {f"nearest_cosine_{side}": cosine, f"nearest_{side}": nearest}
-        if n > 1:
-            beyond = betaincc(0.5, 0.5 * (n - 1), cosine**2)
-            p_value = float(-np.expm1(len(directions) * np.log1p(-beyond))) if beyond < 1.0 else 1.0
-            numbers[f"nearest_p_value_{side}"] = p_value
     return numbers
 
 

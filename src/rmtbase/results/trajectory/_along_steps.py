@@ -45,10 +45,7 @@ class StepName(NamedTuple):
 
 
 def one_step(scores: Mapping[str, xr.DataTree], at: StepName, options: Mapping[str, Any] | None = None) -> xr.DataTree:
-    """Build the trajectory of a single step, whose attributes are those of the scores by the first null.
-
-    The provenance of the scores by every null is kept.
-    """
+    """Build the trajectory of a single step, whose attributes are those of the scores by the first null."""
     first = next(iter(scores.values()))
     groups = {
         name: _stepped(name, group, at) if group.variables else group
@@ -87,7 +84,7 @@ def one_step(scores: Mapping[str, xr.DataTree], at: StepName, options: Mapping[s
 
 
 def renamed(tree: xr.DataTree, at: StepName) -> xr.DataTree:
-    """Copy the step of a trajectory that has the same weights as ``at``, under the step and revision of ``at``."""
+    """Copy the step that has the same weights as ``at``, under the step and revision of ``at``."""
     part = _only(tree, [next(twin.step for twin in revisions_of(tree).values() if twin.fingerprint == at.fingerprint)])
     groups = groups_of(part.copy(deep=True))
     for name, group in groups.items():
@@ -108,11 +105,7 @@ def renamed(tree: xr.DataTree, at: StepName) -> xr.DataTree:
 def joined(
     parts: Sequence[xr.DataTree], failed: Mapping[str, str] | None = None, like: xr.DataTree | None = None
 ) -> xr.DataTree:
-    """Join trajectories in the order of their steps; those whose shape differs from most are left out and named.
-
-    Checkpoints with the same weights, and the steps at which each head departs from each null, are determined anew. The
-    result depends only on the steps, not on the order or the number of the parts.
-    """
+    """Join trajectories by step, however these were split; those whose shape differs from most are named as failed."""
     if not parts:
         raise ParameterError("parts", "none", "one trajectory at least")
     shapes: dict[str, list[xr.DataTree]] = {}
@@ -156,7 +149,6 @@ def until(tree: xr.DataTree, step: int) -> xr.DataTree | None:
 
 
 def _only(tree: xr.DataTree, steps: Sequence[int]) -> xr.DataTree:
-    """Select steps of a trajectory, as if there were no others."""
     groups = groups_of(tree)
     for name, group in groups.items():
         if along := _along(group):
@@ -167,10 +159,7 @@ def _only(tree: xr.DataTree, steps: Sequence[int]) -> xr.DataTree:
 def _completed(
     groups: dict[str, xr.Dataset], parts: Sequence[xr.DataTree], failed: Mapping[str, str] | None = None
 ) -> xr.DataTree:
-    """Make a trajectory of the groups of parts, however these were made; departures and duplicates follow from steps.
-
-    Its notes are those of all revisions, and then those of some, with their names.
-    """
+    """Make a trajectory of groups; departures, duplicates and notes follow from its steps."""
     heads = groups["/heads"]
     revisions: list[str] = heads["revision"].values.tolist()
     first: dict[str, str] = {}
@@ -209,14 +198,13 @@ def _completed(
 
 
 def _along(group: xr.Dataset) -> tuple[str, np.ndarray] | None:
-    """Return the dimension along which a group changes with the step, and the steps along it; None if there is none."""
+    """Return the dimension along which a group changes with the step, and the steps along it."""
     if STEP_OF_ENTRY in group.variables:
         return str(group[STEP_OF_ENTRY].dims[0]), group[STEP_OF_ENTRY].values
     return (STEP, group[STEP].values) if STEP in group.dims else None
 
 
 def _stepped(group: str, dataset: xr.Dataset, at: StepName) -> xr.Dataset:
-    """Add the first dimension ``step`` to those variables of a group of scores that change with the step."""
     made_of_weights = [*dataset.data_vars, *(name for name in dataset.coords if name == "null_scale")]
     moving = [name for name in made_of_weights if has_step(str(name), tuple(map(str, dataset[name].dims)))]
     if not moving:
@@ -240,7 +228,6 @@ def _with_departures(group: xr.Dataset) -> xr.Dataset:
 def _described(
     groups: Mapping[str, xr.Dataset], attributes: Mapping[Any, Any], provenance: Mapping[str, Any]
 ) -> xr.DataTree:
-    """Build the tree of the groups, and describe the variables that a trajectory adds to scores."""
     schemas = {name: DEPARTURES_SCHEMA if name == "/departures" else STEP_COORDINATES for name in groups}
     record = json.dumps(provenance, sort_keys=True, indent=1)
     described = {name: describe(group, schemas[name]) for name, group in groups.items()}
@@ -252,10 +239,7 @@ def _steps(part: xr.DataTree) -> list[int]:
 
 
 def _sizes(part: xr.DataTree) -> dict[str, list[Any]]:
-    """Dimensions of the variables of each group, and the values of those that do not depend on the step.
-
-    They are equal for trajectories that can be joined.
-    """
+    """Dimensions, and values that do not depend on the step: equal for trajectories that can be joined."""
     sizes: dict[str, list[Any]] = {}
     for path, group in groups_of(part).items():
         if STEP not in group.dims:
@@ -269,7 +253,6 @@ def _sizes(part: xr.DataTree) -> dict[str, list[Any]]:
 
 
 def _differing(part: xr.DataTree, expected: xr.DataTree) -> str:
-    """Describe how the shapes of two trajectories differ."""
     sizes, expected_sizes = (groups_of(tree)["/heads"].sizes for tree in (part, expected))
     lengths = {str(dim): (size, expected_sizes.get(dim, 0)) for dim, size in sizes.items() if dim != STEP}
     words = [f"{size} of {dim} and not {other}" for dim, (size, other) in lengths.items() if size != other]
@@ -281,7 +264,6 @@ def _differing(part: xr.DataTree, expected: xr.DataTree) -> str:
 
 
 def revisions_of(tree: xr.DataTree) -> dict[str, StepName]:
-    """Return the checkpoints of a trajectory by revision, in the order of their steps."""
     heads, weights = groups_of(tree)["/heads"], json.loads(tree.attrs["provenance"])["weights"]
     steps, revisions, fingerprints = (heads[name].values.tolist() for name in (STEP, "revision", "fingerprint"))
     return {
@@ -291,12 +273,11 @@ def revisions_of(tree: xr.DataTree) -> dict[str, StepName]:
 
 
 def failures(tree: xr.DataTree) -> dict[str, str]:
-    """Return the revisions that could not be scored, with the reasons."""
     return {failure["revision"]: failure["reason"] for failure in json.loads(tree.attrs["failed"])}
 
 
 def _lines(part: xr.DataTree, name: str) -> dict[str, list[str]]:
-    """Collect the notes or warnings about each revision of a trajectory; those about all of them come first."""
+    """Collect the notes about each revision; those about all of them come first."""
     weights, lines = json.loads(part.attrs["provenance"])["weights"], json.loads(part.attrs[name])
     by_revision = {revision: weights[revision].get(name, ()) for revision in revisions_of(part)}
     common = lines[: len(lines) - len(_once(line for of_some in by_revision.values() for line in of_some))]
@@ -304,7 +285,7 @@ def _lines(part: xr.DataTree, name: str) -> dict[str, list[str]]:
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    """Sort key of names in natural order, step-9 before step-10."""
+    """Sort step-9 before step-10."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d{1,15})", name)]
 
 

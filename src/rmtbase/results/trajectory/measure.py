@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,6 @@ from rmtbase.results.trajectory._checkpoint_scores import (
     Failed,
     Finished,
     NotesOfCheckpoints,
-    Same,
     Scoring,
     finished_checkpoints,
     score_checkpoint,
@@ -139,8 +138,6 @@ def trajectory(
 
 
 class _Run(NamedTuple):
-    """Scoring of the checkpoints of a series, here or on workers."""
-
     checkpoints: Checkpoints
     scoring: Scoring
     workers: AbstractContextManager[DaskWorkers | None]
@@ -148,7 +145,6 @@ class _Run(NamedTuple):
 
 
 def _completed(run: _Run, before: xr.DataTree | None = None, finished: Finished | None = None) -> xr.DataTree:
-    """Join the steps of an existing file, the finished checkpoints, and the checkpoints scored now."""
     series, progress = run.checkpoints.series, run.progress
     scored = {} if before is None else revisions_of(before)
     requested = remaining = [revision for revision in series.revisions if revision.name not in scored]
@@ -164,7 +160,7 @@ def _completed(run: _Run, before: xr.DataTree | None = None, finished: Finished 
     failed: dict[str, str] = {}
     for revision, outcome in _outcomes(run, remaining, steps) if remaining else ():
         if isinstance(outcome, Failed):
-            failed[revision.name] = outcome.reason
+            failed[revision.name] = str(outcome)
             continue
         if finished is not None:
             finished.write(revision, outcome)
@@ -178,21 +174,18 @@ def _completed(run: _Run, before: xr.DataTree | None = None, finished: Finished 
 def _outcomes(
     run: _Run, remaining: Sequence[Revision], before: Sequence[xr.DataTree]
 ) -> Iterator[tuple[Revision, xr.DataTree | Failed]]:
-    """Yield checkpoints and their results as they finish, on Dask workers in any order; failures are noted.
-
-    Equal weights are scored once: those of the first checkpoint, or on workers of the one whose worker sees them first.
-    """
+    """Yield checkpoints and their results as they finish, and note failures; equal weights are scored once."""
     trees = {at.fingerprint: tree for tree in before for at in revisions_of(tree).values()}
     with run.workers as dask:
         advance = run.progress.bar("scoring checkpoints", len(remaining))
         while remaining:
             duplicates: list[tuple[Revision, StepName]] = []
             for revision, outcome in _scored(run, remaining, trees, dask):
-                if isinstance(outcome, Same):
-                    duplicates.append((revision, outcome.at))
+                if isinstance(outcome, StepName):
+                    duplicates.append((revision, outcome))
                     continue
                 if isinstance(outcome, Failed):
-                    run.progress.note(f"{revision.name} left out: {outcome.reason}")
+                    run.progress.note(f"{revision.name} left out: {outcome}")
                 else:
                     trees.update({at.fingerprint: outcome for at in revisions_of(outcome).values()})
                 advance(1)
@@ -206,8 +199,7 @@ def _outcomes(
 
 def _scored(
     run: _Run, remaining: Sequence[Revision], trees: Mapping[str, xr.DataTree], dask: DaskWorkers | None
-) -> Iterator[tuple[Revision, xr.DataTree | Failed | Same]]:
-    """Score checkpoints; ``trees`` has all that are scored, by fingerprint, also while this goes on."""
+) -> Iterator[tuple[Revision, xr.DataTree | Failed | StepName]]:
     if dask is not None:
         with dask.first_come() as first_come:
             is_new = partial(_is_new, frozenset(trees), first_come)
@@ -217,14 +209,12 @@ def _scored(
         return
     progress = NotesOfCheckpoints(run.progress)
     for revision in remaining:
-        outcome = score_checkpoint(
-            run.checkpoints, revision, run.scoring, lambda at: at.fingerprint not in trees, progress
-        )
-        yield revision, outcome
+        is_new = partial(_is_new, trees, None)
+        yield revision, score_checkpoint(run.checkpoints, revision, run.scoring, is_new, progress)
 
 
-def _is_new(fingerprints: frozenset[str], first_come: FirstCome, at: StepName) -> bool:
-    return at.fingerprint not in fingerprints and first_come(at.fingerprint, at.revision)
+def _is_new(fingerprints: Collection[str], first_come: FirstCome | None, at: StepName) -> bool:
+    return at.fingerprint not in fingerprints and (first_come is None or first_come(at.fingerprint, at.revision))
 
 
 def earlier_file(output: Path, options: Mapping[str, Any], model: str | None = None) -> xr.DataTree | None:
@@ -247,18 +237,19 @@ def earlier_file(output: Path, options: Mapping[str, Any], model: str | None = N
     )
     names = [name for name in {**recorded, **options} if recorded.get(name) != options.get(name)]
     if names:
-        found, expected = (
-            ", ".join(f"{name} = {_short(values.get(name))}" for name in names) for values in (recorded, options)
-        )
-        raise TableError(output, f"a trajectory scored with {found}", f"one with {expected}; {_ADVICE}")
+        texts = []
+        for options_of in (recorded, options):
+            values = {name: options_of.get(name) for name in names}
+            for name, value in values.items():
+                if isinstance(value, list):
+                    values[name] = ", ".join(map(str, value)) or "none"
+            texts.append(", ".join(f"{name} = {shown(value, 60)}" for name, value in values.items()))
+        raise TableError(output, f"a trajectory scored with {texts[0]}", f"one with {texts[1]}; {_ADVICE}")
     return tree
 
 
 def _require_same_weights(tree: xr.DataTree, output: Path, run: _Run) -> None:
-    """Compare the weights of the series' checkpoints with those of the trajectory, on the hub by their commits.
-
-    Checkpoints that can no longer be read are noted.
-    """
+    """Compare the weights of checkpoints that still exist with those scored, on the hub by their commits."""
     series, by_name = run.checkpoints.series, revisions_of(tree)
     by_step = {at.step: at for at in by_name.values()}
     for revision in series.revisions:
@@ -272,12 +263,8 @@ def _require_same_weights(tree: xr.DataTree, output: Path, run: _Run) -> None:
     for revision in unchecked:
         current = run.checkpoints.use(revision, lambda model, at: at)
         if isinstance(current, Failed):
-            run.progress.note(f"{revision.name} cannot be read any more, its scores stay: {current.reason}")
+            run.progress.note(f"{revision.name} cannot be read any more, its scores stay: {current}")
         elif current.fingerprint != by_name[revision.name].fingerprint:
             expected = f"those of the checkpoint that is there now, as in a file of this run; {_ADVICE}"
             raise TableError(output, f"other weights of {revision.name}", expected)
         advance(1)
-
-
-def _short(value: object) -> str:
-    return shown(", ".join(map(str, value)) or "none" if isinstance(value, list) else value, 60)

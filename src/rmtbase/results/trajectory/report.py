@@ -11,7 +11,7 @@ from rmtbase.reasons import not_testable_json
 from rmtbase.report import DETAILS, UNTESTED, Column, Heading, Item, Rows
 from rmtbase.results.scores.summary import head_records
 from rmtbase.results.trajectory.schema import scores_at
-from rmtbase.results.trajectory.summary import against, summarize_trajectory
+from rmtbase.results.trajectory.summary import DIFFERS, against, summarize_trajectory
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.words import counted
 
@@ -28,9 +28,7 @@ def as_json(tree: xr.DataTree, path: Path | None = None) -> dict[str, Any]:
         "file": None if path is None else str(path),
         "model": summary.model,
         "heads": [
-            {"step": step.step} | record
-            for step in summary.steps
-            for record in head_records(scores_at(tree, step.step))
+            {"step": at.step} | record for at in summary.steps for record in head_records(scores_at(tree, at.step))
         ],
         "steps": [step._asdict() for step in summary.steps],
         "departures": [
@@ -46,14 +44,10 @@ def report(tree: xr.DataTree) -> Iterator[Item]:
     """Say when heads began to differ, which differ most, and what failed; as details each checkpoint."""
 
     def number(step: StepSummary, null: str) -> str:
-        """Format the number of heads that differ from a null, and the number tested if the first null has another."""
         differing, tested = step.left[null], step.tested[null]
         if differing is None:
             return UNTESTED
         return str(differing) if tested == step.n_heads else f"{differing} of {tested}"
-
-    def ratio(step: StepSummary) -> float | str:
-        return step.median_participation_ratio if step.farthest else UNTESTED
 
     def by(step: StepSummary) -> str:
         on_log_scale = bool(step.statistic) and SPECTRAL_STATISTICS[step.statistic].on_log_scale
@@ -69,7 +63,9 @@ def report(tree: xr.DataTree) -> Iterator[Item]:
             for departure in summary.departures
         ),
         Column("of testable heads", cell=lambda step: str(step.n_heads)),
-        Column("median NPR", form=".4f", cell=ratio),
+        Column(
+            "median NPR", form=".4f", cell=lambda step: step.median_participation_ratio if step.farthest else UNTESTED
+        ),
         Column("farthest head", "left", cell=lambda step: step.farthest or UNTESTED),
         Column("by", "left", cell=by),
         Column("z", form="+.1f", cell=lambda step: step.distance),
@@ -78,5 +74,5 @@ def report(tree: xr.DataTree) -> Iterator[Item]:
     yield Heading(f"{summary.model}: {counted(len(steps), 'checkpoint')}, steps {steps[0].step} to {steps[-1].step}")
     yield from summary.answer()
     yield DETAILS
-    yield summary.level()
+    yield DIFFERS
     yield Rows.of(steps, *columns, named=2)

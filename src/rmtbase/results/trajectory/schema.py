@@ -53,11 +53,7 @@ def has_step(name: str, dims: tuple[str, ...]) -> bool:
 
 
 def _along_steps(group: str, schema: Schema) -> dict[str, Variable]:
-    """Return the schema of a group of scores in a trajectory.
-
-    The null of all heads is stored once. A group without layers has its own entries at each step; they are
-    concatenated, with the step of each entry.
-    """
+    """Entries of a group without layers are concatenated, with the step of each; a null is stored once."""
     stepped = {
         name: replace(variable, dims=(STEP, *variable.dims))
         for name, variable in schema.items()
@@ -111,11 +107,9 @@ ALARM_VARIABLES = ("e_value", "alarm_step")
 def departure_steps(
     q_value: Float[np.ndarray, "step null layer head"], step: Int[np.ndarray, " step"]
 ) -> tuple[Float[np.ndarray, "null layer head"], Float[np.ndarray, "null layer head"]]:
-    """Find the first step at which each head departs from the null, and the step from which it departs for good.
+    """Find the first step at which each head departs from the null (q ≤ 0.05), and that from which for good.
 
-    A head departs at a step if q ≤ :data:`FOR_GOOD`. Steps at which a head could not be tested are ignored, except the
-    last one: heads that depart for good are exactly those flagged at the last step, so that their false discovery rate
-    is that of one step. The first step is not corrected for the number of steps.
+    Untested steps are ignored, except the last one: those that depart for good are exactly those flagged at the last.
     """
     untested, departs = np.isnan(q_value), np.nan_to_num(q_value, nan=1.0) <= FOR_GOOD
     for_good = departs & departs[-1] & np.logical_and.accumulate((departs | untested)[::-1])[::-1]
@@ -129,10 +123,7 @@ def departure_steps(
 def steps_before(
     q_value: Float[np.ndarray, "step null layer head"], step: Int[np.ndarray, " step"]
 ) -> Float[np.ndarray, "null layer head"]:
-    """Find the last step at which each head was tested and had not yet departed for good.
-
-    NaN where it differs at every step at which it was tested, and where it has not departed for good.
-    """
+    """Find the last step at which each head that departs for good was tested and did not differ; NaN if none."""
     stays = np.isfinite(q_value) & (q_value > FOR_GOOD)
     last = step[len(step) - 1 - np.argmax(stays[::-1], axis=0)]
     return np.where(stays.any(axis=0) & (np.nan_to_num(q_value[-1], nan=1.0) <= FOR_GOOD), last.astype(float), np.nan)

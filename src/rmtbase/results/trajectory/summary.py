@@ -21,6 +21,12 @@ from rmtbase.shown import in_one_line, percent
 from rmtbase.tables import groups_of, heads_present, layer_names
 from rmtbase.words import plural, untested_words
 
+DIFFERS = (
+    f"A head differs if its q-value, of all statistics together and over the heads of a step, is at most {FOR_GOOD:g}; "
+    "it differs for good if this holds at every later step scored, too. Between two checkpoints: it differs at the "
+    "second and not at the first, where a small difference may go unseen."
+)
+
 
 @in_one_line
 class StepSummary(NamedTuple):
@@ -77,22 +83,18 @@ class Departure(NamedTuple):
         if begin == end:
             differ = "differs" if self.left == 1 else "differ"
             return f"{self.left or 'None'} of {heads} {differ} from {noun} at step {end}, the only one{untested}."
-        when = f": {self._when(begin)}" if self.left else ""
         came_back = f" {self.came_back} differed from it at some step, but not at the last." if self.came_back else ""
-        return f"{self.left or 'None'} of {heads} came to differ from {noun} for good{when}{untested}.{came_back}"
-
-    def _when(self, begin: int) -> str:
-        """Say between which checkpoints heads departed for good."""
         intervals = ((self.first_after, self.first), (self.half_after, self.half), (self.last_after, self.last))
         first, half, last = ("" if by is None else between_checkpoints(after, by, begin) for after, by in intervals)
+        parts = [first]
         if first == last:
-            return f"{'all ' * (self.n_heads > 1)}{first}"
-        if self.left == 1:
-            return first
-        parts = [f"the first half {half}" if first == half else f"the first {first}"]
-        if half and first != half:
-            parts.append(f"half of all reached {half}")
-        return ", ".join([*parts, *([f"the last {last}"] if last else [])])
+            parts = [f"{'all ' * (self.n_heads > 1)}{first}"]
+        elif self.left > 1:
+            parts = [f"the first half {half}" if first == half else f"the first {first}"]
+            parts += [f"half of all reached {half}"] if half and first != half else []
+            parts += [f"the last {last}"] if last else []
+        when = f": {', '.join(parts)}" if self.left else ""
+        return f"{self.left or 'None'} of {heads} came to differ from {noun} for good{when}{untested}.{came_back}"
 
 
 @in_one_line
@@ -111,7 +113,7 @@ class TrajectorySummary:
 
     def sentences(self) -> list[str]:
         """Give the answer, and say when a head counts as differing."""
-        return [*self.answer(), self.level()]
+        return [*self.answer(), DIFFERS]
 
     def answer(self) -> list[str]:
         """Say when heads came to differ, which differ most and by how much, and what could not be scored."""
@@ -119,14 +121,6 @@ class TrajectorySummary:
         most = [f"At the last step: {self.most[0]}", *self.most[1:]] if self.most else []
         failed = [f"{name} could not be scored: {reason}" for name, reason in self.failed.items()]
         return [*departures, *most, *filter(None, (self.growth, self.alarm)), *failed]
-
-    def level(self) -> str:
-        """Say when a head counts as differing from a null."""
-        return (
-            f"A head differs if its q-value, of all statistics together and over the heads of a step, is "
-            f"at most {FOR_GOOD:g}; it differs for good if this holds at every later step scored, too. Between two "
-            "checkpoints: it differs at the second and not at the first, where a small difference may go unseen."
-        )
 
 
 def between_checkpoints(after: int | None, by: int | None, begin: int) -> str:
@@ -148,7 +142,13 @@ def summarize_trajectory(tree: xr.DataTree) -> TrajectorySummary:
         raise ParameterError("tree", type(tree).__name__, "a trajectory, as rmtbase.trajectory makes it")
     groups = groups_of(tree)
     departures, heads = groups["/departures"], groups["/heads"]
-    of_last = summarize_scores(scores_at(tree, int(departures[STEP][-1])))
+    of_last, growth = summarize_scores(scores_at(tree, int(departures[STEP][-1]))), ""
+    moved = heads["moved_share"].transpose(STEP, ...).values.reshape(heads.sizes[STEP], -1)
+    measured = np.flatnonzero(np.isfinite(moved).any(axis=1))
+    if of_last.findings and measured.size > 1:
+        median, steps = np.nanmedian(moved[measured], axis=1), heads[STEP].values[measured].tolist()
+        places = dict.fromkeys((0, int(median.argmax()), measured.size - 1))  # the first, the largest and the last
+        growth = f"Median moved share: {', '.join(f'{percent(median[k])} at step {steps[k]}' for k in places)}."
     nulls, last = json.loads(tree.attrs["nulls"]), heads.isel({STEP: -1})
     return TrajectorySummary(
         model=str(tree.attrs["model"]),
@@ -157,19 +157,8 @@ def summarize_trajectory(tree: xr.DataTree) -> TrajectorySummary:
         failed=failures(tree),
         alarm=alarm_sentence(tree),
         most=tuple(of_last.moved.sentences()),
-        growth=_growth(heads) if of_last.findings else "",
+        growth=growth,
     )
-
-
-def _growth(heads: xr.Dataset) -> str:
-    """Write the median moved share at the first step, where it is largest, and at the last step."""
-    moved = heads["moved_share"].transpose(STEP, ...).values.reshape(heads.sizes[STEP], -1)
-    measured = np.flatnonzero(np.isfinite(moved).any(axis=1))
-    if measured.size < 2:
-        return ""
-    median, steps = np.nanmedian(moved[measured], axis=1), heads[STEP].values[measured].tolist()
-    places = dict.fromkeys((0, int(median.argmax()), measured.size - 1))
-    return f"Median moved share: {', '.join(f'{percent(median[k])} at step {steps[k]}' for k in places)}."
 
 
 def _step(heads: xr.Dataset, departures: xr.Dataset) -> StepSummary:
@@ -208,7 +197,6 @@ def _departure(of_null: xr.Dataset, heads: xr.Dataset, is_first: bool) -> Depart
     lasting = np.sort(lasting)
 
     def interval(fewer: int, count: int) -> tuple[int | None, int | None]:
-        """Return the last checkpoint at which fewer heads differ, and the first at which so many do."""
         if not 0 < count <= left:
             return None, None
         return int(before[fewer - 1]) if np.isfinite(before[fewer - 1]) else None, int(lasting[count - 1])

@@ -176,7 +176,6 @@ def departures(ax: Axes, theme: Theme, trajectory: xr.DataTree) -> Around:
 
 
 def step_axis(ax: Axes, steps: Int[np.ndarray, " step"]) -> None:
-    """Make the x axis a logarithmic axis of steps that includes step 0."""
     low, last = float(np.min(steps)), float(max(np.max(steps), 1))
     if low > 0:
         ax.set_xscale("log")
@@ -190,7 +189,7 @@ def step_axis(ax: Axes, steps: Int[np.ndarray, " step"]) -> None:
 
 
 class _Curves(NamedTuple):
-    """Values drawn for every head, (step, head): the statistic, and the ends of the 95 % range of its null."""
+    """Values of a statistic, and the ends of the 95 % range of its null."""
 
     value: Float[np.ndarray, "step head"]
     low: Float[np.ndarray, "step head"] | None
@@ -228,7 +227,6 @@ def _curves(table: xr.Dataset, statistic: str) -> _Curves:
 
 
 def _layer_lines(ax: Axes, steps: Int[np.ndarray, " step"], curves: _Curves, theme: Theme) -> None:
-    """Draw a line for each head, with one colour and one style for each layer."""
     layers = np.unique(curves.layer).tolist()
     several = len(layers) > len(theme.series)
     shades = theme.sequential[2:]
