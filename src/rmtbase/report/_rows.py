@@ -58,19 +58,12 @@ class Column(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Table of texts and numbers.
-
-    Attributes:
-        columns: headings.
-        rows: cells of each row: texts of any origin, or numbers, of which NaN leaves its cell empty.
-        named: number of first columns that identify a row.
-        title: title of the table, "" for none.
-    """
+    """Table of texts and numbers."""
 
     columns: Sequence[Column]
-    rows: Sequence[Sequence[str | float]]
-    named: int = 1
-    title: str = ""
+    rows: Sequence[Sequence[str | float]]  #: texts of any origin, or numbers, of which NaN leaves its cell empty
+    named: int = 1  #: number of first columns that identify a row
+    title: str = ""  #: "" for none
 
     @classmethod
     def of(cls, objects: Iterable[Any], *columns: Column, named: int = 1, title: str = "") -> Rows:
@@ -80,8 +73,14 @@ class Rows(NamedTuple):
     @property
     def texts(self) -> list[list[str]]:
         """Harmless texts of the cells."""
+
+        def text(value: str | float, form: str) -> str:
+            if isinstance(value, str):
+                return shown(value)
+            return "" if math.isnan(value) else format(value, form)
+
         forms = [column.form for column in self.columns]
-        return [[_text(value, form) for value, form in zip(row, forms, strict=True)] for row in self.rows]
+        return [[text(value, form) for value, form in zip(row, forms, strict=True)] for row in self.rows]
 
 
 Item = str | Rows
@@ -100,7 +99,16 @@ def print_report(items: Iterable[Item], console: Console) -> None:
             return
         texts += [column.name for column in item.columns] if isinstance(item, Rows) else [item]
         if isinstance(item, Rows):
-            _print_rows(console, item)
+            title = Text(shown(item.title)) if item.title else None
+            table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+            for column in item.columns:
+                table.add_column(column.name, justify=column.side, no_wrap=True)
+            for row in item.texts:
+                table.add_row(*map(Text, row))
+            if console.measure(table, options=console.options.update_width(_ANY_WIDTH)).maximum <= console.width:
+                console.print(table)
+            else:
+                _print_in_pairs(console, item)
         elif isinstance(item, Verbatim):
             print(item, end="")
         else:
@@ -109,24 +117,6 @@ def print_report(items: Iterable[Item], console: Console) -> None:
         console.print(Text("What the words mean", "bold"))
         for term in Glossary().explained(*texts):
             console.print(Text(f"{term.name}: {term.text}"))
-
-
-def _print_rows(console: Console, item: Rows) -> None:
-    table = Table(title=Text(shown(item.title)) if item.title else None, title_justify="left", box=box.SIMPLE_HEAD)
-    for column in item.columns:
-        table.add_column(column.name, justify=column.side, no_wrap=True)
-    for row in item.texts:
-        table.add_row(*map(Text, row))
-    if console.measure(table, options=console.options.update_width(_ANY_WIDTH)).maximum <= console.width:
-        console.print(table)
-    else:
-        _print_in_pairs(console, item)
-
-
-def _text(value: str | float, form: str) -> str:
-    if isinstance(value, str):
-        return shown(value)
-    return "" if math.isnan(value) else format(value, form)
 
 
 def _print_in_pairs(console: Console, item: Rows) -> None:

@@ -17,9 +17,8 @@ def command_about(attributes: Mapping[Any, Any], name: str, *options: str, model
     """Return a command about the model that a file's attributes name, to paste; ``model`` is that model, if opened."""
     revision = attributes.get("revision")
     argument = f"{attributes['model']}@{revision}" if revision else str(attributes["model"])
-    folders = [
-        source.path for source in ([] if model is None else opened_from(model)) if source.path.name == source.name
-    ]
+    sources = [] if model is None else opened_from(model)
+    folders = [source.path for source in sources if source.path.name == source.name]
     return shown(next_command(*options, name=name, model=str(folders[0]) if folders else argument), _LONGEST)
 
 
@@ -51,7 +50,7 @@ def file_attributes(
 ) -> dict[str, object]:
     """Make the attributes of a file: its kind and model, the attributes of its kind, and the provenance.
 
-    ``call`` has the function and its arguments without the model, which is added; ``sections`` are sections of
+    ``call`` has the function and its arguments but the model; ``sections`` are those of
     :func:`rmtbase.tables.provenance`.
     """
     folded, updates = (list(getattr(model, name, ())) for name in ("folded", "updates"))
