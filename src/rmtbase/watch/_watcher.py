@@ -172,10 +172,7 @@ class Watcher:
         return opened.without_proof(_OF_ADAPTERS) if adapted else opened
 
     def _tell_if_blind(self, is_over: bool) -> None:
-        """Warn once if the alarm could not name a single head that begins to differ from random heads now.
-
-        At the first look also if it could not name one that differs already; only this if no further look is planned.
-        """
+        """Warn once if the alarm cannot name a lone head that begins to differ now, or at the first look differs."""
         spending = None if self._is_blind or self.tree is None else spending_of(self.tree)
         if spending is None:
             return
@@ -221,10 +218,10 @@ class Watcher:
 
 
 def adapted_weights(model: Any) -> dict[str, Any] | None:
-    """Return the arguments of :func:`rmtbase.models.open_model` for a module of peft, or None without adapters.
+    """Return the arguments of ``open_model`` for a module of peft; None without adapters.
 
-    A weight W with low-rank updates becomes W + Σ s B A, over the adapters that are active and not merged. Each such
-    weight is copied; the module is not changed.
+    W with low-rank updates becomes W + Σ s B A, over the adapters that are active and not merged. Each such weight is
+    copied; the module is not changed.
     """
     if "peft" not in sys.modules or not callable(getattr(model, "named_modules", None)):
         return None
@@ -236,34 +233,27 @@ def adapted_weights(model: Any) -> dict[str, Any] | None:
     base = next((module for module in model.modules() if isinstance(module, PreTrainedModel)), None)
     if base is None:
         return None
-    kinds, wrapped = (BaseTunerLayer, ModulesToSaveWrapper), dict[str, Any]()
-    wrapped |= {name: module for name, module in base.named_modules() if isinstance(module, kinds)}
+    kinds = (BaseTunerLayer, ModulesToSaveWrapper)
+    wrapped: dict[str, Any] = {name: module for name, module in base.named_modules() if isinstance(module, kinds)}
     if not wrapped:
         return None
     places = tuple(f"{place}." for place in wrapped)
     tensors = {name: tensor for name, tensor in base.state_dict().items() if not name.startswith(places)}
     with torch.no_grad():
         for place, layer in wrapped.items():
-            in_effect = _updated(place, layer) if isinstance(layer, BaseTunerLayer) else _saved(layer)
+            adapters = () if layer.disable_adapters else layer.active_adapters
+            if isinstance(layer, ModulesToSaveWrapper):  # trained as a whole beside the adapters
+                modules = [layer.original_module, *(layer.modules_to_save[name] for name in adapters)]
+                in_effect = modules[-1].state_dict()
+            else:
+                in_effect = dict(layer.get_base_layer().state_dict())
+                for adapter in adapters:
+                    if adapter in layer.merged_adapters:
+                        continue
+                    if getattr(layer, "lora_variant", {}).get(adapter) or not hasattr(layer, "get_delta_weight"):
+                        problem = f"its adapter {adapter!r} adds no low-rank update; merge it to look at it"
+                        raise CheckpointError(place, problem)
+                    delta = layer.get_delta_weight(adapter)
+                    in_effect["weight"] = in_effect["weight"] + delta.to(in_effect["weight"].dtype)
             tensors |= {f"{place}.{name}": tensor for name, tensor in in_effect.items()}
     return {"model": tensors, "family": base.config.model_type, "config": base.config, "name": type(base).__name__}
-
-
-def _updated(place: str, layer: Any) -> dict[str, Any]:
-    """Return the tensors of a layer, with its low-rank updates added."""
-    tensors = dict(layer.get_base_layer().state_dict())
-    for adapter in () if layer.disable_adapters else layer.active_adapters:
-        if adapter in layer.merged_adapters:
-            continue
-        if getattr(layer, "lora_variant", {}).get(adapter) or not hasattr(layer, "get_delta_weight"):
-            raise CheckpointError(place, f"its adapter {adapter!r} adds no low-rank update; merge it to look at it")
-        tensors["weight"] = tensors["weight"] + layer.get_delta_weight(adapter).to(tensors["weight"].dtype)
-    return tensors
-
-
-def _saved(wrapper: Any) -> dict[str, Any]:
-    """Return the tensors of a module that is trained as a whole beside the adapters."""
-    inner = wrapper.original_module
-    for adapter in () if wrapper.disable_adapters else wrapper.active_adapters:
-        inner = wrapper.modules_to_save[adapter]
-    return dict(inner.state_dict())
