@@ -142,7 +142,7 @@ def test_recipes_of_untrained_models_differ_no_more_often_than_the_level(paired)
     assert all((one.adjusted_p_value[:4] >= one.p_value[:4]).all() for one in found)
 
 
-def test_trajectories_are_compared_at_every_step_and_by_when_heads_left(runs, of_runs):
+def test_trajectories_are_compared_at_every_step_and_by_when_heads_left(runs, of_runs, tmp_path):
     along, at_end = of_runs["along/groups"].to_dataset(), of_runs["groups"].to_dataset()
     assert along["step"].values.tolist() == list(STEPS)
     for step in (0, STEPS[-1]):
@@ -164,9 +164,6 @@ def test_trajectories_are_compared_at_every_step_and_by_when_heads_left(runs, of
     assert at_end.isel(contrast=0)["difference"].sel(measure="heads_departed axes").item() == 0
     assert of_runs["models"].to_dataset()["revision"].values.tolist() == ["step-256"] * 8
     assert len(set(of_runs["models"].to_dataset()["fingerprint"].values.tolist())) == 8
-
-
-def test_a_comparison_of_runs_says_between_which_steps_they_come_to_differ(of_runs, tmp_path):
     (line,) = [one for one in summarize_comparison(of_runs) if one.startswith("Along 4 steps")]
     assert "heads_departed gaussian between step 4 and 45" in line
     assert f"at step 0 they differ in 0 of {of_runs['along/between'].sizes['measure']} measures" in line

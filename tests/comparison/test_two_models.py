@@ -128,16 +128,13 @@ def test_independent_models_are_of_common_origin_no_more_often_than_the_level(n_
     assert np.mean(p) == pytest.approx(0.5, abs=0.12)
 
 
-def test_a_model_that_was_moved_a_little_is_of_common_origin(scored):
+def test_a_model_that_was_moved_a_little_is_of_common_origin_and_other_sizes_have_no_heads_to_match(scored):
     first, near, other = scored(1, matrices=False), scored(1, noise=0.1, matrices=False), scored(2, matrices=False)
     found = common_origin(first, near)
     assert not found.duplicate and found.alignment > 0.8 and found.alignment_p_value < 0.01
     copied = common_origin(first, first)
     assert copied.duplicate and copied.alignment == pytest.approx(1.0)
     assert common_origin(first, other).alignment_p_value > 0.05
-
-
-def test_models_of_other_sizes_have_no_heads_to_match(scored):
     found = common_origin(scored(1, matrices=False), scored(1, n_layers=3, matrices=False))
     assert np.isnan(found.alignment) and np.isnan(found.alignment_p_value)
     assert found.alignment_reason.words == "the models differ in layers, heads or their sizes"
@@ -163,7 +160,7 @@ def test_groups_of_untrained_models_differ_no_more_often_than_the_level():
     assert share <= most
 
 
-def test_groups_are_compared_by_every_way_to_divide_them_and_by_welchs_t():
+def test_groups_are_compared_by_every_way_to_divide_them_and_by_welchs_t_with_an_error_bar():
     rng = np.random.default_rng(10)
     groups = [[drawn(rng, shift=shift) for _ in range(n)] for shift, n in ((0.0, 4), (0.6, 3))]
     found = compare_groups(*groups)
@@ -184,9 +181,6 @@ def test_groups_are_compared_by_every_way_to_divide_them_and_by_welchs_t():
     assert (found.interval_low[place], found.interval_high[place]) == pytest.approx(tuple(t.confidence_interval()))
     pooled = np.sqrt((3 * means[:4].var(ddof=1) + 2 * means[4:].var(ddof=1)) / 5)
     assert found.effect[place] == pytest.approx(found.difference[place] / pooled)
-
-
-def test_groups_whose_heads_differ_are_told_apart_with_an_error_bar():
     rng = np.random.default_rng(11)
     found = compare_groups(*([drawn(rng, shift=shift) for _ in range(5)] for shift in (0.0, 2.0)))
     place = found.measures.index("trace")

@@ -24,7 +24,13 @@ def at_level(table, level):
     return table.assign(q_value=table["q_value"] * (0.05 / level))
 
 
-def test_pairs_that_cannot_be_tested_are_hatched(table):
+def test_the_map_has_a_cell_for_each_pair_and_pairs_that_cannot_be_tested_are_hatched(table):
+    ax = composition_heatmap(table, "k", legend=False)
+    np.testing.assert_array_equal(cells(ax), table["z_score"].sel(kind="k").transpose("later", "earlier"))
+    dots = line(ax, "q < 0.05")
+    q = table["q_value"].sel(kind="k").values
+    assert {*zip(dots.get_xdata(), dots.get_ydata(), strict=True)} == {*zip(*np.nonzero(q < 0.05), strict=True)}
+    assert f"{(q < 0.05).sum()} of 384 pairs compose" in ax.get_title()
     changed = table.sel(kind=["k"]).copy(deep=True)
     for name in ("z_score", "p_value", "q_value"):
         changed[name].values[0, 3, 10] = np.nan
@@ -36,16 +42,7 @@ def test_pairs_that_cannot_be_tested_are_hatched(table):
     assert "hatched" not in composition_heatmap(table, "k", legend=False).get_title()
 
 
-def test_the_map_has_a_cell_for_each_pair_and_a_dot_for_each_that_composes(table):
-    ax = composition_heatmap(table, "k", legend=False)
-    np.testing.assert_array_equal(cells(ax), table["z_score"].sel(kind="k").transpose("later", "earlier"))
-    dots = line(ax, "q < 0.05")
-    q = table["q_value"].sel(kind="k").values
-    assert {*zip(dots.get_xdata(), dots.get_ydata(), strict=True)} == {*zip(*np.nonzero(q < 0.05), strict=True)}
-    assert f"{(q < 0.05).sum()} of 384 pairs compose" in ax.get_title()
-
-
-def test_the_graph_has_a_line_for_each_pair_that_composes(table):
+def test_the_graph_has_a_line_for_each_pair_that_composes_or_the_largest_of_many(table):
     ax = composition_graph(at_level(table, 0.001))
     surviving = summarize_composition(table, 0.001).surviving
     assert 0 < len(surviving) <= 30
@@ -59,9 +56,6 @@ def test_the_graph_has_a_line_for_each_pair_that_composes(table):
     ]  # of L2H5 the place (5, 2)
     assert sorted(np.array(ends).tolist()) == sorted(expected)
     assert len({to_rgb(one.get_color()[0]) for one in lines}) == len({str(one.get_linestyle()) for one in lines}) == 3
-
-
-def test_of_many_pairs_those_with_the_largest_scores_are_drawn_the_thicker_the_larger(table):
     ax = composition_graph(at_level(table, 0.5))
     lines = line_collections(ax)
     score = np.sort(table["score"].values[table["q_value"].values < 0.5])[::-1]

@@ -33,17 +33,9 @@ def test_what_a_run_lacks_is_refused_with_what_there_is(training, with_elements)
         animation(with_elements["learned"])
 
 
-def test_a_step_axis_shows_where_the_run_begins(training):
-    ax = statistic_along_steps(training, "stable_rank")
-    assert ax.get_xlim()[0] < 0 < 200 < ax.get_xlim()[1]
-    ax.get_figure().draw_without_rendering()
-    assert {"0", "1", "10", "100"} <= {label.get_text() for label in ax.get_xticklabels()}
-    later = training.isel(step=[1, 2])
-    later.attrs = training.attrs
-    assert statistic_along_steps(later, "stable_rank").get_xscale() == "log"
-
-
-def test_each_head_is_a_line_over_the_band_of_its_null(training, monkeypatch):
+def test_each_head_is_a_line_over_its_null_on_an_axis_from_where_the_run_begins(
+    training, monkeypatch
+):
     heads = training["heads"].to_dataset().sel(statistic="stable_rank")
     ax = statistic_along_steps(training, "stable_rank")
     own = heads["observed"].values.reshape(len(STEPS), -1)
@@ -55,9 +47,16 @@ def test_each_head_is_a_line_over_the_band_of_its_null(training, monkeypatch):
     monkeypatch.setattr(_along_steps, "_MOST_LINES", 1)
     many = statistic_along_steps(training, "stable_rank")
     np.testing.assert_allclose(line(many, "median head").get_ydata(), np.nanmedian(own, axis=1))
+    ax = statistic_along_steps(training, "stable_rank")
+    assert ax.get_xlim()[0] < 0 < 200 < ax.get_xlim()[1]
+    ax.get_figure().draw_without_rendering()
+    assert {"0", "1", "10", "100"} <= {label.get_text() for label in ax.get_xticklabels()}
+    later = training.isel(step=[1, 2])
+    later.attrs = training.attrs
+    assert statistic_along_steps(later, "stable_rank").get_xscale() == "log"
 
 
-def test_matrices_have_their_own_statistics_and_ways_in_the_plane(training):
+def test_matrices_have_their_own_statistics_ways_in_the_plane_and_magnitudes(training):
     ax = statistic_along_steps(training, "weibull_shape", "matrices")
     table = training["matrices"].to_dataset()["observed"].sel(statistic="weibull_shape", component="mlp_in")
     np.testing.assert_allclose(line(ax, "mlp in").get_ydata(), table.median("layer"))
@@ -65,9 +64,6 @@ def test_matrices_have_their_own_statistics_and_ways_in_the_plane(training):
     plane = weibull_plane(training)
     ways = [one for one in plane.lines if len(one.get_xdata()) == len(STEPS) and one.get_linestyle() != "None"]
     assert len(ways) == training["matrices"].sizes["component"]
-
-
-def test_magnitudes_along_steps_lie_between_the_null_s_quantiles_before_training(training):
     ax = magnitudes_along_steps(training, "mlp_in")
     low, _, high = (10.0 ** float(one.get_ydata()[0]) for one in ax.lines)
     one = training["matrices"].to_dataset().sel(layer=LAYERS // 2, component="mlp_in").isel(step=0)
@@ -95,7 +91,7 @@ def test_frames_of_one_s_own_keep_the_axes_of_all(tmp_path):
         animation_of([0, 5], moving.draws[:1])
 
 
-def test_heads_depart_where_the_file_says(training):
+def test_heads_depart_where_the_file_says_and_untested_ones_do_not_stand_at_never(training):
     ax = departures(training)
     (marks,) = [one for one in ax.lines if "random heads (" in one.get_label()]
     lasting = training["departures"]["lasting_step"].values[0].ravel()
@@ -109,9 +105,6 @@ def test_heads_depart_where_the_file_says(training):
     steps = training["heads"]["step"].values.tolist()
     assert len(ends) == (lasting > steps[0]).sum() > 0
     assert all(steps.index(low) == steps.index(high) - 1 for low, high in ends)
-
-
-def test_a_head_that_cannot_be_tested_at_the_last_step_does_not_stand_at_never(training):
     changed = training.copy(deep=True)
     for name in ("omnibus_q_value", "omnibus_p_value"):
         changed["departures"][name].values[-1, 0, 0, 1] = np.nan
