@@ -164,15 +164,13 @@ def test_look_that_fails_leaves_the_file_and_another_way_of_scoring_or_no_inputs
         watcher.look(broken, 1)
     assert (tmp_path / "run.nc").read_bytes() == before
     assert watcher.steps == [0]
-    Watcher(tmp_path / "run.nc", **STATE).look(state_dict(0), 0)
-    before = (tmp_path / "run.nc").read_bytes()
     with pytest.raises(TableError, match="seed of gaussian = 0; expected one with seed of gaussian = 3"):
         Watcher(
             tmp_path / "run.nc", **STATE | {"scoring": Scoring(nulls=Gaussian(seed=3), matrices="none", proof=False)}
         )
     assert (tmp_path / "run.nc").read_bytes() == before
     with pytest.raises(ParameterError, match=r'a module is best read by running it, .*inputs=\{"x": x\}'):
-        Watcher(tmp_path / "run.nc").look(Fused(), 0)
+        Watcher(tmp_path / "own.nc").look(Fused(), 0)
 
 
 def test_other_processes_do_not_look_and_a_look_that_fails_is_warned_of(tmp_path):

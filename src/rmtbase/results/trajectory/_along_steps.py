@@ -22,6 +22,7 @@ from rmtbase.results.trajectory.schema import (
 from rmtbase.shown import in_one_line, quoted
 from rmtbase.tables import describe, groups_of, tree_of
 
+_CONCAT: dict[str, Any] = {"data_vars": "minimal", "coords": "minimal", "compat": "override", "join": "override"}
 _OF_NULLS = ("p_value", "omnibus_p_value", "omnibus_q_value")
 _NOTED = ("notes", "warnings")
 _OF_REVISION = ("revision", "sha256", "sha256_of_variables")
@@ -47,11 +48,7 @@ class StepName(NamedTuple):
 def one_step(scores: Mapping[str, xr.DataTree], at: StepName, options: Mapping[str, Any] | None = None) -> xr.DataTree:
     """Build the trajectory of a single step, whose attributes are those of the scores by the first null."""
     first = next(iter(scores.values()))
-    groups = {
-        name: _stepped(name, group, at) if group.variables else group
-        for name, group in groups_of(first).items()
-        if name
-    }
+    groups = {name: _stepped(name, group, at) for name, group in groups_of(first).items() if name}
     fingerprint = {"fingerprint": (STEP, [at.fingerprint]), "duplicate_of": (STEP, [""])}
     groups["/heads"] = groups["/heads"].assign_coords(fingerprint)
     by_null = []  # p-values, from which the departures follow
@@ -109,9 +106,9 @@ def joined(
     if not parts:
         raise ParameterError("parts", "none", "one trajectory at least")
     shapes: dict[str, list[xr.DataTree]] = {}
-    for part in sorted(parts, key=lambda part: _steps(part)[-1]):
+    for part in sorted(parts, key=lambda part: part["heads"][STEP].values[-1]):
         shapes.setdefault(json.dumps(_sizes(part), sort_keys=True), []).append(part)
-    most = max(reversed(shapes.values()), key=lambda parts: sum(len(_steps(part)) for part in parts))
+    most = max(reversed(shapes.values()), key=lambda parts: sum(part["heads"].sizes[STEP] for part in parts))
     matching = most if like is None else shapes[json.dumps(_sizes(like), sort_keys=True)]
     mismatched = {
         revision: f"other sizes than {'most' if matching is most else 'before'}: {_differing(part, matching[-1])}"
@@ -127,14 +124,7 @@ def joined(
     groups = {}
     for name, group in groups_of_parts[-1].items():  # constant variables are taken from the last part
         if (along := _along(group)) is not None:
-            group = xr.concat(
-                [groups_of_part[name] for groups_of_part in groups_of_parts],
-                dim=along[0],
-                data_vars="minimal",
-                coords="minimal",
-                compat="override",
-                join="override",
-            )
+            group = xr.concat([groups_of_part[name] for groups_of_part in groups_of_parts], dim=along[0], **_CONCAT)
             dim, steps_of_group = _along(group) or along
             if (np.diff(steps_of_group) < 0).any():
                 group = group.isel({dim: np.argsort(steps_of_group, kind="stable")})
@@ -144,7 +134,7 @@ def joined(
 
 def until(tree: xr.DataTree, step: int) -> xr.DataTree | None:
     """Drop the steps of a trajectory after a given one; None if no step is left."""
-    remaining = [earlier for earlier in _steps(tree) if earlier <= step]
+    remaining = [earlier for earlier in tree["heads"][STEP].values.tolist() if earlier <= step]
     return _only(tree, remaining) if remaining else None
 
 
@@ -191,7 +181,11 @@ def _completed(
             if installation not in earlier and any(installation[name] != last[name] for name in _INSTALLATION):
                 earlier.append(installation)
     reasons = {name: reason for part in parts for name, reason in failures(part).items()} | dict(failed or {})
-    missing = sorted(reasons.keys() - {*revisions}, key=_natural)
+
+    def natural(name: str) -> list[tuple[int, str]]:  # step-9 before step-10
+        return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d{1,15})", name)]
+
+    missing = sorted(reasons.keys() - {*revisions}, key=natural)
     failed_now = json.dumps([{"revision": name, "reason": reasons[name]} for name in missing])
     provenance = {**_without(last, "earlier"), "weights": weights, **({"earlier": earlier} if earlier else {})}
     return _described(groups, {**parts[-1].attrs, **noted, "failed": failed_now}, provenance)
@@ -208,7 +202,7 @@ def _stepped(group: str, dataset: xr.Dataset, at: StepName) -> xr.Dataset:
     made_of_weights = [*dataset.data_vars, *(name for name in dataset.coords if name == "null_scale")]
     moving = [name for name in made_of_weights if has_step(str(name), tuple(map(str, dataset[name].dims)))]
     if not moving:
-        if group.endswith("/null"):
+        if group.endswith("/null") or not dataset.variables:
             return dataset
         (entry,) = dataset.dims  # the number of entries varies
         return dataset.assign({STEP_OF_ENTRY: (entry, np.full(dataset.sizes[entry], at.step))})
@@ -232,10 +226,6 @@ def _described(
     record = json.dumps(provenance, sort_keys=True, indent=1)
     described = {name: describe(group, schemas[name]) for name, group in groups.items()}
     return tree_of(described, {**attributes, "provenance": record})
-
-
-def _steps(part: xr.DataTree) -> list[int]:
-    return groups_of(part)["/heads"][STEP].values.tolist()
 
 
 def _sizes(part: xr.DataTree) -> dict[str, list[Any]]:
@@ -282,11 +272,6 @@ def _lines(part: xr.DataTree, name: str) -> dict[str, list[str]]:
     by_revision = {revision: weights[revision].get(name, ()) for revision in revisions_of(part)}
     common = lines[: len(lines) - len(_once(line for of_some in by_revision.values() for line in of_some))]
     return {revision: [*common, *of_some] for revision, of_some in by_revision.items()}
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    """Sort step-9 before step-10."""
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d{1,15})", name)]
 
 
 def _once(lines: Iterable[str]) -> list[str]:

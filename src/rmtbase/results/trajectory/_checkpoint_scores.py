@@ -14,15 +14,8 @@ from typing import Any, TypeVar, cast
 
 import xarray as xr
 
-from rmtbase.errors import (
-    CheckpointError,
-    MissingFileError,
-    OutputError,
-    ParameterError,
-    StoreError,
-    TableError,
-    resumable,
-)
+from rmtbase import errors
+from rmtbase.errors import CheckpointError, MissingFileError, ParameterError, StoreError, TableError
 from rmtbase.models import Model, Revision, Series, WeightMatrices, require_model
 from rmtbase.nulls import NULLS, Null, find_null
 from rmtbase.progress import SILENT, NotedOnce, Progress
@@ -65,10 +58,8 @@ class Scoring:
         first = [null for k, null in enumerate(nulls) if null not in names or nulls.index(null) == k]
         by_name = {null.name: null for null in map(find_null, first)}
         if not by_name or len(by_name) < len(first):
-            names = [find_null(null).name for null in first]
-            raise ParameterError(
-                "nulls", ", ".join(names) or "nothing", f"one or several of {', '.join(NULLS)}, each once"
-            )
+            names = ", ".join(find_null(null).name for null in first) or "nothing"
+            raise ParameterError("nulls", names, f"one or several of {', '.join(NULLS)}, each once")
         return by_name
 
     @cached_property
@@ -180,7 +171,7 @@ class Finished:
             for path in self.files():
                 path.unlink(missing_ok=True)
         except OSError as error:
-            raise OutputError(self.folder, f"it cannot be emptied: {error.strerror or error}") from error
+            raise errors.OutputError(self.folder, f"it cannot be emptied: {error.strerror or error}") from error
 
     def _path(self, revision: Revision) -> Path:
         digest = hashlib.sha256(repr(tuple(revision)).encode("utf-8", "surrogatepass")).hexdigest()
@@ -206,5 +197,5 @@ def finished_checkpoints(output: Path, key: str) -> Iterator[Finished]:
         sweep(folder)
         for fetched in folder.glob(f"{FETCHED}*"):  # by a run that was killed while it scored the checkpoint
             shutil.rmtree(fetched, ignore_errors=True)
-        with resumable(finished.words):
+        with errors.resumable(finished.words):
             yield finished

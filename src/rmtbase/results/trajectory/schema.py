@@ -44,7 +44,10 @@ STEP_COORDINATES: dict[str, Variable] = {
 
 _LAYER_HEAD = ("null", "layer", "head")
 _OF_EVERY_GROUP = {name: STEP_COORDINATES[name] for name in (STEP, "revision")}
-_LEVEL = f"at most {FOR_GOOD:g}"
+_LEVEL = f"the head's omnibus_q_value is at most {FOR_GOOD:g}"
+_AT_EVERY = f"{_LEVEL} at every step; NaN where it is not at the last one"
+_EVIDENCE = "evidence of all looks so far against the null, whose expectation under it is at most 1"
+_RAISED = "step at which the alarm was raised for the head, by the e-Benjamini-Hochberg procedure; NaN where it was not"
 
 
 def has_step(name: str, dims: tuple[str, ...]) -> bool:
@@ -76,32 +79,14 @@ DEPARTURES_SCHEMA: dict[str, Variable] = {
         name: replace(heads_schema(QK)[name], dims=(STEP, *_LAYER_HEAD, *heads_schema(QK)[name].dims[2:]))
         for name in ("p_value", "omnibus_p_value", "omnibus_q_value")
     },
-    "first_step": Variable(
-        _LAYER_HEAD, f"first step at which the head's omnibus_q_value is {_LEVEL}; NaN where none is", COUNT_OR_NAN
-    ),
-    "lasting_step": Variable(
-        _LAYER_HEAD,
-        f"first step from which on the head's omnibus_q_value is {_LEVEL} at every step; NaN where it is not at the "
-        "last one",
-        COUNT_OR_NAN,
-    ),
-    "e_value": Variable(
-        (STEP, "layer", "head"),
-        "evidence of all looks so far against the null, whose expectation under it is at most 1",
-        NON_NEGATIVE_OR_NAN,
-        part="alarm",
-    ),
-    "alarm_step": Variable(
-        ("layer", "head"),
-        "step at which the alarm was raised for the head, by the e-Benjamini-Hochberg procedure; NaN where it was not",
-        COUNT_OR_NAN,
-        part="alarm",
-    ),
+    "first_step": Variable(_LAYER_HEAD, f"first step at which {_LEVEL}; NaN where none is", COUNT_OR_NAN),
+    "lasting_step": Variable(_LAYER_HEAD, f"first step from which on {_AT_EVERY}", COUNT_OR_NAN),
+    "e_value": Variable((STEP, "layer", "head"), _EVIDENCE, NON_NEGATIVE_OR_NAN, part="alarm"),
+    "alarm_step": Variable(("layer", "head"), _RAISED, COUNT_OR_NAN, part="alarm"),
 }
 """The variables of ``/departures``. ``omnibus_q_value`` corrects only for the heads of a step."""
 
-ALARM_VARIABLES = ("e_value", "alarm_step")
-"""The variables of ``/departures`` that only a watched run has."""
+ALARM_VARIABLES = ("e_value", "alarm_step")  # those that only a watched run has
 
 
 def departure_steps(
