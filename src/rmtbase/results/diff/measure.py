@@ -66,18 +66,16 @@ def diff(
 
     Each head's share of its matrix's change, ‖ΔW_i‖_F²/‖ΔW‖_F², is compared with its law if the head has no part in it:
     for each of the d_head positions within a head, which head has which row (of W_O, column) is random, independently
-    of the other positions. This holds for rows of any law and of any scales along the positions, such as those of
-    rotary frequencies, and needs no more than two heads.
+    of the other positions. This holds for rows of any law and scales along the positions, for two heads or more.
 
     For W_QK and W_OV of every head, ‖ΔW‖_F / ‖W‖_F and the cosine between W' and W say which heads changed most; unlike
     the parts, these products do not depend on how a head splits them into two matrices.
 
-    ``after`` may be a low-rank adapter as PEFT saves it: its updates are added to ``before``, and its layers and heads
-    are those of the base. ΔW = s B A has as many directions as its rank r, whatever was learned, so directions are not
-    tested. The shares of heads are, at every rank from 1 on: head i's part is s B_i A, and given A the null says that
-    at each position within a head the rows of B are exchangeable between heads. This is an update that prefers no
-    head, and not the initialization: there B is zero, and nothing can be tested. A small p-value does not say why an
-    update prefers a head; larger gradients through the base's weights are enough.
+    ``after`` may be a low-rank adapter as PEFT saves it: its updates are added to ``before``. ΔW = s B A has as many
+    directions as its rank r, whatever was learned, so directions are not tested. The shares of heads are, at any rank:
+    head i's part is s B_i A, and given A the null says that at each position within a head the rows of B are
+    exchangeable between heads. A small p-value does not say why an update prefers a head; larger gradients through the
+    base's weights are enough.
 
     Args:
         before: a folder, a hub id, ``"demo"``, or an opened model.

@@ -58,17 +58,15 @@ def trajectory(
 ) -> xr.DataTree:
     """Score the checkpoints of a model, and find the step at which each head departs from each null.
 
-    Checkpoints are fetched, scored and discarded one at a time, so that disk and memory hold only one, besides the
-    scores. A checkpoint that cannot be scored, or whose matrices differ in size from most, is named in the attribute
-    ``failed``, and the run continues. If several revisions have the same weights, these are scored once, and the later
-    revisions are flagged (``duplicate_of``).
+    Checkpoints are fetched, scored and discarded one at a time. One that cannot be scored, or whose matrices differ in
+    size from most, is named in the attribute ``failed``, and the run continues. Equal weights are scored once, and
+    later revisions of them are flagged (``duplicate_of``).
 
     With an ``output``, every finished checkpoint is kept in the folder ``<output>.steps`` until the trajectory is
-    written. If a run is killed, calling the function again with the same options and files resumes it. A complete file
-    is extended: only checkpoints that it lacks, or that could not be scored before, are scored; its other steps stay,
-    even if their checkpoints no longer exist. Either way the file is bit-identical to that of one uninterrupted run.
-    The weights of checkpoints that still exist are read again to check that they are unchanged; for checkpoints on the
-    hub the commit is compared instead.
+    written: the same call resumes a killed run. A complete file is extended by the checkpoints that it lacks, or that
+    could not be scored before; its other steps stay, even if their checkpoints no longer exist. Either way the file is
+    bit-identical to that of one uninterrupted run. The weights of checkpoints that still exist are read again to check
+    that they are unchanged; for checkpoints on the hub the commit is compared instead.
 
     Args:
         model: a hub id or the name of a known model, whose branches and tags are its checkpoints; a folder of
@@ -77,8 +75,8 @@ def trajectory(
         revisions: ``"all"`` for every revision whose name gives its step, or a selection: see
             :func:`rmtbase.models.find_series`.
         output: file to write.
-        nulls: objects of :mod:`rmtbase.nulls` or their names. ``/heads``, ``/matrices`` and further circuits are scored
-            against the first; ``/departures`` has p- and q-values for all nulls.
+        nulls: objects of :mod:`rmtbase.nulls` or their names. Matrices and further circuits are scored against the
+            first; ``/departures`` has p- and q-values for all.
         matrices: as in :func:`rmtbase.score`.
         circuits: as in :func:`rmtbase.score`.
         components: as in :func:`rmtbase.score`.
@@ -86,8 +84,7 @@ def trajectory(
         keep: whether to leave fetched files in the hub's cache; files that it held before stay in any case.
         executor: as in :func:`rmtbase.montecarlo.run_plan`; the workers of a scheduler fetch checkpoints themselves,
             and read folders under the same path.
-        overwrite: whether to start anew if the file exists. The existing file, of whatever kind, is replaced when the
-            new one is complete.
+        overwrite: whether to start anew if the file exists, which is replaced when the new one is complete.
         progress: shows the checkpoints scored, and receives the notes about them.
 
     Returns:
