@@ -35,7 +35,7 @@ ROOTS = np.sqrt([model.peak_rate / model.weight_decay for model in PYTHIA])
 SCALES = np.array([model.mean_scale for model in PYTHIA])
 
 
-def test_published_classes_are_the_ranges_that_were_published():
+def test_published_classes_and_budgets_are_the_ranges_that_were_published():
     classes = {
         0.5: "below_deep_selection",
         0.76: "deep_selection",
@@ -50,26 +50,17 @@ def test_published_classes_are_the_ranges_that_were_published():
     assert published_class(0.9, fused=True) == "deep_selection"
     with pytest.raises(ParameterError):
         published_class(float("nan"))
-
-
-def test_attention_is_classed_by_its_heads_and_storage():
+    states = [budget_state(x) for x in (0.1, 0.2, 0.4, 0.6, 0.9, 1.0, 1.01)]
+    assert states == [
+        *("transition", "approaching", "approaching", "approaching or near-saturated"),
+        *("near-saturated", "near-saturated", "saturated"),
+    ]
     classes = {(8, 8): "MHA", (8, 2): "GQA", (8, 1): "MQA", (1, 1): "MHA"}
     assert {numbers: attention_class(*numbers) for numbers in classes} == classes
     assert attention_class(8, 8, fused=True) == "MHA, fused"
     assert attention_class(16, 16, latent=True) == "latent"
     with pytest.raises(ParameterError, match="a multiple of n_key_heads = 3"):
         attention_class(8, 3)
-
-
-def test_a_budget_between_published_examples_is_said_to_be_either():
-    states = [budget_state(x) for x in (0.1, 0.2, 0.4, 0.6, 0.9, 1.0, 1.01)]
-    assert states == [
-        *("transition", "approaching", "approaching", "approaching or near-saturated"),
-        *("near-saturated", "near-saturated", "saturated"),
-    ]
-
-
-def test_the_share_of_the_initial_weights_is_that_of_the_optimiser():
     training = Training(1e-3, 0.01, 143_000)
     kept = AdamWNoise(1e-3, 0.01).std_after(143_000, 1.0) ** 2 - AdamWNoise(1e-3, 0.01).std_after(143_000, 0.0) ** 2
     assert training.initial_share() == pytest.approx(math.sqrt(kept), rel=1e-4)

@@ -89,7 +89,7 @@ def test_recipes_are_compared_by_analysis_of_variance_and_every_way_to_divide_mo
     assert found.group_std[place] == pytest.approx(np.sqrt(max(0.0, beyond)))
 
 
-def test_models_that_share_seeds_are_compared_seed_by_seed():
+def test_models_that_share_seeds_are_compared_seed_by_seed_and_equal_ones_have_no_interval():
     rng = np.random.default_rng(22)
     of_seeds = (-3.0, 0.0, 3.0)  # what a seed decides, the same in each group
     groups = {f"g{k}": [drawn(rng, shift=of + 0.4 * k) for of in of_seeds] for k in range(3)}
@@ -115,9 +115,6 @@ def test_models_that_share_seeds_are_compared_seed_by_seed():
     signs = np.array(list(product((-1, 1), repeat=3)))
     assert one.p_value[place] == pytest.approx(np.mean(np.abs(signs @ d) >= abs(d.sum()) * (1 - 1e-9)))
     assert one.smallest_p_value == 2 / 8 and one.paired
-
-
-def test_what_no_two_seeds_differ_in_has_an_exact_p_value_and_no_interval():
     groups = groups_of(np.random.default_rng(24), (0.0, 0.0), n=4)
     for scores in groups["g1"]:
         scores["heads"] = xr.DataTree(

@@ -91,7 +91,7 @@ def test_each_direction_is_a_mark_at_its_strength(directions):
     assert ax.get_xlim() == (-0.6, 3.6)
 
 
-def test_spectra_that_cannot_be_tested_have_a_cross_and_are_not_counted(directions):
+def test_directions_that_cannot_be_tested_have_a_cross_and_those_without_a_number_a_triangle(directions):
     changed = directions.copy(deep=True)
     group = changed["circuits/value/heads"]
     for name in ("first_p_value", "n_directions", "strength", "noise_floor"):
@@ -103,9 +103,6 @@ def test_spectra_that_cannot_be_tested_have_a_cross_and_are_not_counted(directio
     for name in ("first_p_value", "n_directions", "strength", "noise_floor"):
         group[name].values[:] = np.nan
     assert "none of 16 key heads can be tested" in learned_directions(changed, "value").get_title()
-
-
-def test_heads_without_a_number_have_a_triangle_and_are_counted_apart(directions):
     changed = directions.copy(deep=True)
     group = changed["circuits/value/heads"]
     for name in ("n_directions", "strength", "signal_share"):
@@ -147,7 +144,7 @@ def test_a_matrix_that_cannot_be_tested_fits_no_depth_and_says_why(plot, depths)
     ax.get_figure().draw_without_rendering()
 
 
-def test_the_profile_marks_the_nearest_depth_and_a_fit_fills_the_mark(depths):
+def test_the_profile_marks_the_nearest_depth_and_the_spectrum_stands_beside_laws(depths):
     ax = depth_profile(with_fits(depths, 0.0), "mlp_in")
     row = depths.sel(layer=1, component="mlp_in")
     np.testing.assert_array_equal(line(ax, "each depth").get_ydata(), row["distance_profile"])
@@ -158,9 +155,6 @@ def test_the_profile_marks_the_nearest_depth_and_a_fit_fills_the_mark(depths):
     mark = line(depth_profile(with_fits(depths, 1.0), "attention_query"), "nearest")
     assert "\nfits" in mark.get_label()
     assert mark.get_markerfacecolor() == LIGHT.observed
-
-
-def test_the_spectrum_is_a_density_beside_laws_at_their_scale(depths):
     ax = depth_spectrum(depths, "attention_query")
     row = depths.sel(layer=1, component="attention_query")
     (bars,) = ax.patches

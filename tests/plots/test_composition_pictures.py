@@ -74,17 +74,7 @@ def test_a_model_without_any_has_nodes_alone():
     assert ax.get_title().startswith("0 of 384 pairs")
 
 
-def test_both_are_figures_of_the_table_in_every_theme(table):
-    assert figure_names(table) == dict.fromkeys(["composition-graph", "composition-by-layer", "composition"], True)
-    for figure in figures(table, theme="print", width=3.4).values():
-        figure.draw_without_rendering()
-    for theme in THEMES.values():
-        assert to_rgb(composition_graph(table, theme=theme).lines[0].get_color()) == to_rgb(theme.series[0])
-    for ax in (composition_heatmap(table, "k"), composition_by_layer(table, "k"), composition_graph(table)):
-        assert ax.get_ylim()[0] > ax.get_ylim()[1] and ax.get_xlim()[0] < ax.get_xlim()[1]  # layer 0 on top
-
-
-def test_the_map_of_layers_counts_the_pairs_of_every_two_layers(table):
+def test_the_map_of_layers_counts_the_pairs_and_all_figures_are_drawn_in_every_theme(table):
     ax = composition_by_layer(table, "k", legend=False)
     share = cells(ax)
     printed = {tuple(map(int, one.get_position())): one.get_text() for one in ax.texts}
@@ -100,6 +90,13 @@ def test_the_map_of_layers_counts_the_pairs_of_every_two_layers(table):
             np.testing.assert_allclose(share[later, earlier], 100 * (q < 0.05).mean())
             assert printed.get((earlier, later), "0") == str((q < 0.05).sum())
     assert printed
+    assert figure_names(table) == dict.fromkeys(["composition-graph", "composition-by-layer", "composition"], True)
+    for figure in figures(table, theme="print", width=3.4).values():
+        figure.draw_without_rendering()
+    for theme in THEMES.values():
+        assert to_rgb(composition_graph(table, theme=theme).lines[0].get_color()) == to_rgb(theme.series[0])
+    for ax in (composition_heatmap(table, "k"), composition_by_layer(table, "k"), composition_graph(table)):
+        assert ax.get_ylim()[0] > ax.get_ylim()[1] and ax.get_xlim()[0] < ax.get_xlim()[1]  # layer 0 on top
 
 
 def test_pairs_of_a_layer_or_a_head_are_what_is_left_of_the_table_and_its_figures(table):

@@ -22,20 +22,7 @@ from rmtbase.tables import write_table
 STEPS = [0, 10, 200]
 
 
-def test_what_a_run_lacks_is_refused_with_what_there_is(training, with_elements):
-    for options, words in (
-        ({"what": "alpha"}, "spectra, weibull-plane, largest_eigenvalue"),
-        ({"width": 100.0}, "inches"),
-    ):
-        with pytest.raises(ParameterError, match=words):
-            animation(training, **options)
-    with pytest.raises(ParameterError, match="trajectory"):
-        animation(with_elements["learned"])
-
-
-def test_each_head_is_a_line_over_its_null_on_an_axis_from_where_the_run_begins(
-    training, monkeypatch
-):
+def test_each_head_is_a_line_over_its_null_on_an_axis_from_where_the_run_begins(training, monkeypatch):
     heads = training["heads"].to_dataset().sel(statistic="stable_rank")
     ax = statistic_along_steps(training, "stable_rank")
     own = heads["observed"].values.reshape(len(STEPS), -1)
@@ -118,7 +105,7 @@ def test_heads_depart_where_the_file_says_and_untested_ones_do_not_stand_at_neve
     assert [label.get_text() for label in ax.get_xticklabels()][-2:] == ["never", "not\ntestable"]
 
 
-def test_spectra_are_over_the_null_s_median(training):
+def test_spectra_are_over_the_null_s_median_and_a_training_run_has_its_figures(training):
     ax = spectra_along_steps(training)
     assert ax.get_title() == "layer 2 head 1"  # whose largest eigenvalue is the farthest
     heads, null = training["heads"].to_dataset(), training["null"].to_dataset()
@@ -127,9 +114,6 @@ def test_spectra_are_over_the_null_s_median(training):
     expected = own / null["eigenvalue_quantile"].sel(probability=0.5).values
     np.testing.assert_allclose(np.array([one.get_ydata() for one in ax.lines]).T, expected)
     assert len(ax.lines) == D_HEAD
-
-
-def test_a_training_run_has_its_figures(training):
     names = figure_names(training)
     drawn = figures(training, width=3.4)
     assert list(drawn) == [name for name, standard in names.items() if standard]
@@ -167,7 +151,7 @@ def test_a_gif_has_a_frame_for_each_step_and_the_same_bytes_each_time(training, 
     assert path.read_bytes() == first
 
 
-def test_what_cannot_be_a_moving_picture_is_refused(training, tmp_path, monkeypatch):
+def test_what_cannot_be_a_moving_picture_is_refused_with_what_there_is(training, tmp_path, monkeypatch, with_elements):
     moving = animation(training, "stable_rank", width=2.5)
     for name, options, words in (
         ("run.avi", {}, "gif or mp4"),
@@ -184,6 +168,14 @@ def test_what_cannot_be_a_moving_picture_is_refused(training, tmp_path, monkeypa
     with pytest.raises(OutputError, match="no GIF"):
         save_animation(moving, tmp_path / "run.gif")
     assert [path.name for path in tmp_path.iterdir()] == ["run.gif"]
+    for options, words in (
+        ({"what": "alpha"}, "spectra, weibull-plane, largest_eigenvalue"),
+        ({"width": 100.0}, "inches"),
+    ):
+        with pytest.raises(ParameterError, match=words):
+            animation(training, **options)
+    with pytest.raises(ParameterError, match="trajectory"):
+        animation(with_elements["learned"])
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a shell script stands for ffmpeg")

@@ -64,7 +64,7 @@ def test_the_density_of_a_head_is_that_of_the_file_beside_its_law_in_either_unit
         assert np.sqrt(mass @ centre**2 - (mass @ centre) ** 2) == pytest.approx(sigma, rel=0.02)
 
 
-def test_a_random_head_lies_in_the_band_of_its_entries(with_elements):
+def test_random_heads_lie_in_the_bands_of_their_entries_and_widths(with_elements):
     """Of 12 heads and about 60 bins each 95 % are expected inside, those of few counts more."""
     inside = []
     for layer in range(LAYERS):
@@ -79,6 +79,25 @@ def test_a_random_head_lies_in_the_band_of_its_entries(with_elements):
             inside += (np.abs(values - top) <= spread)[np.abs(centre) < 2].tolist()
             assert outline[:, 1].max() == pytest.approx(stats.norm.pdf(0) + 1.96 * np.sqrt(0.39894228 / 25.6), rel=1e-6)
     assert np.mean(inside) > 0.93
+    tree = with_elements["random"]
+    ax = spectrum_and_width(tree, "eigenvalue", STYLE).axes[0]
+    own = line(ax, "heads")
+    shape = tree["heads"].to_dataset().sel(statistic="stable_rank")
+    low, high = (shape["null_quantile"].sel(probability=level).values.ravel() for level in (0.005, 0.995))
+    within = (shape["observed"].values.ravel() >= low) & (shape["observed"].values.ravel() <= high)
+    (band,) = ax.collections
+    ends = band.get_paths()[0].vertices
+    norm = (D_MODEL * np.asarray(own.get_xdata())) ** 2
+    per_norm = ends[:, 1] / (D_MODEL * ends[:, 0]) ** 2
+    drawn = np.asarray(own.get_ydata()) / norm
+    np.testing.assert_array_equal(within, (drawn >= per_norm.min()) & (drawn <= per_norm.max()))
+    for plot, component in (
+        (head_density_heatmap, ["W_QK"]),
+        (magnitude_heatmap, ["mlp_in"]),
+        (eigenvalue_heatmap, []),
+    ):
+        one, other = (levels(mesh_of(plot(table, *component))) for table in with_elements.values())
+        assert one == other
 
 
 def test_a_map_of_densities_has_a_row_for_each_head_in_either_unit(tree):
@@ -101,16 +120,6 @@ def test_a_map_of_densities_has_a_row_for_each_head_in_either_unit(tree):
     np.testing.assert_allclose(spread[wide], (shown / np.sqrt(np.mean(shown**2)))[wide], rtol=0.1)
 
 
-def test_colours_of_densities_and_eigenvalues_are_those_of_any_other_file(with_elements):
-    for plot, component in (
-        (head_density_heatmap, ["W_QK"]),
-        (magnitude_heatmap, ["mlp_in"]),
-        (eigenvalue_heatmap, []),
-    ):
-        one, other = (levels(mesh_of(plot(table, *component))) for table in with_elements.values())
-        assert one == other
-
-
 def test_eigenvalues_and_densities_are_those_of_the_file(tree):
     ax = eigenvalue_heatmap(tree)
     drawn = np.exp(cells(ax)).reshape(-1, D_HEAD)
@@ -129,7 +138,7 @@ def test_eigenvalues_and_densities_are_those_of_the_file(tree):
     np.testing.assert_allclose(share, [1.0, 0.0, *np.where(zero, 0.0, 1.0)])
 
 
-def test_each_layer_stands_beside_the_half_normal_law_at_its_sigma(tree):
+def test_each_layer_stands_beside_the_half_normal_law_and_a_file_has_a_figure_of_each(tree):
     ax = magnitude_heatmap(tree, "mlp_in")
     first = np.nan_to_num(cells(ax), nan=-np.inf).reshape(-1, 2)
     sigma = float(tree["matrices"]["sigma"].sel(layer=0, component="mlp_in"))
@@ -140,6 +149,19 @@ def test_each_layer_stands_beside_the_half_normal_law_at_its_sigma(tree):
     np.testing.assert_allclose(np.exp(first[:, 0]), own)
     limits = {magnitude_heatmap(tree, name).get_ylim() for name in ("mlp_in", "attention_key")}
     assert len(limits) == 1
+    names = figure_names(tree)
+    assert {f"{kind}-{k}" for kind in ("head-eigenvalues", "head-eigenvalue-densities") for k in range(LAYERS)} <= {
+        *names
+    }
+    assert {f"{kind}-W_QK" for kind in ("width-and-entropy", "width-and-divergence")} <= {*names}
+    pair = figures(tree, names=["by-layer-condition-number"])["by-layer-condition-number"].axes
+    assert [ax.get_ylabel().split(" $")[0].replace("\n", " ") for ax in pair] == [
+        "condition number",
+        "condition number of singular values",
+    ]
+    grid = figures(tree, names=["head-eigenvalues-2"], width=5.0)["head-eigenvalues-2"]
+    assert [ax.get_title() for ax in grid.axes] == [f"head {head}" for head in range(HEADS)]
+    assert "layer 2" in grid.get_suptitle()
 
 
 def test_a_file_s_matrix_gives_the_points_of_its_histogram_and_an_outlier_stands_alone(tree):
@@ -169,7 +191,7 @@ def test_a_file_s_matrix_gives_the_points_of_its_histogram_and_an_outlier_stands
     assert np.interp(largest, body_x, body) < np.interp(2.0, body_x, body)
 
 
-def test_the_band_of_a_matrix_s_statistic_is_its_null_s(tree):
+def test_the_band_of_a_matrix_s_statistic_is_its_null_s_and_the_plane_holds_every_matrix(tree):
     ax = matrix_statistic_by_layer(tree, published=True)
     one = tree["matrices"].to_dataset().sel(statistic="weibull_shape", component="mlp_in")
     bands = {patch.get_label(): patch for patch in ax.patches}
@@ -179,6 +201,12 @@ def test_the_band_of_a_matrix_s_statistic_is_its_null_s(tree):
     published = bands["published band [1.186, 1.204]"]
     assert (published.get_y(), published.get_y() + published.get_height()) == pytest.approx(PUBLISHED_BAND)
     np.testing.assert_allclose(line(ax, "mlp in").get_ydata(), one["observed"].values)
+    ax = weibull_plane(tree)
+    matrices = tree["matrices"].to_dataset().sel(component="attention_output")
+    k, ratio, mean = (matrices["observed"].sel(statistic=n).values for n in ("weibull_shape", "weibull_scale", "mean"))
+    x, y = line(ax, "attention output").get_data()
+    np.testing.assert_allclose(x, k)
+    np.testing.assert_allclose(y, ratio * matrices["sigma"].values * np.hypot(1.0, mean))
 
 
 @pytest.mark.parametrize("statistic", ["kl_matched_normal", "entropy_residual", "weibull_shape"])
@@ -235,15 +263,6 @@ def test_ticks_do_not_touch_and_a_statistic_over_nothing_is_drawn_as_it_is(tree)
     drawn = np.concatenate([one.get_ydata() for one in ax.lines if "head, q" in str(one.get_label())])
     np.testing.assert_allclose(np.sort(drawn), np.sort(value))
     assert "null mean" not in ax.get_ylabel()
-
-
-def test_the_plane_holds_every_matrix_in_the_units_of_its_weights(tree):
-    ax = weibull_plane(tree)
-    matrices = tree["matrices"].to_dataset().sel(component="attention_output")
-    k, ratio, mean = (matrices["observed"].sel(statistic=n).values for n in ("weibull_shape", "weibull_scale", "mean"))
-    x, y = line(ax, "attention output").get_data()
-    np.testing.assert_allclose(x, k)
-    np.testing.assert_allclose(y, ratio * matrices["sigma"].values * np.hypot(1.0, mean))
 
 
 def test_scatters_keep_to_pearson_s_bound_and_the_normal_law_and_colour_layers(tree):
@@ -329,34 +348,3 @@ def test_the_sum_that_is_an_identity_lies_on_its_line(tree, convention, identity
     heads = line(ax, "heads")
     np.testing.assert_allclose(heads.get_ydata(), (D_MODEL * np.asarray(heads.get_xdata())) ** power)
     assert np.asarray(heads.get_xdata()).size == LAYERS * HEADS - 1  # but for the one of zeros
-
-
-def test_a_head_is_in_the_band_of_its_width_where_it_is_in_that_of_its_shape(with_elements):
-    tree = with_elements["random"]
-    ax = spectrum_and_width(tree, "eigenvalue", STYLE).axes[0]
-    own = line(ax, "heads")
-    shape = tree["heads"].to_dataset().sel(statistic="stable_rank")
-    low, high = (shape["null_quantile"].sel(probability=level).values.ravel() for level in (0.005, 0.995))
-    within = (shape["observed"].values.ravel() >= low) & (shape["observed"].values.ravel() <= high)
-    (band,) = ax.collections
-    ends = band.get_paths()[0].vertices
-    norm = (D_MODEL * np.asarray(own.get_xdata())) ** 2
-    per_norm = ends[:, 1] / (D_MODEL * ends[:, 0]) ** 2
-    drawn = np.asarray(own.get_ydata()) / norm
-    np.testing.assert_array_equal(within, (drawn >= per_norm.min()) & (drawn <= per_norm.max()))
-
-
-def test_a_file_has_a_figure_of_each_layer_and_of_each_statistic(tree):
-    names = figure_names(tree)
-    assert {f"{kind}-{k}" for kind in ("head-eigenvalues", "head-eigenvalue-densities") for k in range(LAYERS)} <= {
-        *names
-    }
-    assert {f"{kind}-W_QK" for kind in ("width-and-entropy", "width-and-divergence")} <= {*names}
-    pair = figures(tree, names=["by-layer-condition-number"])["by-layer-condition-number"].axes
-    assert [ax.get_ylabel().split(" $")[0].replace("\n", " ") for ax in pair] == [
-        "condition number",
-        "condition number of singular values",
-    ]
-    grid = figures(tree, names=["head-eigenvalues-2"], width=5.0)["head-eigenvalues-2"]
-    assert [ax.get_title() for ax in grid.axes] == [f"head {head}" for head in range(HEADS)]
-    assert "layer 2" in grid.get_suptitle()

@@ -30,7 +30,7 @@ def test_the_free_edges_stand_where_the_table_says(case, baseline):
     assert vertical == [float(row["edge_lower"]), float(row["edge_upper"])]
 
 
-def test_the_histogram_is_a_density_with_its_errors_beside_exact_laws(baseline):
+def test_the_histogram_is_a_density_beside_exact_laws_and_its_legend_lies_off_the_data(baseline):
     row, ax = baseline.isel(case=0), null_spectrum(baseline)
     values, edges, _ = ax.patches[0].get_data()
     assert np.sum(values * np.diff(edges)) == pytest.approx(1.0)
@@ -52,9 +52,6 @@ def test_the_histogram_is_a_density_with_its_errors_beside_exact_laws(baseline):
     assert np.ptp(naive[naive_y > 0]) < np.ptp(x[y > 0])
     assert "(dimensionless)" in ax.get_xlabel()
     assert ax.get_ylabel() == r"density of $\lambda$"
-
-
-def test_the_legend_lies_off_the_data(baseline):
     for plot in (null_spectrum, ordered_eigenvalues):
         ax = plot(baseline)
         ax.get_figure().draw_without_rendering()
@@ -179,7 +176,7 @@ def test_scores_of_plain_arrays_are_one_layer(baseline):
     assert z_heatmap(dataset, legend=False).get_ylim() == (0.5, -0.5)
 
 
-def test_cells_are_z_with_layer_0_on_top_and_beyond_the_last_level_have_the_last_colour(learned):
+def test_cells_are_z_with_layer_0_on_top_and_q_in_colours_of_their_levels(learned):
     ax = z_heatmap(learned, "stable_rank")
     z = learned["heads"]["z_score"].sel(statistic="stable_rank").values
     np.testing.assert_array_equal(cells(ax), z)
@@ -192,23 +189,6 @@ def test_cells_are_z_with_layer_0_on_top_and_beyond_the_last_level_have_the_last
     places = {0.0: 7, 1.96: 7, -1.96: 7, 2.5: 8, -2.5: 6, 299: 13, 301: 14, 1e9: 14, -1e9: 0}
     for value, place in places.items():
         assert to_hex(mesh_of(ax).cmap(mesh_of(ax).norm(value))) == LIGHT.diverging[place]
-
-
-def test_a_positive_unbounded_statistic_is_mapped_on_the_log_scale_and_an_unscored_map_names_no_largest(learned):
-    ax = z_heatmap(learned, "largest_eigenvalue")
-    assert r"of $\ln\,\lambda_1$" in ax.get_title()
-    heads = learned["heads"].to_dataset()
-    drawn = np.abs(cells(ax))
-    chosen = heads["farthest_statistic"].values == "largest_eigenvalue"
-    np.testing.assert_array_equal(drawn[chosen], np.abs(farthest_distance(heads))[chosen])
-    for finding in summarize_scores(learned).findings:
-        assert abs(farthest_distance(heads)[finding.layer, finding.head]) == pytest.approx(finding.distance)
-    heads = learned["heads"].to_dataset().copy(deep=True)
-    heads["z_score"][:] = heads["observed"][:] = np.nan
-    assert "largest $|z|" not in z_heatmap(heads).get_title()
-
-
-def test_the_omnibus_map_has_a_colour_for_each_q_and_a_dot_where_a_head_left_the_null(learned):
     ax = omnibus_heatmap(learned)
     q = learned["heads"]["omnibus_q_value"].values
     mesh, dots = mesh_of(ax), line(ax, "q < 0.05")
@@ -222,7 +202,18 @@ def test_the_omnibus_map_has_a_colour_for_each_q_and_a_dot_where_a_head_left_the
     assert texts == [f"{one:g}" for one in Q_LEVELS]
 
 
-def test_bars_count_the_heads_flagged_and_a_matrix_map_has_a_column_for_each_component(learned):
+def test_the_farthest_statistic_is_on_its_scale_and_heads_flagged_are_counted(learned):
+    ax = z_heatmap(learned, "largest_eigenvalue")
+    assert r"of $\ln\,\lambda_1$" in ax.get_title()
+    heads = learned["heads"].to_dataset()
+    drawn = np.abs(cells(ax))
+    chosen = heads["farthest_statistic"].values == "largest_eigenvalue"
+    np.testing.assert_array_equal(drawn[chosen], np.abs(farthest_distance(heads))[chosen])
+    for finding in summarize_scores(learned).findings:
+        assert abs(farthest_distance(heads)[finding.layer, finding.head]) == pytest.approx(finding.distance)
+    heads = learned["heads"].to_dataset().copy(deep=True)
+    heads["z_score"][:] = heads["observed"][:] = np.nan
+    assert "largest $|z|" not in z_heatmap(heads).get_title()
     ax = flagged_by_statistic(learned)
     flagged = summarize_scores(learned).flagged
     counts = [int(text.get_text()) for text in ax.texts]
@@ -246,7 +237,7 @@ def test_a_head_that_cannot_be_tested_is_hatched_and_the_title_says_so(plot, lea
     assert "hatched" not in plot(bare).get_title()
 
 
-def test_the_p_value_band_is_that_of_ordered_uniforms_and_the_floors_those_of_the_draws(learned):
+def test_the_p_value_band_is_that_of_ordered_uniforms_also_of_one_head_and_the_floors_those_of_the_draws(learned):
     ax = p_value_qq(learned)
     n = LAYERS * HEADS - 1
     i = np.arange(1, n + 1)
@@ -257,9 +248,6 @@ def test_the_p_value_band_is_that_of_ordered_uniforms_and_the_floors_those_of_th
     assert line(ax, "floor of one statistic").get_ydata()[0] == pytest.approx(-np.log10(2 / 2001))
     assert line(ax, "floor of all together").get_ydata()[0] == pytest.approx(-np.log10(1 / 2001))
     assert line(ax, "floor of one").get_label() == "floor of one statistic, 0.001"
-
-
-def test_the_p_value_of_one_head_has_a_band_that_is_seen(learned):
     tree = learned.copy()
     tree["heads"] = learned["heads"].to_dataset().isel(layer=[0], head=[0])
     ax = p_value_qq(tree)

@@ -14,9 +14,8 @@ from rmtbase.nulls import Axes, Gaussian
 from rmtbase.results import open_table
 from rmtbase.results.trajectory import summarize_trajectory
 from rmtbase.results.trajectory._along_steps import StepName, failures, joined, one_step, until
-from rmtbase.results.trajectory.report import as_json
+from rmtbase.results.trajectory.report import _departure, as_json
 from rmtbase.results.trajectory.schema import departure_steps, steps_before
-from rmtbase.results.trajectory.summary import _departure
 from rmtbase.statistics import benjamini_hochberg
 from rmtbase.tables import write_table
 
@@ -88,7 +87,7 @@ def with_q_values(tree, q_value):
     return with_departures(tree, lambda group: group.assign(omnibus_q_value=(dims, q_value)))
 
 
-def test_head_that_comes_back_has_left_at_some_step_and_not_for_good(tree):
+def test_head_that_comes_back_or_was_not_tested_has_not_left_for_good(tree):
     q_value = np.full((4, 1, 2, 4), 0.5)
     q_value[1, 0, 0, 0] = 0.01
     q_value[[0, 2, 3], 0, 1, 1] = 0.05
@@ -100,6 +99,22 @@ def test_head_that_comes_back_has_left_at_some_step_and_not_for_good(tree):
     assert np.isfinite(first).sum() == 2
     (departure,) = summarize_trajectory(back).departures
     assert (departure.left, departure.first, departure.half, departure.came_back) == (1, 20, None, 1)
+    q_value = np.full((4, 1, 2, 4), 0.01)
+    q_value[:, 0, 0, 0] = (0.5, np.nan, 0.01, 0.01)
+    q_value[:, 0, 1] = np.nan
+    after = joined([with_q_values(tree, q_value)])
+    np.testing.assert_array_equal(
+        steps_before(after["departures"]["omnibus_q_value"].values, np.array(STEPS))[0],
+        [[0, np.nan, np.nan, np.nan], [np.nan] * 4],
+    )
+    q_value[0], q_value[1:, 0, 1] = np.nan, 0.01
+    (departure,) = summarize_trajectory(joined([with_q_values(tree, q_value)])).departures
+    assert (departure.last_after, departure.last) == (None, 20) and "the last by step 20" in departure.sentence()
+    _, departure = departed_at(tree, 0, *[2] * 6, 3)
+    assert (departure.first_after, departure.first) == (None, 0)
+    assert (departure.half_after, departure.half) == (10, 20) and (departure.last_after, departure.last) == (20, 40)
+    (printed,) = as_json(tree)["departures"]
+    assert (printed["first_after"], printed["first"], printed["last_after"], printed["last"]) == (10, 20, 10, 20)
 
 
 def departed_at(tree, *places):
@@ -161,25 +176,6 @@ def test_intervals_of_departures_miss_the_time_as_rarely_as_the_level_says(tree)
             not (-1 if low is None else low) < time <= high for time, (low, high) in zip(times, ends, strict=True)
         ]
     assert (missed / 200 < 0.05 + 3.5 * np.sqrt(0.05 * 0.95 / 200)).all()
-
-
-def test_a_checkpoint_at_which_a_head_was_not_tested_is_not_one_at_which_it_did_not_differ(tree):
-    q_value = np.full((4, 1, 2, 4), 0.01)
-    q_value[:, 0, 0, 0] = (0.5, np.nan, 0.01, 0.01)
-    q_value[:, 0, 1] = np.nan
-    after = joined([with_q_values(tree, q_value)])
-    np.testing.assert_array_equal(
-        steps_before(after["departures"]["omnibus_q_value"].values, np.array(STEPS))[0],
-        [[0, np.nan, np.nan, np.nan], [np.nan] * 4],
-    )
-    q_value[0], q_value[1:, 0, 1] = np.nan, 0.01
-    (departure,) = summarize_trajectory(joined([with_q_values(tree, q_value)])).departures
-    assert (departure.last_after, departure.last) == (None, 20) and "the last by step 20" in departure.sentence()
-    _, departure = departed_at(tree, 0, *[2] * 6, 3)
-    assert (departure.first_after, departure.first) == (None, 0)
-    assert (departure.half_after, departure.half) == (10, 20) and (departure.last_after, departure.last) == (20, 40)
-    (printed,) = as_json(tree)["departures"]
-    assert (printed["first_after"], printed["first"], printed["last_after"], printed["last"]) == (10, 20, 10, 20)
 
 
 @pytest.mark.exhaustive

@@ -77,9 +77,7 @@ def trainer(folder):
     return train(folder, watched=True)
 
 
-def test_run_of_the_trainer_is_followed_and_is_the_run_that_is_not_watched(
-    trainer, folder, tmp_path
-):
+def test_run_of_the_trainer_is_followed_and_is_the_run_that_is_not_watched(trainer, folder, tmp_path):
     tree = open_table(folder / "run.nc", "trajectory")
     assert tree["heads"]["step"].values.tolist() == [0, 2, 4, 6]
     (callback,) = (one for one in trainer.callback_handler.callbacks if isinstance(one, WatchCallback))
@@ -124,7 +122,7 @@ def test_run_that_goes_on_replaces_the_looks_beyond_where_it_does(trainer, folde
     assert after.attrs["planned_looks"] == 5
 
 
-def test_look_leaves_random_numbers_and_weights_alone(tmp_path):
+def test_look_leaves_random_numbers_and_weights_alone_and_one_beyond_the_budget_is_left_out(tmp_path, monkeypatch):
     weights = {name: torch.from_numpy(one).requires_grad_() for name, one in state_dict(0).items()}
     torch.manual_seed(3)
     state, versions = torch.get_rng_state(), [one._version for one in weights.values()]
@@ -133,6 +131,17 @@ def test_look_leaves_random_numbers_and_weights_alone(tmp_path):
     assert [one._version for one in weights.values()] == versions
     assert json.loads(json.dumps(found)) == found
     assert next(iter(found)) == "rmtbase/left_share"
+    now = [100.0]
+    monkeypatch.setattr("rmtbase.watch._watcher.time.perf_counter", lambda: now[0])
+    watcher = Watcher(tmp_path / "run.nc", budget=0.1, **STATE)
+    assert watcher.can_afford()
+    watcher.seconds, watcher._began = [1.0], 100.0
+    now[0] = 118.9
+    assert not watcher.can_afford()
+    now[0] = 119.1
+    assert watcher.can_afford()
+    with pytest.raises(ParameterError, match="budget"):
+        Watcher(tmp_path / "other.nc", budget=0.0)
 
 
 def test_alarm_is_raised_for_a_departure_and_kept_over_a_restart(tmp_path):
@@ -316,20 +325,6 @@ def test_heads_of_a_module_of_ones_own_are_found_by_running_it(attention, tmp_pa
     assert again["rmtbase/smallest_q_value"] == q_value[2] == q_value.min() <= 0.05
 
 
-def test_looks_beyond_the_budget_are_left_out(tmp_path, monkeypatch):
-    now = [100.0]
-    monkeypatch.setattr("rmtbase.watch._watcher.time.perf_counter", lambda: now[0])
-    watcher = Watcher(tmp_path / "run.nc", budget=0.1, **STATE)
-    assert watcher.can_afford()
-    watcher.seconds, watcher._began = [1.0], 100.0
-    now[0] = 118.9
-    assert not watcher.can_afford()
-    now[0] = 119.1
-    assert watcher.can_afford()
-    with pytest.raises(ParameterError, match="budget"):
-        Watcher(tmp_path / "other.nc", budget=0.0)
-
-
 @pytest.mark.parametrize("planned_looks", [None, 1])
 def test_alarm_that_can_name_no_lone_head_any_more_says_so(tmp_path, planned_looks):
     watcher = Watcher(tmp_path / "run.nc", planned_looks=planned_looks, **STATE)
@@ -397,7 +392,7 @@ def test_runs_that_learn_nothing_raise_no_more_alarms_than_the_level(moved, plan
         assert alarms > ALARM_LEVEL / (3 if planned else 5)
 
 
-def test_a_head_that_stays_at_the_smallest_effect_is_named_and_one_beyond_is_not():
+def test_a_head_at_the_smallest_effect_is_named_and_one_beyond_is_not():
     spending = Spending.for_heads(16, 1e-6, planned=50)
     least = spending.largest_p_value_named()
     assert least > 1e-3

@@ -11,7 +11,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.reasons import NotTestable, Reason
 from rmtbase.results.comparison._two_models import LEVEL
 from rmtbase.results.comparison.schema import COMPARISON_SCHEMA
-from rmtbase.results.trajectory.summary import between_checkpoints
+from rmtbase.results.trajectory.report import between_checkpoints
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import rows_of
 from rmtbase.words import counted, listing, of_tested

@@ -35,8 +35,8 @@ from rmtbase.results.scores.figures._scores import MAIN_STATISTICS
 from rmtbase.results.scores.figures._statistic_by_layer import relative_label, relative_to_null
 from rmtbase.results.scores.figures._weibull_plot import weibull_plane
 from rmtbase.results.scores.words import null_noun
+from rmtbase.results.trajectory.report import against
 from rmtbase.results.trajectory.schema import steps_before
-from rmtbase.results.trajectory.summary import against
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import heads_present
 
