@@ -154,10 +154,8 @@ def _plain_json(report: Callable[[Any], Iterable[Item]], table: xr.Dataset) -> d
 
 
 def _version(path: Path | None) -> tuple[int, int] | None:
-    if path is None or not path.exists():
-        return None
-    status = path.stat()
-    return status.st_ino, status.st_mtime_ns
+    status = path.stat() if path is not None and path.exists() else None
+    return None if status is None else (status.st_ino, status.st_mtime_ns)
 
 
 FOUND = 3  # exit status if a head meets the condition of ``--fail-if``

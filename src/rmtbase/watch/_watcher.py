@@ -164,7 +164,23 @@ class Watcher:
         if not is_over or len(self.steps) == 1:
             self._tell_if_blind(is_over)
         self.seconds.append(time.perf_counter() - begin)
-        return self._scalars(is_over)
+        last = summarize_trajectory(self.tree).steps[-1]
+        departures = groups_of(self.tree)["/departures"]
+        raised = int(np.isfinite(departures["alarm_step"].values).sum())
+        q_value = departures["omnibus_q_value"].isel({STEP: -1, "null": 0}).values
+        differing = next(iter(last.left.values()))
+        spending = spending_of(self.tree)
+        least = None if spending is None or is_over else spending.largest_p_value_named(seen=len(self.steps))
+        return {
+            "rmtbase/left_share": math.nan if differing is None else differing / last.n_heads,
+            "rmtbase/heads_that_differ": math.nan if differing is None else float(differing),
+            "rmtbase/smallest_q_value": math.nan if differing is None else float(np.nanmin(q_value)),
+            "rmtbase/median_participation_ratio": last.median_participation_ratio,
+            "rmtbase/largest_distance": abs(last.distance),
+            "rmtbase/alarm": float(raised) if raised or (self._can_name and last.n_heads) else math.nan,
+            "rmtbase/alarm_detectable_p_value": math.nan if least is None else least,
+            "rmtbase/look_seconds": self.seconds[-1],
+        }
 
     def _opened(self, model: Any, revision: str | None = None) -> Model:
         adapted = adapted_weights(model)
@@ -195,26 +211,6 @@ class Watcher:
             WatchWarning,
             stacklevel=3,
         )
-
-    def _scalars(self, is_over: bool) -> dict[str, float]:
-        assert self.tree is not None
-        last = summarize_trajectory(self.tree).steps[-1]
-        departures = groups_of(self.tree)["/departures"]
-        raised = int(np.isfinite(departures["alarm_step"].values).sum())
-        q_value = departures["omnibus_q_value"].isel({STEP: -1, "null": 0}).values
-        differing = next(iter(last.left.values()))
-        spending = spending_of(self.tree)
-        least = None if spending is None or is_over else spending.largest_p_value_named(seen=len(self.steps))
-        return {
-            "rmtbase/left_share": math.nan if differing is None else differing / last.n_heads,
-            "rmtbase/heads_that_differ": math.nan if differing is None else float(differing),
-            "rmtbase/smallest_q_value": math.nan if differing is None else float(np.nanmin(q_value)),
-            "rmtbase/median_participation_ratio": last.median_participation_ratio,
-            "rmtbase/largest_distance": abs(last.distance),
-            "rmtbase/alarm": float(raised) if raised or (self._can_name and last.n_heads) else math.nan,
-            "rmtbase/alarm_detectable_p_value": math.nan if least is None else least,
-            "rmtbase/look_seconds": self.seconds[-1],
-        }
 
 
 def adapted_weights(model: Any) -> dict[str, Any] | None:

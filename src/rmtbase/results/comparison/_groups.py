@@ -34,7 +34,7 @@ HEADLINES = (
     *("transmission weibull_shape", "transmission scale", "selection weibull_shape", "selection scale"),
     *(f"median {_NPR}", "heads_departed", "departure_step"),
 )
-"""Measures that are shown first: those with these names, also followed by the name of a null, if models have them."""
+"""Measures that are shown first, also those that are followed by the name of a null."""
 
 _ROUNDING = 1e-13  # relative; numbers closer than this differ only by rounding
 _AT_ONCE = 1 << 21  # permuted statistics held in memory at a time

@@ -25,8 +25,7 @@ from rmtbase.tables.domain import (
     Domain,
 )
 
-NEAREST = "nearest"
-"""Part of ``/components`` of a comparison with published models."""
+NEAREST = "nearest"  # part of ``/components`` of a comparison with published models
 
 
 def _group(*entries: str | tuple[str, str, Domain], part: str = "") -> Schema:

@@ -49,7 +49,30 @@ def _of_pairs(pairs: xr.Dataset) -> Iterator[str]:
     rows = rows_of(pairs, COMPARISON_SCHEMA["/pairs"], "pair", along=("statistic",))
     statistics = pairs["statistic"].values.tolist()
     if len(rows) > 1:
-        yield from _of_several_pairs(rows, statistics)
+        farthest = [_farthest(row, statistics) if row["omnibus_q_value"] < LEVEL else ("", 0.0) for row in rows]
+        differ = sorted((k for k, (words, _) in enumerate(farthest) if words), key=lambda k: -abs(farthest[k][1]))
+        p_value = [row["alignment_p_value"] for row in rows]
+        related = [
+            k
+            for k, row in enumerate(rows)
+            if row["duplicate"] or row["reordered"] or (not row["alignment_reason"] and p_value[k] < LEVEL / len(rows))
+        ]
+        related.sort(key=lambda k: p_value[k] if isfinite(p_value[k]) else 0.0)
+        untested = [row for k, row in enumerate(rows) if row["alignment_reason"] and k not in related]
+        missing = [NotTestable(row["pair"], row["reason"]) for row in rows if isnan(row["omnibus_q_value"])]
+        unknown = [NotTestable(row["pair"], row["alignment_reason"]) for row in untested]
+        most = [f"{_names(rows[k])} ({farthest[k][0]})" for k in differ]
+        clearest = [f"{_names(rows[k])}: {_origin(rows[k])}" for k in related]
+        different = f"have heads that differ (q < {LEVEL:g} over all pairs)"
+        copies = f"are copies or have a common origin (p < {LEVEL:g}/{len(rows)})"
+        for predicate, label, named, out in (
+            (different, "Most", most, missing),
+            (copies, "Clearest", clearest, unknown),
+        ):
+            count = of_tested(len(named), len(rows) - len(out), out, "pair of models", predicate)
+            yield f"{count}. {label}: {'; '.join(named[:_FIRST])}." if named else f"{count}."
+        if len(rows) > _MOST_PAIRS:
+            yield from (f"{_names(rows[k])}: {_origin(rows[k])}." for k in related[_FIRST:_MOST_PAIRS])
     for row in rows if len(rows) <= _MOST_PAIRS else []:
         names = _names(row)
         yield f"{names}: {_origin(row)}."
@@ -63,30 +86,6 @@ def _of_pairs(pairs: xr.Dataset) -> Iterator[str]:
             f"{names}: their heads {differ}: p = {row['omnibus_p_value']:.2g}, q = {row['omnibus_q_value']:.2g} over "
             f"all pairs, {counted(row['n_units'], 'key head')} {'paired by place' if row['paired'] else 'pooled'}."
         )
-
-
-def _of_several_pairs(rows: Sequence[Row], statistics: Sequence[str]) -> Iterator[str]:
-    farthest = [_farthest(row, statistics) if row["omnibus_q_value"] < LEVEL else ("", 0.0) for row in rows]
-    differ = sorted((k for k, (words, _) in enumerate(farthest) if words), key=lambda k: -abs(farthest[k][1]))
-    p_value = [row["alignment_p_value"] for row in rows]
-    related = [
-        k
-        for k, row in enumerate(rows)
-        if row["duplicate"] or row["reordered"] or (not row["alignment_reason"] and p_value[k] < LEVEL / len(rows))
-    ]
-    related.sort(key=lambda k: p_value[k] if isfinite(p_value[k]) else 0.0)
-    untested = [row for k, row in enumerate(rows) if row["alignment_reason"] and k not in related]
-    missing = [NotTestable(row["pair"], row["reason"]) for row in rows if isnan(row["omnibus_q_value"])]
-    unknown = [NotTestable(row["pair"], row["alignment_reason"]) for row in untested]
-    most = [f"{_names(rows[k])} ({farthest[k][0]})" for k in differ]
-    clearest = [f"{_names(rows[k])}: {_origin(rows[k])}" for k in related]
-    different = f"have heads that differ (q < {LEVEL:g} over all pairs)"
-    copies = f"are copies or have a common origin (p < {LEVEL:g}/{len(rows)})"
-    for predicate, label, named, out in ((different, "Most", most, missing), (copies, "Clearest", clearest, unknown)):
-        count = of_tested(len(named), len(rows) - len(out), out, "pair of models", predicate)
-        yield f"{count}. {label}: {'; '.join(named[:_FIRST])}." if named else f"{count}."
-    if len(rows) > _MOST_PAIRS:
-        yield from (f"{_names(rows[k])}: {_origin(rows[k])}." for k in related[_FIRST:_MOST_PAIRS])
 
 
 def _names(pair: Row) -> str:

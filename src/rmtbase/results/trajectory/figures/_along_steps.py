@@ -79,7 +79,17 @@ def statistic_along_steps(
         median = np.nanmedian(curves.value, axis=1)
         ax.plot(steps, median, color=theme.observed, linewidth=1.6, label="median head")
     else:
-        _layer_lines(ax, steps, curves, theme)
+        layers = np.unique(curves.layer).tolist()
+        several = len(layers) > len(theme.series)
+        shades = theme.sequential[2:]
+        for k, layer in enumerate(layers):
+            colour = shades[k * (len(shades) - 1) // (len(layers) - 1)] if several else theme.series[k]
+            style, marker = "-" if several else LINE_STYLES[k], "o" if len(steps) <= _MARKED else ""
+            look = {"color": colour, "linestyle": style, "linewidth": 1.0, "marker": marker, "markersize": 2.5}
+            label = f"layer {layer}" if not several or k in (0, len(layers) - 1) else ""
+            for line in curves.value[:, curves.layer == layer].T:
+                ax.plot(steps, line, label=label, **look)
+                label = ""
     if prefer_log(curves.value):
         log_axis(ax)
     elif curves.low is not None and curves.high is not None:
@@ -224,20 +234,6 @@ def _curves(table: xr.Dataset, statistic: str) -> _Curves:
     known = np.isfinite(value).any(axis=0)
     low, high = (end[:, known] for end in ends) if np.isfinite(ends).any() else (None, None)
     return _Curves(value[:, known], low, high, layers[known], label)
-
-
-def _layer_lines(ax: Axes, steps: Int[np.ndarray, " step"], curves: _Curves, theme: Theme) -> None:
-    layers = np.unique(curves.layer).tolist()
-    several = len(layers) > len(theme.series)
-    shades = theme.sequential[2:]
-    for k, layer in enumerate(layers):
-        colour = shades[k * (len(shades) - 1) // (len(layers) - 1)] if several else theme.series[k]
-        style, marker = "-" if several else LINE_STYLES[k], "o" if len(steps) <= _MARKED else ""
-        look = {"color": colour, "linestyle": style, "linewidth": 1.0, "marker": marker, "markersize": 2.5}
-        label = f"layer {layer}" if not several or k in (0, len(layers) - 1) else ""
-        for line in curves.value[:, curves.layer == layer].T:
-            ax.plot(steps, line, label=label, **look)
-            label = ""
 
 
 def figure_recipes(tree: xr.DataTree) -> dict[str, FigureRecipe]:
