@@ -143,16 +143,8 @@ class _Case(NamedTuple):
     row: xr.Dataset
     keywords: dict[str, Any]
     drawn: dict[str, Any]
-
-    @property
-    def spread(self) -> float:
-        """Standard deviation of an element of the matrix of full rank."""
-        over = self.keywords["d_model"] ** -0.5 if self.keywords["normalization"] == "sqrt_d" else 1.0
-        return over * float(np.sqrt(self.keywords["sigma_q"] * self.keywords["sigma_k"]))
-
-    def square(self) -> GaussianChain:
-        d_model = self.keywords["d_model"]
-        return GaussianChain(dims=(d_model, d_model), sigmas=(self.spread,), normalization="none")
+    spread: float  # standard deviation of an element of the matrix W of full rank
+    square: GaussianChain  # law of the eigenvalues of WᵀW
 
 
 @panel
@@ -187,7 +179,7 @@ def eigenvalues_by_rank(
         if full_rank:
             d_model = int(case.row["d_model"])
             rank = np.unique(np.geomspace(1, d_model, _POINTS).round())
-            means.append(case.square().ppf(1.0 - (rank - 0.5) / d_model))
+            means.append(case.square.ppf(1.0 - (rank - 0.5) / d_model))
             largest = max(largest, d_model)
             ax.plot(rank, means[-1], **case.drawn)
             continue
@@ -212,7 +204,7 @@ def eigenvalues_by_rank(
 def spectral_densities(ax: Axes, theme: Theme, table: xr.Dataset, full_rank: bool = False, heading: str = "") -> Around:
     """Draw the density of the eigenvalues, simulated and by its law, on a logarithmic axis if far apart."""
     cases = list(_cases(table, theme))
-    laws = [case.square() if full_rank else low_rank_product(**case.keywords) for case in cases]
+    laws = [case.square if full_rank else low_rank_product(**case.keywords) for case in cases]
     ends = np.array([law.support for law in laws])
     # A spectrum that begins at zero has an unbounded density there; the density of ln λ can be shown.
     far_apart = ends[:, 0].min() <= 0 or ends[:, 1].max() > _FAR_APART * ends[:, 1].min()
@@ -271,7 +263,11 @@ def _cases(table: xr.Dataset, theme: Theme) -> Iterator[_Case]:
         row = table.isel(case=case)
         label = ", ".join(f"{words[name]} {values[case]:g}" for name, values in telling.items())
         keywords = {name: row[name].item() for name in names} | {"normalization": str(table.attrs["normalization"])}
-        yield _Case(row, keywords, {"color": look.colour, "linestyle": look.style, "linewidth": 1.5, "label": label})
+        over = row["d_model"].item() ** -0.5 if keywords["normalization"] == "sqrt_d" else 1.0
+        spread = over * float(np.sqrt(row["sigma_q"].item() * row["sigma_k"].item()))
+        square = GaussianChain(dims=(row["d_model"].item(),) * 2, sigmas=(spread,), normalization="none")
+        drawn = {"color": look.colour, "linestyle": look.style, "linewidth": 1.5, "label": label}
+        yield _Case(row, keywords, drawn, spread, square)
 
 
 def figure_recipes(table: xr.Dataset) -> dict[str, FigureRecipe]:

@@ -303,7 +303,7 @@ def grouped_tables(
             f"departure_step {null}": _reduced(lambda values: np.expm1(values.mean()), log[mask])
             for null, log, mask in zip(nulls, logs, tested, strict=True)
         }
-        at_end.append([of_run[-1] | last])
+        at_end.append([measures | last for measures in of_run[-1:]])
         advance(1)
     if any(steps_of_run != steps for steps_of_run in steps_of_runs):
         warnings.append(f"groups are compared at the {len(steps)} steps that all of their trajectories have")
