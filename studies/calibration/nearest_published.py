@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from rmtbase.results.comparison._each_model import ComparedModel, FitsOfMatrices
+from rmtbase.results.comparison._matrices import ComparedModel, FitsOfMatrices
 from rmtbase.results.comparison._published import nearest_table, published_models
 from rmtbase.statistics import weibull_fit
 

@@ -31,7 +31,7 @@ def comparison(models):
     return compare(models, {"x": ["a", "b"], "y": ["c", "d"]}, TRAINING, ["a", "b"], published=True, permutations=99)
 
 
-def test_a_comparison_holds_what_its_tests_say(comparison, models):
+def test_a_comparison_holds_what_its_tests_say_in_words_and_in_its_file(comparison, models, tmp_path):
     pair = comparison["pairs"].to_dataset().sel(pair="a | d")
     found = compare_two(models["a"], models["d"], 99)
     np.testing.assert_array_equal(pair["p_value"], found["p_value"])
@@ -45,9 +45,6 @@ def test_a_comparison_holds_what_its_tests_say(comparison, models):
     assert drift["drift"].item() == pytest.approx(each["drift"].mean().item())
     assert drift["standard_error"].item() == pytest.approx(each["standard_error"].values[0] / np.sqrt(2))
     assert drift["p_value"].item() < 0.01
-
-
-def test_a_comparison_holds_what_is_said_of_all(comparison):
     findings, table = comparison["findings"].to_dataset(), comparison["models"].to_dataset().sel(model=[*"acd"])
     law = scale_law(table["root"].values, table["transmission_scale"].values)
     assert findings["scale_law_exponent"].item() == law.exponent
@@ -57,13 +54,11 @@ def test_a_comparison_holds_what_is_said_of_all(comparison):
     shapes = comparison["components"].to_dataset()["shape"]
     assert shapes.sel(model="c", component="attention_query").item() < 1.1
     assert comparison["components"].to_dataset()["n_departed"].sel(model="c", component="attention_query").item() == 2
-
-
-def test_a_comparison_says_so_in_words(comparison):
     lines = "\n".join(summarize_comparison(comparison))
     for said in ("a and b: duplicates", "a and d: their heads differ", "x (2) against y (2): so few models", "CV ",
                  "λ against √(η/λ_wd)", "is built in by what they share before training"):  # fmt: skip
         assert said in lines
+    assert open_table(write_table(comparison, tmp_path / "all.nc"), "comparison").identical(comparison)
 
 
 def test_published_shapes_stand_beside_the_models_with_their_source(comparison):
@@ -89,10 +84,6 @@ def test_models_of_heads_alone_are_compared_without_fits(scored):
     assert "no Weibull fits to compare" in tree.attrs["warnings"]
     assert not tree["pairs"].to_dataset()["paired"].item()
     assert [row["model"] for row in csv.DictReader(io.StringIO(export(tree).decode()))] == ["a", "b"]
-
-
-def test_a_comparison_comes_back_from_its_file(comparison, tmp_path):
-    assert open_table(write_table(comparison, tmp_path / "all.nc"), "comparison").identical(comparison)
 
 
 @pytest.mark.parametrize(

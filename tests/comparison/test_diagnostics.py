@@ -35,7 +35,7 @@ ROOTS = np.sqrt([model.peak_rate / model.weight_decay for model in PYTHIA])
 SCALES = np.array([model.mean_scale for model in PYTHIA])
 
 
-def test_published_classes_are_the_ranges_that_were_published():
+def test_published_classes_and_budgets_are_the_ranges_that_were_published():
     classes = {
         0.5: "below_deep_selection",
         0.76: "deep_selection",
@@ -50,26 +50,17 @@ def test_published_classes_are_the_ranges_that_were_published():
     assert published_class(0.9, fused=True) == "deep_selection"
     with pytest.raises(ParameterError):
         published_class(float("nan"))
-
-
-def test_attention_is_classed_by_its_heads_and_storage():
+    states = [budget_state(x) for x in (0.1, 0.2, 0.4, 0.6, 0.9, 1.0, 1.01)]
+    assert states == [
+        *("transition", "approaching", "approaching", "approaching or near-saturated"),
+        *("near-saturated", "near-saturated", "saturated"),
+    ]
     classes = {(8, 8): "MHA", (8, 2): "GQA", (8, 1): "MQA", (1, 1): "MHA"}
     assert {numbers: attention_class(*numbers) for numbers in classes} == classes
     assert attention_class(8, 8, fused=True) == "MHA, fused"
     assert attention_class(16, 16, latent=True) == "latent"
     with pytest.raises(ParameterError, match="a multiple of n_key_heads = 3"):
         attention_class(8, 3)
-
-
-def test_a_budget_between_published_examples_is_said_to_be_either():
-    states = [budget_state(x) for x in (0.1, 0.2, 0.4, 0.6, 0.9, 1.0, 1.01)]
-    assert states == [
-        *("transition", "approaching", "approaching", "approaching or near-saturated"),
-        *("near-saturated", "near-saturated", "saturated"),
-    ]
-
-
-def test_the_share_of_the_initial_weights_is_that_of_the_optimiser():
     training = Training(1e-3, 0.01, 143_000)
     kept = AdamWNoise(1e-3, 0.01).std_after(143_000, 1.0) ** 2 - AdamWNoise(1e-3, 0.01).std_after(143_000, 0.0) ** 2
     assert training.initial_share() == pytest.approx(math.sqrt(kept), rel=1e-4)
@@ -102,7 +93,7 @@ def test_the_scale_law_holds_its_level_and_finds_a_law_of_two_models_that_differ
     assert (law.exponent, law.slope, law.p_value) == pytest.approx((1.0, 0.1, 1e-4))
 
 
-def test_the_paired_growth_knows_what_a_shared_start_builds_in():
+def test_the_paired_growth_knows_what_a_shared_start_builds_in_and_holds_its_level():
     starts = 0.887487 * np.array([initial_sigmas("A", *sizes).writes for sizes in ((6, 512), (12, 768), (24, 1024))])
     rng = np.random.default_rng(8)
     later = 0.02 * np.exp(0.2 * rng.standard_normal((2, 20)))
@@ -115,9 +106,6 @@ def test_the_paired_growth_knows_what_a_shared_start_builds_in():
     assert found.built_in == pytest.approx(built_in_correlation(starts, later[0], 20), abs=0.03)
     coupled = paired_growth(x, np.concatenate([starts, later[0] * 1.3]), initial)
     assert coupled.p_value == 1e-4 and coupled.later_correlation == pytest.approx(1.0)
-
-
-def test_the_paired_growth_holds_its_level():
     rng = np.random.default_rng(9)
     points = np.exp(rng.standard_normal((200, 2, 12)))
     points[:, 1, :3] = points[:, 0, :3]
@@ -125,7 +113,7 @@ def test_the_paired_growth_holds_its_level():
     assert np.mean(np.array(p) <= 0.05) == pytest.approx(0.05, abs=0.047)  # three errors of 200
 
 
-def test_the_band_of_untrained_models_is_that_of_its_null():
+def test_the_band_of_untrained_models_is_that_of_its_null_and_not_as_wide_as_the_published_one():
     rng, law = np.random.default_rng(6), weibull_null().shape
     sizes = [np.full(6, 2_000), np.full(12, 5_000), np.full(4, 800)]
     drawn = [
@@ -139,32 +127,17 @@ def test_the_band_of_untrained_models_is_that_of_its_null():
     assert stats.kstest(p, "uniform").pvalue > 1e-4
     medians = np.array([band.medians for band in drawn])
     assert medians.std(axis=0) == pytest.approx(drawn[0].null_errors, rel=0.25)
-
-
-def test_a_band_as_wide_as_the_published_one_is_none_of_untrained_matrices():
     medians = 1.195 + 0.0061 * np.linspace(-1.5, 1.5, 12)
     band = shape_band([[one] for one in medians], [[4096 * 4096]] * 12, draws=999)
     assert band.p_value == 1e-3
     assert band.variation > 10 * band.null_variation_95
 
 
-def test_the_recipe_of_initial_weights_is_found(scored):
+def test_the_recipe_of_initial_weights_is_found_and_heavy_tails_are_a_drift(scored):
     sigmas = initial_sigmas("A", 2, 32)
     by_name = {name: sigmas.writes if name in ("attention_output", "mlp_out") else sigmas.reads for name in SHAPES}
     for scores, recipe in ((scored(21, tuple(by_name.items())), "A"), (scored(22, heavy=("mlp_out",)), "")):
         assert initial_recipe(scores, fitted_matrices(scores)) == recipe
-
-
-def test_the_scale_is_that_of_a_fit_to_the_weights(model_folder):
-    scores, model = rmtbase.score(model_folder, "analytic"), open_model(model_folder)
-    scale = fitted_matrices(scores)["scale"]
-    for component in scale["component"].values.tolist():
-        assert scale.sel(layer=1, component=component).item() == pytest.approx(
-            weibull_fit(model.matrix(1, component)).scale, rel=1e-6
-        )
-
-
-def test_heavy_tails_leave_the_anchor_and_are_a_drift(scored):
     heavy = ["attention_query", "mlp_out"]
     first, last = scored(22), scored(22, heavy=tuple(heavy))
     assert (fitted_matrices(last)["z_score"].sel(component=heavy, statistic="weibull_shape") < -4).all()
@@ -176,7 +149,21 @@ def test_heavy_tails_leave_the_anchor_and_are_a_drift(scored):
     )
 
 
-def test_scores_without_fits_are_refused_by_name(scored):
+def test_the_scale_is_that_of_a_fit_to_the_weights(model_folder):
+    scores, model = rmtbase.score(model_folder, "analytic"), open_model(model_folder)
+    scale = fitted_matrices(scores)["scale"]
+    for component in scale["component"].values.tolist():
+        assert scale.sel(layer=1, component=component).item() == pytest.approx(
+            weibull_fit(model.matrix(1, component)).scale, rel=1e-6
+        )
+
+
+def test_attention_is_told_by_layer_and_scores_without_fits_are_refused_by_name(scored):
+    tree = scored(1, matrices=False).copy()
+    assert attention_classes(tree) == {"layer 0": "MHA", "layer 1": "MHA"}
+    tree.attrs["attention"] = "latent"
+    assert attention_classes(tree) == {"layer 0": "latent", "layer 1": "latent"}
+    assert set(attention_classes(scored(1, n_key_heads=2, matrices=False)).values()) == {"GQA"}
     with pytest.raises(ParameterError, match="only scores of heads"):
         shape_drift(scored(1, matrices=False), scored(1))
     tree = scored(1).copy()
@@ -186,14 +173,6 @@ def test_scores_without_fits_are_refused_by_name(scored):
         shape_drift(scored(1), tree)
     with pytest.raises(ParameterError, match="the same matrices as model-1"):
         shape_drift(scored(1), scored(2, n_layers=3))
-
-
-def test_attention_of_scores_is_told_by_layer(scored):
-    tree = scored(1, matrices=False).copy()
-    assert attention_classes(tree) == {"layer 0": "MHA", "layer 1": "MHA"}
-    tree.attrs["attention"] = "latent"
-    assert attention_classes(tree) == {"layer 0": "latent", "layer 1": "latent"}
-    assert set(attention_classes(scored(1, n_key_heads=2, matrices=False)).values()) == {"GQA"}
 
 
 def test_experts_are_compared_with_what_they_are_experts_of(scored):

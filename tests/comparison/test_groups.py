@@ -89,7 +89,7 @@ def test_recipes_are_compared_by_analysis_of_variance_and_every_way_to_divide_mo
     assert found.group_std[place] == pytest.approx(np.sqrt(max(0.0, beyond)))
 
 
-def test_models_that_share_seeds_are_compared_seed_by_seed():
+def test_models_that_share_seeds_are_compared_seed_by_seed_and_equal_ones_have_no_interval():
     rng = np.random.default_rng(22)
     of_seeds = (-3.0, 0.0, 3.0)  # what a seed decides, the same in each group
     groups = {f"g{k}": [drawn(rng, shift=of + 0.4 * k) for of in of_seeds] for k in range(3)}
@@ -115,9 +115,6 @@ def test_models_that_share_seeds_are_compared_seed_by_seed():
     signs = np.array(list(product((-1, 1), repeat=3)))
     assert one.p_value[place] == pytest.approx(np.mean(np.abs(signs @ d) >= abs(d.sum()) * (1 - 1e-9)))
     assert one.smallest_p_value == 2 / 8 and one.paired
-
-
-def test_what_no_two_seeds_differ_in_has_an_exact_p_value_and_no_interval():
     groups = groups_of(np.random.default_rng(24), (0.0, 0.0), n=4)
     for scores in groups["g1"]:
         scores["heads"] = xr.DataTree(
@@ -142,7 +139,7 @@ def test_recipes_of_untrained_models_differ_no_more_often_than_the_level(paired)
     assert all((one.adjusted_p_value[:4] >= one.p_value[:4]).all() for one in found)
 
 
-def test_trajectories_are_compared_at_every_step_and_by_when_heads_left(runs, of_runs):
+def test_trajectories_are_compared_at_every_step_and_by_when_heads_left(runs, of_runs, tmp_path):
     along, at_end = of_runs["along/groups"].to_dataset(), of_runs["groups"].to_dataset()
     assert along["step"].values.tolist() == list(STEPS)
     for step in (0, STEPS[-1]):
@@ -164,9 +161,6 @@ def test_trajectories_are_compared_at_every_step_and_by_when_heads_left(runs, of
     assert at_end.isel(contrast=0)["difference"].sel(measure="heads_departed axes").item() == 0
     assert of_runs["models"].to_dataset()["revision"].values.tolist() == ["step-256"] * 8
     assert len(set(of_runs["models"].to_dataset()["fingerprint"].values.tolist())) == 8
-
-
-def test_a_comparison_of_runs_says_between_which_steps_they_come_to_differ(of_runs, tmp_path):
     (line,) = [one for one in summarize_comparison(of_runs) if one.startswith("Along 4 steps")]
     assert "heads_departed gaussian between step 4 and 45" in line
     assert f"at step 0 they differ in 0 of {of_runs['along/between'].sizes['measure']} measures" in line

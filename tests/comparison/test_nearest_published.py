@@ -54,7 +54,7 @@ def planted(heads):
     return compare({"planted": with_matrices(heads, drawn)}, published=True)
 
 
-def test_a_planted_component_is_named_at_a_distance_that_chance_does_not_bring(planted):
+def test_a_planted_component_is_named_at_a_distance_in_standard_deviations_over_published_models(planted):
     components = planted["components"].to_dataset().isel(model=0)
     for name, model in (("attention_query", "OLMo-1-7B"), ("attention_key", "OLMo-2-7B")):
         found = components.sel(component=name)
@@ -66,9 +66,6 @@ def test_a_planted_component_is_named_at_a_distance_that_chance_does_not_bring(p
         assert found["nearest_between_published"].item() == 0.0
     (sentence,) = (line for line in summarize_comparison(planted) if line.startswith("planted: "))
     assert sentence.startswith("planted: 2 of 6 components lie nearer to a published one than untrained matrices")
-
-
-def test_distance_is_in_standard_deviations_over_the_published_models(planted):
     own = planted["components"].to_dataset().isel(model=0).sel(component="attention_output")
     output = PUBLISHED.sel(component="attention_output")
     pairs = zip(output["shape"].values.tolist(), output["scale"].values.tolist(), strict=True)

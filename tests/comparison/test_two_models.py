@@ -73,7 +73,7 @@ def test_two_untrained_models_differ_no_more_often_than_the_level(keys):
             assert share <= most
 
 
-def test_models_that_differ_are_told_apart_in_every_statistic():
+def test_models_that_differ_are_told_apart_in_every_statistic_whichever_is_called_the_first():
     rng = np.random.default_rng(1)
     first, second = drawn(rng, layers=6), drawn(rng, layers=6, shift=2.0)
     found = compare_two(first, second)
@@ -81,6 +81,14 @@ def test_models_that_differ_are_told_apart_in_every_statistic():
     assert found.omnibus_p_value < 1e-3 and (found.adjusted_p_value[PLACES] < 0.01).all()
     assert found.difference[PLACES] == pytest.approx(np.full(4, 2.0), abs=0.8)
     assert (found.p_value[PLACES] <= found.adjusted_p_value[PLACES]).all()
+    rng = np.random.default_rng(13)
+    for pair in ([drawn(rng, layers=3), drawn(rng, shift=0.3)], [drawn(rng), drawn(rng, shift=0.3)]):
+        found, swapped = (compare_two(*one, permutations=99) for one in (pair, pair[::-1]))
+        np.testing.assert_array_equal(found.p_value, swapped.p_value)
+        np.testing.assert_array_equal(found.adjusted_p_value, swapped.adjusted_p_value)
+        np.testing.assert_allclose(found.difference, -swapped.difference)
+        origins = [common_origin(*one, permutations=99) for one in (pair, pair[::-1])]
+        np.testing.assert_array_equal(*([one.alignment, one.alignment_p_value] for one in origins))
 
 
 @pytest.mark.parametrize(("layers", "shift", "seed"), [((5, 5), 0.4, 2), ((3, 2), 0.8, 3)], ids=["paired", "pooled"])
@@ -128,23 +136,20 @@ def test_independent_models_are_of_common_origin_no_more_often_than_the_level(n_
     assert np.mean(p) == pytest.approx(0.5, abs=0.12)
 
 
-def test_a_model_that_was_moved_a_little_is_of_common_origin(scored):
+def test_a_model_that_was_moved_a_little_is_of_common_origin_and_other_sizes_have_no_heads_to_match(scored):
     first, near, other = scored(1, matrices=False), scored(1, noise=0.1, matrices=False), scored(2, matrices=False)
     found = common_origin(first, near)
     assert not found.duplicate and found.alignment > 0.8 and found.alignment_p_value < 0.01
     copied = common_origin(first, first)
     assert copied.duplicate and copied.alignment == pytest.approx(1.0)
     assert common_origin(first, other).alignment_p_value > 0.05
-
-
-def test_models_of_other_sizes_have_no_heads_to_match(scored):
     found = common_origin(scored(1, matrices=False), scored(1, n_layers=3, matrices=False))
     assert np.isnan(found.alignment) and np.isnan(found.alignment_p_value)
     assert found.alignment_reason.words == "the models differ in layers, heads or their sizes"
     assert np.isnan(common_origin(*(drawn(np.random.default_rng(k), 1, 1) for k in (1, 2))).alignment)
 
 
-def test_heads_that_share_a_key_head_stay_together():
+def test_heads_that_share_a_key_head_stay_together_and_a_copy_in_another_order_is_told():
     # One key head of each layer stands out, with all its heads: two such groups have two places, not six.
     rng, p = np.random.default_rng(8), []
     for _ in range(8):
@@ -152,6 +157,17 @@ def test_heads_that_share_a_key_head_stay_together():
         pair = [drawn(rng, 2, layers=1, eigenvalue=strong * rng.chisquare(500, (1, HEADS, D_HEAD))) for _ in range(2)]
         p.append(common_origin(*pair, permutations=999).alignment_p_value)
     assert min(p) > 0.1
+    rng = np.random.default_rng(14)
+    value, order = (
+        rng.chisquare(9, (LAYERS, HEADS, D_HEAD)),
+        rng.permuted(np.tile(np.arange(HEADS), (LAYERS, 1)), axis=1),
+    )
+    moved = np.take_along_axis(value, order[..., None], axis=1) * (1 + 1e-4 * rng.standard_normal(value.shape))
+    first, second, other = (drawn(rng, eigenvalue=one) for one in (value, moved, rng.chisquare(9, value.shape)))
+    found = common_origin(first, second, permutations=9)
+    assert found.reordered
+    assert not common_origin(first, other, permutations=9).reordered
+    assert not common_origin(first, drawn(rng, eigenvalue=value), permutations=9).reordered
 
 
 @pytest.mark.exhaustive
@@ -163,7 +179,7 @@ def test_groups_of_untrained_models_differ_no_more_often_than_the_level():
     assert share <= most
 
 
-def test_groups_are_compared_by_every_way_to_divide_them_and_by_welchs_t():
+def test_groups_are_compared_by_every_way_to_divide_them_and_by_welchs_t_with_an_error_bar():
     rng = np.random.default_rng(10)
     groups = [[drawn(rng, shift=shift) for _ in range(n)] for shift, n in ((0.0, 4), (0.6, 3))]
     found = compare_groups(*groups)
@@ -184,9 +200,6 @@ def test_groups_are_compared_by_every_way_to_divide_them_and_by_welchs_t():
     assert (found.interval_low[place], found.interval_high[place]) == pytest.approx(tuple(t.confidence_interval()))
     pooled = np.sqrt((3 * means[:4].var(ddof=1) + 2 * means[4:].var(ddof=1)) / 5)
     assert found.effect[place] == pytest.approx(found.difference[place] / pooled)
-
-
-def test_groups_whose_heads_differ_are_told_apart_with_an_error_bar():
     rng = np.random.default_rng(11)
     found = compare_groups(*([drawn(rng, shift=shift) for _ in range(5)] for shift in (0.0, 2.0)))
     place = found.measures.index("trace")
@@ -194,28 +207,3 @@ def test_groups_whose_heads_differ_are_told_apart_with_an_error_bar():
     assert found.difference[place] / found.standard_error[place] > 4
     # Heads are independent here: seeds are apart as their heads make them.
     assert found.seed_std[place] == pytest.approx(found.head_error[place], rel=0.6)
-
-
-def test_which_model_is_called_the_first_changes_no_p_value():
-    rng = np.random.default_rng(13)
-    for pair in ([drawn(rng, layers=3), drawn(rng, shift=0.3)], [drawn(rng), drawn(rng, shift=0.3)]):
-        found, swapped = (compare_two(*one, permutations=99) for one in (pair, pair[::-1]))
-        np.testing.assert_array_equal(found.p_value, swapped.p_value)
-        np.testing.assert_array_equal(found.adjusted_p_value, swapped.adjusted_p_value)
-        np.testing.assert_allclose(found.difference, -swapped.difference)
-        origins = [common_origin(*one, permutations=99) for one in (pair, pair[::-1])]
-        np.testing.assert_array_equal(*([one.alignment, one.alignment_p_value] for one in origins))
-
-
-def test_a_copy_whose_heads_were_put_in_another_order_is_told():
-    rng = np.random.default_rng(14)
-    value, order = (
-        rng.chisquare(9, (LAYERS, HEADS, D_HEAD)),
-        rng.permuted(np.tile(np.arange(HEADS), (LAYERS, 1)), axis=1),
-    )
-    moved = np.take_along_axis(value, order[..., None], axis=1) * (1 + 1e-4 * rng.standard_normal(value.shape))
-    first, second, other = (drawn(rng, eigenvalue=one) for one in (value, moved, rng.chisquare(9, value.shape)))
-    found = common_origin(first, second, permutations=9)
-    assert found.reordered
-    assert not common_origin(first, other, permutations=9).reordered
-    assert not common_origin(first, drawn(rng, eigenvalue=value), permutations=9).reordered

@@ -24,7 +24,13 @@ def at_level(table, level):
     return table.assign(q_value=table["q_value"] * (0.05 / level))
 
 
-def test_pairs_that_cannot_be_tested_are_hatched(table):
+def test_the_map_has_a_cell_for_each_pair_and_pairs_that_cannot_be_tested_are_hatched(table):
+    ax = composition_heatmap(table, "k", legend=False)
+    np.testing.assert_array_equal(cells(ax), table["z_score"].sel(kind="k").transpose("later", "earlier"))
+    dots = line(ax, "q < 0.05")
+    q = table["q_value"].sel(kind="k").values
+    assert {*zip(dots.get_xdata(), dots.get_ydata(), strict=True)} == {*zip(*np.nonzero(q < 0.05), strict=True)}
+    assert f"{(q < 0.05).sum()} of 384 pairs compose" in ax.get_title()
     changed = table.sel(kind=["k"]).copy(deep=True)
     for name in ("z_score", "p_value", "q_value"):
         changed[name].values[0, 3, 10] = np.nan
@@ -36,16 +42,7 @@ def test_pairs_that_cannot_be_tested_are_hatched(table):
     assert "hatched" not in composition_heatmap(table, "k", legend=False).get_title()
 
 
-def test_the_map_has_a_cell_for_each_pair_and_a_dot_for_each_that_composes(table):
-    ax = composition_heatmap(table, "k", legend=False)
-    np.testing.assert_array_equal(cells(ax), table["z_score"].sel(kind="k").transpose("later", "earlier"))
-    dots = line(ax, "q < 0.05")
-    q = table["q_value"].sel(kind="k").values
-    assert {*zip(dots.get_xdata(), dots.get_ydata(), strict=True)} == {*zip(*np.nonzero(q < 0.05), strict=True)}
-    assert f"{(q < 0.05).sum()} of 384 pairs compose" in ax.get_title()
-
-
-def test_the_graph_has_a_line_for_each_pair_that_composes(table):
+def test_the_graph_has_a_line_for_each_pair_that_composes_or_the_largest_of_many(table):
     ax = composition_graph(at_level(table, 0.001))
     surviving = summarize_composition(table, 0.001).surviving
     assert 0 < len(surviving) <= 30
@@ -59,9 +56,6 @@ def test_the_graph_has_a_line_for_each_pair_that_composes(table):
     ]  # of L2H5 the place (5, 2)
     assert sorted(np.array(ends).tolist()) == sorted(expected)
     assert len({to_rgb(one.get_color()[0]) for one in lines}) == len({str(one.get_linestyle()) for one in lines}) == 3
-
-
-def test_of_many_pairs_those_with_the_largest_scores_are_drawn_the_thicker_the_larger(table):
     ax = composition_graph(at_level(table, 0.5))
     lines = line_collections(ax)
     score = np.sort(table["score"].values[table["q_value"].values < 0.5])[::-1]
@@ -80,17 +74,7 @@ def test_a_model_without_any_has_nodes_alone():
     assert ax.get_title().startswith("0 of 384 pairs")
 
 
-def test_both_are_figures_of_the_table_in_every_theme(table):
-    assert figure_names(table) == dict.fromkeys(["composition-graph", "composition-by-layer", "composition"], True)
-    for figure in figures(table, theme="print", width=3.4).values():
-        figure.draw_without_rendering()
-    for theme in THEMES.values():
-        assert to_rgb(composition_graph(table, theme=theme).lines[0].get_color()) == to_rgb(theme.series[0])
-    for ax in (composition_heatmap(table, "k"), composition_by_layer(table, "k"), composition_graph(table)):
-        assert ax.get_ylim()[0] > ax.get_ylim()[1] and ax.get_xlim()[0] < ax.get_xlim()[1]  # layer 0 on top
-
-
-def test_the_map_of_layers_counts_the_pairs_of_every_two_layers(table):
+def test_the_map_of_layers_counts_the_pairs_and_all_figures_are_drawn_in_every_theme(table):
     ax = composition_by_layer(table, "k", legend=False)
     share = cells(ax)
     printed = {tuple(map(int, one.get_position())): one.get_text() for one in ax.texts}
@@ -106,6 +90,13 @@ def test_the_map_of_layers_counts_the_pairs_of_every_two_layers(table):
             np.testing.assert_allclose(share[later, earlier], 100 * (q < 0.05).mean())
             assert printed.get((earlier, later), "0") == str((q < 0.05).sum())
     assert printed
+    assert figure_names(table) == dict.fromkeys(["composition-graph", "composition-by-layer", "composition"], True)
+    for figure in figures(table, theme="print", width=3.4).values():
+        figure.draw_without_rendering()
+    for theme in THEMES.values():
+        assert to_rgb(composition_graph(table, theme=theme).lines[0].get_color()) == to_rgb(theme.series[0])
+    for ax in (composition_heatmap(table, "k"), composition_by_layer(table, "k"), composition_graph(table)):
+        assert ax.get_ylim()[0] > ax.get_ylim()[1] and ax.get_xlim()[0] < ax.get_xlim()[1]  # layer 0 on top
 
 
 def test_pairs_of_a_layer_or_a_head_are_what_is_left_of_the_table_and_its_figures(table):

@@ -1,12 +1,17 @@
-"""Spectra of any ensemble: what is drawn is what the table holds, on axes that can be compared."""
+"""Spectra of any ensemble, and elements of random matrices: what is drawn is what the table holds, on shared axes."""
 
 import numpy as np
 import pytest
+from compact_atlas import compact_baseline
 
+import rmtbase
 from exhaustive import mostly_exhaustive
-from rmtbase.montecarlo import make_plan, run_in_memory
-from rmtbase.results.baseline.figures import ensemble_spectrum
+from rmtbase.ensembles import gaussian_matrix
+from rmtbase.errors import ParameterError
+from rmtbase.montecarlo import element_baseline, make_plan, run_in_memory
+from rmtbase.results.baseline.figures import element_density, ensemble_spectrum
 from rmtbase.results.figures import figures
+from rmtbase.tables import write_table
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +49,7 @@ def test_what_lies_outside_is_one_eigenvalue_in_a_thousand(chains):
     assert ax.get_ylim() == (0.0, pytest.approx(1.05 * max(heights.max(), ax.lines[0].get_ydata().max())))
 
 
-def test_panels_share_axes_that_hold_all_of_them(broad):
+def test_panels_of_spectra_share_axes_logarithmic_where_heights_are_far_apart(broad, chains):
     panels = figures(broad)["spectra"].axes
     alone = [ensemble_spectrum(broad, case) for case in range(2)]
     assert {ax.get_xlim() for ax in panels} == {
@@ -52,9 +57,6 @@ def test_panels_share_axes_that_hold_all_of_them(broad):
     }
     assert {ax.get_ylim() for ax in panels} == {(0.0, max(ax.get_ylim()[1] for ax in alone))}
     assert {ax.get_yscale() for ax in panels} == {"linear"}
-
-
-def test_panels_of_very_different_heights_share_a_logarithmic_axis(chains):
     panels = figures(chains)["spectra"].axes
     assert {ax.get_yscale() for ax in panels} == {"log"}
     assert len({ax.get_ylim() for ax in panels}) == 1
@@ -69,3 +71,54 @@ def test_long_names_are_broken_into_lines():
     lines = ensemble_spectrum(table).get_title().split("\n")
     assert len(lines) > 1
     assert max(map(len, lines)) <= 44
+
+
+@pytest.fixture(scope="module")
+def elements():
+    return element_baseline([(24, 4), gaussian_matrix(12, 8, method="dense")], 20, bins=30)
+
+
+@pytest.mark.parametrize("case", range(2))
+def test_the_density_is_that_of_the_table_in_units_of_its_spread(elements, case):
+    row = elements.isel(case=case)
+    heights, edges, _ = element_density(elements, case).patches[0].get_data()
+    held = row["density"].values > 0
+    unit = float(row["mean"].sel(statistic="std"))
+    np.testing.assert_allclose(edges, row["bin_edge"].values / unit)
+    np.testing.assert_allclose(heights[held], row["density"].values[held] * unit)
+    assert heights[held] @ np.diff(edges)[held] == pytest.approx(1.0 - float(row["share_outside"]))
+
+
+def test_the_law_is_drawn_and_panels_share_an_axis_that_begins_below_all_of_them(elements):
+    (law,) = element_density(elements, 0).lines[-1:]
+    unit = float(elements["mean"].sel(statistic="std")[0])
+    np.testing.assert_allclose(law.get_ydata(), elements["density_law"].values[0] * unit)
+    panels = figures(elements)["elements"].axes
+    assert len(panels) == 2
+    assert len({ax.get_ylim() for ax in panels}) == 1
+    densities = [row["density"].values * row["mean"].sel(statistic="std").item() for _, row in elements.groupby("case")]
+    lowest = min(of_one[of_one > 0].min() for of_one in densities)
+    assert panels[0].get_ylim()[0] == pytest.approx(0.5 * lowest)
+    for ax in panels:  # which are filled down to the axis
+        assert ax.patches[0].get_data().baseline < 0.5 * lowest
+
+
+def test_a_name_is_no_mathematics_whatever_it_holds(elements):
+    hostile = elements.assign(name=("case", [r"$\frac{" + "x" * 1000, r"a $ \b"]))
+    first, second = (element_density(hostile, case) for case in range(2))
+    for ax in (first, second):
+        ax.figure.canvas.draw()
+    assert len(first.get_title().splitlines()) <= 6
+    assert second.get_title() == r"a \$ \b"
+
+
+def test_other_tables_are_refused():
+    table = compact_baseline(rmtbase.baseline(32, 8, draws=20, normalization="none"))
+    with pytest.raises(ParameterError, match="atlas"):
+        figures(table)
+
+
+def test_command_draws_them(elements, run, tmp_path):
+    ended = run("plot", write_table(elements, tmp_path / "elements.nc"), "-o", tmp_path / "pictures")
+    assert ended.status == 0, ended.err
+    assert [path.name for path in (tmp_path / "pictures").iterdir()] == ["elements-elements.png"]

@@ -196,9 +196,6 @@ def test_matplotlib_is_loaded_by_plots_alone_and_pyplot_by_nothing():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-# Colours.
-
-
 def linear(rgb):
     c = np.asarray(rgb)
     return np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
@@ -210,10 +207,15 @@ def contrast(one, other):
 
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK, PRINT])
-def test_text_is_readable_and_marks_stand_out(theme):
+def test_text_is_readable_and_diverging_colours_grow_stronger_from_the_middle(theme):
     least = {"text": 7, "muted": 4.5, "null": 3, "free_law": 3, "observed": 3, "flagged": 3}
     for role, ratio in least.items():
         assert contrast(getattr(theme, role), theme.surface) >= ratio
+    middle = len(Z_LEVELS)
+    assert len(theme.diverging) == 2 * middle + 1
+    from_middle = [contrast(colour, theme.diverging[middle]) for colour in theme.diverging]
+    assert from_middle[: middle + 1] == sorted(from_middle[: middle + 1], reverse=True)
+    assert from_middle[middle:] == sorted(from_middle[middle:])
 
 
 # Machado, Oliveira & Fernandes (2009), severity 1.0, on linear RGB.
@@ -243,15 +245,6 @@ def test_colours_stay_apart_for_colour_blind_readers(theme, deficiency):
     page = lab(linear(to_rgb(theme.surface)))[0]  # which sequential colours leave step by step
     away = np.abs(np.array([seen(colour)[0] for colour in theme.sequential]) - page)
     assert (np.diff(away) > 4).all()
-
-
-@pytest.mark.parametrize("theme", [LIGHT, DARK, PRINT])
-def test_the_diverging_colours_match_the_levels_and_grow_stronger_from_the_middle(theme):
-    middle = len(Z_LEVELS)
-    assert len(theme.diverging) == 2 * middle + 1
-    from_middle = [contrast(colour, theme.diverging[middle]) for colour in theme.diverging]
-    assert from_middle[: middle + 1] == sorted(from_middle[: middle + 1], reverse=True)
-    assert from_middle[middle:] == sorted(from_middle[middle:])
 
 
 def test_errors_of_a_density_end_where_its_bars_do():

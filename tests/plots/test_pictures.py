@@ -87,7 +87,7 @@ def test_a_pdf_has_a_page_for_each_figure_and_a_folder_a_file(drawn, tmp_path):
         save(drawn, tmp_path / "all.png")
 
 
-def test_what_cannot_be_written_is_refused_before_anything_is(figure, tmp_path):
+def test_what_cannot_be_written_is_refused_and_a_file_of_another_kind_is_not_overwritten_unasked(figure, tmp_path):
     for name, options, words in (
         ("fig.jpg", {}, ".pdf, .svg, .png"),
         ("fig.pdf", {"format": "svg"}, "format = 'svg'"),
@@ -98,9 +98,6 @@ def test_what_cannot_be_written_is_refused_before_anything_is(figure, tmp_path):
         with pytest.raises(ParameterError, match=re.escape(words)):
             save(figure, tmp_path / name, **options)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_file_of_another_kind_is_not_overwritten_unasked(figure, tmp_path):
     path = tmp_path / "thesis.pdf"
     path.write_text("years of work")
     with pytest.raises(OutputError, match="no PDF"):

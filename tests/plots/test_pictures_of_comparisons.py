@@ -24,7 +24,7 @@ def comparison():
     return open_table(Path(__file__).parents[1] / "data" / "comparison.nc", "comparison")
 
 
-def test_each_model_s_shapes_stand_before_their_null(comparison):
+def test_shapes_pairs_and_the_scale_s_law_are_those_of_the_comparison(comparison):
     ax = component_shapes(comparison)
     table = comparison["components"].to_dataset().sel(model="b")
     np.testing.assert_array_equal(line(ax, "b").get_ydata(), table["shape"].values)
@@ -32,16 +32,10 @@ def test_each_model_s_shapes_stand_before_their_null(comparison):
     ends = np.array([segment[:, 1] for segment in bars.get_segments()])
     mean, spread = table["shape_null_mean"].values, 1.96 * table["shape_null_std"].values
     np.testing.assert_allclose(ends, np.stack([mean - spread, mean + spread], axis=1))
-
-
-def test_pairs_have_their_q_values(comparison):
     drawn = cells(pair_heatmap(comparison))
     q = comparison["pairs"]["omnibus_q_value"].sel(pair="b | d").item()
     assert drawn[1, 3] == drawn[3, 1] == pytest.approx(-np.log10(q))
     assert np.isnan(np.diag(drawn)).all()
-
-
-def test_the_scale_s_law_is_the_line_of_the_findings(comparison):
     ax = scale_law(comparison)
     x, y = next(one for one in ax.lines if "slope" in str(one.get_label())).get_data()
     np.testing.assert_allclose(y, float(comparison["findings"]["scale_law_slope"]) * x)
@@ -69,7 +63,7 @@ def grouped():
     return tree
 
 
-def test_groups_are_drawn_seed_by_seed_with_their_interval(grouped):
+def test_groups_are_drawn_seed_by_seed_and_along_steps_with_where_they_differ(grouped):
     ax = group_measure(grouped, "trace")
     values = grouped["members"]["value"].sel(measure="trace").values[3:]
     dots = [one.get_ydata() for one in ax.lines if len(one.get_ydata()) == 3]
@@ -77,9 +71,6 @@ def test_groups_are_drawn_seed_by_seed_with_their_interval(grouped):
     (bar,) = line_collections(ax)[1].get_segments()
     low, high = stats.t.interval(0.95, 2, values.mean(), stats.sem(values))
     np.testing.assert_allclose(bar[:, 1], [low, high])
-
-
-def test_groups_are_drawn_along_steps_with_where_they_differ(grouped):
     ax = group_measure_by_step(grouped, "heads_departed")
     values = grouped["along/members"]["value"].sel(measure="heads_departed").values[:, 3:]
     np.testing.assert_allclose(line(ax, "b").get_ydata(), values.mean(axis=1))

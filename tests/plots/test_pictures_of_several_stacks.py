@@ -32,16 +32,13 @@ def test_a_map_has_a_cell_for_each_head_scored_and_a_hatched_one_for_that_of_zer
     assert ax.get_xlabel() == ("key head" if circuit == "key" else "head")
 
 
-def test_stacks_are_named_at_their_first_layer_and_set_apart(tree):
+def test_stacks_are_named_and_layers_of_each_shape_stand_before_their_own_null(tree):
     ax = omnibus_heatmap(tree, legend=False)
     assert [label.get_text() for label in ax.get_yticklabels()] == ["encoder 0", "decoder 0", "1", "cross 0", "1"]
     across = statistic_by_layer(tree)
     assert [label.get_text() for label in across.get_xticklabels()][:2] == ["0\nencoder", "0\ndecoder"]
     lines = [line for line in across.lines if line.get_label().startswith("_") and len(set(line.get_xdata())) == 1]
     assert [line.get_xdata()[0] for line in lines] == [0.5, 2.5]
-
-
-def test_layers_of_each_shape_have_the_band_of_their_own_null(tree):
     ax = statistic_by_layer(tree, "effective_rank")
     bands = [band for band in ax.collections if band.get_label() in ("null, 99 % of heads", "_child")]
     levels = tree["heads"]["null_quantile"].sel(statistic="effective_rank", probability=[0.005, 0.995]).isel(head=0)
@@ -49,12 +46,11 @@ def test_layers_of_each_shape_have_the_band_of_their_own_null(tree):
         (low, high), box = levels[layers.start].values, band.get_paths()[0].get_extents()
         assert (box.x0, box.x1) == (layers.start - 0.5, layers.stop - 0.5)
         np.testing.assert_allclose((box.y0, box.y1), (low, high))
-
-
-def test_ordered_eigenvalues_stand_before_the_null_of_their_shape(tree):
     ax = ordered_eigenvalues(tree, heads=[(0, 0), (4, 2)])
     assert [line.get_label() for line in ax.lines] == ["encoder layer 0 head 0", "cross layer 1 head 2"]
     assert [np.isfinite(line.get_ydata()).sum() for line in ax.lines] == [8, 9]
+    assert p_value_qq(tree).get_title() == "p-values of 27 heads; 1 not testable"
+    assert p_value_qq(circuit_scores(tree, "key")).get_title() == "p-values of 20 key heads"
 
 
 def test_every_shape_has_its_null_drawn_over_the_law_of_its_own_sizes(tree):
@@ -63,11 +59,6 @@ def test_every_shape_has_its_null_drawn_over_the_law_of_its_own_sizes(tree):
     edges = [float(ax.get_legend_handles_labels()[0][-1].get_xdata()[0]) for ax in drawn["key-null-spectrum"].axes]
     np.testing.assert_allclose(edges, [(np.sqrt(32) - np.sqrt(8)) ** 2, (np.sqrt(48) - np.sqrt(8)) ** 2, 7.05887450305])
     assert "$d_Q = 48$, $h = 9$, $d_K = 32$" in null_spectrum(tree, case=2).get_title()
-
-
-def test_p_values_are_counted_over_what_is_there(tree):
-    assert p_value_qq(tree).get_title() == "p-values of 27 heads; 1 not testable"
-    assert p_value_qq(circuit_scores(tree, "key")).get_title() == "p-values of 20 key heads"
 
 
 @pytest.mark.exhaustive

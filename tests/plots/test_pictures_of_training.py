@@ -21,28 +21,7 @@ from rmtbase.tables import write_table
 STEPS = [0, 10, 200]
 
 
-def test_what_a_run_lacks_is_refused_with_what_there_is(training, with_elements):
-    for options, words in (
-        ({"what": "alpha"}, "spectra, weibull-plane, largest_eigenvalue"),
-        ({"width": 100.0}, "inches"),
-    ):
-        with pytest.raises(ParameterError, match=words):
-            animation(training, **options)
-    with pytest.raises(ParameterError, match="trajectory"):
-        animation(with_elements["learned"])
-
-
-def test_a_step_axis_shows_where_the_run_begins(training):
-    ax = statistic_along_steps(training, "stable_rank")
-    assert ax.get_xlim()[0] < 0 < 200 < ax.get_xlim()[1]
-    ax.get_figure().draw_without_rendering()
-    assert {"0", "1", "10", "100"} <= {label.get_text() for label in ax.get_xticklabels()}
-    later = training.isel(step=[1, 2])
-    later.attrs = training.attrs
-    assert statistic_along_steps(later, "stable_rank").get_xscale() == "log"
-
-
-def test_each_head_is_a_line_over_the_band_of_its_null(training, monkeypatch):
+def test_each_head_is_a_line_over_its_null_on_an_axis_from_where_the_run_begins(training, monkeypatch):
     heads = training["heads"].to_dataset().sel(statistic="stable_rank")
     ax = statistic_along_steps(training, "stable_rank")
     own = heads["observed"].values.reshape(len(STEPS), -1)
@@ -54,9 +33,16 @@ def test_each_head_is_a_line_over_the_band_of_its_null(training, monkeypatch):
     monkeypatch.setattr(_along_steps, "_MOST_LINES", 1)
     many = statistic_along_steps(training, "stable_rank")
     np.testing.assert_allclose(line(many, "median head").get_ydata(), np.nanmedian(own, axis=1))
+    ax = statistic_along_steps(training, "stable_rank")
+    assert ax.get_xlim()[0] < 0 < 200 < ax.get_xlim()[1]
+    ax.get_figure().draw_without_rendering()
+    assert {"0", "1", "10", "100"} <= {label.get_text() for label in ax.get_xticklabels()}
+    later = training.isel(step=[1, 2])
+    later.attrs = training.attrs
+    assert statistic_along_steps(later, "stable_rank").get_xscale() == "log"
 
 
-def test_matrices_have_their_own_statistics_and_ways_in_the_plane(training):
+def test_matrices_have_their_own_statistics_ways_in_the_plane_and_magnitudes(training):
     ax = statistic_along_steps(training, "weibull_shape", "matrices")
     table = training["matrices"].to_dataset()["observed"].sel(statistic="weibull_shape", component="mlp_in")
     np.testing.assert_allclose(line(ax, "mlp in").get_ydata(), table.median("layer"))
@@ -64,9 +50,6 @@ def test_matrices_have_their_own_statistics_and_ways_in_the_plane(training):
     plane = weibull_plane(training)
     ways = [one for one in plane.lines if len(one.get_xdata()) == len(STEPS) and one.get_linestyle() != "None"]
     assert len(ways) == training["matrices"].sizes["component"]
-
-
-def test_magnitudes_along_steps_lie_between_the_null_s_quantiles_before_training(training):
     ax = magnitudes_along_steps(training, "mlp_in")
     low, _, high = (10.0 ** float(one.get_ydata()[0]) for one in ax.lines)
     one = training["matrices"].to_dataset().sel(layer=LAYERS // 2, component="mlp_in").isel(step=0)
@@ -94,7 +77,7 @@ def test_frames_of_one_s_own_keep_the_axes_of_all(tmp_path):
         animation_of([0, 5], moving.draws[:1])
 
 
-def test_heads_depart_where_the_file_says(training):
+def test_heads_depart_where_the_file_says_and_untested_ones_do_not_stand_at_never(training):
     ax = departures(training)
     (marks,) = [one for one in ax.lines if "random heads (" in one.get_label()]
     lasting = training["departures"]["lasting_step"].values[0].ravel()
@@ -108,9 +91,6 @@ def test_heads_depart_where_the_file_says(training):
     steps = training["heads"]["step"].values.tolist()
     assert len(ends) == (lasting > steps[0]).sum() > 0
     assert all(steps.index(low) == steps.index(high) - 1 for low, high in ends)
-
-
-def test_a_head_that_cannot_be_tested_at_the_last_step_does_not_stand_at_never(training):
     changed = training.copy(deep=True)
     for name in ("omnibus_q_value", "omnibus_p_value"):
         changed["departures"][name].values[-1, 0, 0, 1] = np.nan
@@ -124,7 +104,7 @@ def test_a_head_that_cannot_be_tested_at_the_last_step_does_not_stand_at_never(t
     assert [label.get_text() for label in ax.get_xticklabels()][-2:] == ["never", "not\ntestable"]
 
 
-def test_spectra_are_over_the_null_s_median(training):
+def test_spectra_are_over_the_null_s_median_and_a_training_run_has_its_figures(training):
     ax = spectra_along_steps(training)
     assert ax.get_title() == "layer 2 head 1"  # whose largest eigenvalue is the farthest
     heads, null = training["heads"].to_dataset(), training["null"].to_dataset()
@@ -133,9 +113,6 @@ def test_spectra_are_over_the_null_s_median(training):
     expected = own / null["eigenvalue_quantile"].sel(probability=0.5).values
     np.testing.assert_allclose(np.array([one.get_ydata() for one in ax.lines]).T, expected)
     assert len(ax.lines) == D_HEAD
-
-
-def test_a_training_run_has_its_figures(training):
     names = figure_names(training)
     drawn = figures(training, width=3.4)
     assert list(drawn) == [name for name, standard in names.items() if standard]
@@ -173,7 +150,7 @@ def test_a_gif_has_a_frame_for_each_step_and_the_same_bytes_each_time(training, 
     assert path.read_bytes() == first
 
 
-def test_what_cannot_be_a_moving_picture_is_refused(training, tmp_path, monkeypatch):
+def test_what_cannot_be_a_moving_picture_is_refused_with_what_there_is(training, tmp_path, monkeypatch, with_elements):
     moving = animation(training, "stable_rank", width=2.5)
     for name, options, words in (
         ("run.avi", {}, "gif or mp4"),
@@ -190,6 +167,14 @@ def test_what_cannot_be_a_moving_picture_is_refused(training, tmp_path, monkeypa
     with pytest.raises(OutputError, match="no GIF"):
         save_animation(moving, tmp_path / "run.gif")
     assert [path.name for path in tmp_path.iterdir()] == ["run.gif"]
+    for options, words in (
+        ({"what": "alpha"}, "spectra, weibull-plane, largest_eigenvalue"),
+        ({"width": 100.0}, "inches"),
+    ):
+        with pytest.raises(ParameterError, match=words):
+            animation(training, **options)
+    with pytest.raises(ParameterError, match="trajectory"):
+        animation(with_elements["learned"])
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a shell script stands for ffmpeg")

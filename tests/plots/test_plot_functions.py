@@ -25,8 +25,6 @@ from rmtbase.results.scores.figures._heatmaps import (
 )
 from rmtbase.results.scores.figures._statistic_by_layer import statistic_by_layer
 
-# The null's spectrum.
-
 
 @pytest.mark.parametrize("case", range(4))
 def test_the_free_edges_stand_where_the_table_says(case, baseline):
@@ -36,7 +34,7 @@ def test_the_free_edges_stand_where_the_table_says(case, baseline):
     assert vertical == [float(row["edge_lower"]), float(row["edge_upper"])]
 
 
-def test_the_histogram_is_a_density_with_its_errors_beside_exact_laws(baseline):
+def test_the_histogram_is_a_density_beside_exact_laws_and_its_legend_lies_off_the_data(baseline):
     row, ax = baseline.isel(case=0), null_spectrum(baseline)
     values, edges, _ = ax.patches[0].get_data()
     assert np.sum(values * np.diff(edges)) == pytest.approx(1.0)
@@ -58,9 +56,6 @@ def test_the_histogram_is_a_density_with_its_errors_beside_exact_laws(baseline):
     assert np.ptp(naive[naive_y > 0]) < np.ptp(x[y > 0])
     assert "(dimensionless)" in ax.get_xlabel()
     assert ax.get_ylabel() == r"density of $\lambda$"
-
-
-def test_the_legend_lies_off_the_data(baseline):
     for plot in (null_spectrum, ordered_eigenvalues):
         ax = plot(baseline)
         ax.get_figure().draw_without_rendering()
@@ -73,7 +68,7 @@ def extreme():
     return rmtbase.baseline([8, 16], [8, 1], draws=200)
 
 
-def test_a_spectrum_that_begins_at_zero_has_a_logarithmic_axis_of_densities(extreme, baseline):
+def test_a_null_that_begins_at_zero_or_has_one_direction_is_seen(extreme, baseline):
     ax = null_spectrum(extreme, 0)
     assert (ax.get_yscale(), null_spectrum(baseline).get_yscale()) == ("log", "linear")
     density = extreme["density"].isel(case=0).values
@@ -81,9 +76,6 @@ def test_a_spectrum_that_begins_at_zero_has_a_logarithmic_axis_of_densities(extr
     assert low < density[density > 0].min()
     assert density.max() < high
     assert "edges, 0 and " in line(ax, "edges").get_label()
-
-
-def test_a_null_of_one_direction_has_bands_that_are_seen_at_its_one_rank(extreme):
     ax = ordered_eigenvalues(extreme, case=1)
     for band in bands(ax).values():
         assert np.ptp(band.get_paths()[0].vertices[:, 0]) == pytest.approx(0.8)
@@ -91,19 +83,7 @@ def test_a_null_of_one_direction_has_bands_that_are_seen_at_its_one_rank(extreme
     assert [tick for tick in ax.get_xticks() if ax.get_xlim()[0] <= tick <= ax.get_xlim()[1]] == [1]
 
 
-def test_the_null_of_scores_is_the_table_at_unit_sigma(learned, baseline):
-    of_scores, of_table = null_spectrum(learned), null_spectrum(baseline)
-    unit = D_MODEL  # the table is per d_model, the scores' null is of the raw product
-    for label in ("free-product law", "Marchenko–Pastur (one factor)"):
-        np.testing.assert_allclose(
-            line(of_scores, label).get_ydata() * unit, line(of_table, label).get_ydata(), rtol=1e-9
-        )
-
-
-# Ordered eigenvalues.
-
-
-def test_the_bands_are_the_table_s_quantiles_over_their_medians_and_nest(baseline):
+def test_the_bands_are_the_table_s_quantiles_and_the_null_of_scores_is_the_table_at_unit_sigma(baseline, learned):
     ax = ordered_eigenvalues(baseline, case=2)
     quantile = baseline["eigenvalue_quantile"].isel(case=2, index=slice(0, 6))
     outer, inner = bands(ax)["null, 1–99 %"], bands(ax)["null, 16–84 %"]
@@ -114,9 +94,15 @@ def test_the_bands_are_the_table_s_quantiles_over_their_medians_and_nest(baselin
         assert y.max() == pytest.approx(float(relative.sel(probability=levels[1]).max()))
     np.testing.assert_array_equal(line(ax, "median").get_ydata(), np.ones(6))
     np.testing.assert_array_equal(line(ax, "median").get_xdata(), np.arange(1, 7))
+    of_scores, of_table = null_spectrum(learned), null_spectrum(baseline)
+    unit = D_MODEL  # the table is per d_model, the scores' null is of the raw product
+    for label in ("free-product law", "Marchenko–Pastur (one factor)"):
+        np.testing.assert_allclose(
+            line(of_scores, label).get_ydata() * unit, line(of_table, label).get_ydata(), rtol=1e-9
+        )
 
 
-def test_a_head_is_drawn_at_its_own_scale_over_the_null_s_median(learned):
+def test_a_head_is_drawn_at_its_own_scale_and_the_farthest_is_chosen(learned):
     ax = ordered_eigenvalues(learned, heads=[(1, 0), (2, 3)])
     head = learned["heads"].to_dataset().sel(layer=1, head=0)
     median = learned["null"]["eigenvalue_quantile"].sel(probability=0.5).values
@@ -125,9 +111,6 @@ def test_a_head_is_drawn_at_its_own_scale_over_the_null_s_median(learned):
     assert len(line(ax, "layer 2 head 3").get_ydata()) == D_HEAD
     planted = line(ordered_eigenvalues(learned, heads=[PLANTED[0]]), "layer 1 head 0").get_ydata()[0]
     assert planted > bands(ax)["null, 1–99 %"].get_paths()[0].vertices[:, 1].max()
-
-
-def test_the_farthest_head_is_chosen_and_a_zero_head_is_not(learned):
     labels = [one.get_label() for one in ordered_eigenvalues(learned).lines]
     z = np.abs(farthest_distance(learned["heads"].to_dataset()))
     assert np.isnan(z[ZERO])
@@ -137,10 +120,7 @@ def test_the_farthest_head_is_chosen_and_a_zero_head_is_not(learned):
     assert not any(f"layer {ZERO[0]} head {ZERO[1]}" in label for label in labels)
 
 
-# One statistic by layer.
-
-
-def test_every_scored_head_is_a_point_and_the_flagged_are_filled(learned):
+def test_every_scored_head_is_a_point_and_the_band_is_the_null_s(learned):
     ax = statistic_by_layer(learned)
     heads = learned["heads"].to_dataset().sel(statistic="normalized_participation_ratio")
     flagged = heads["q_value"].values < 0.05
@@ -154,6 +134,14 @@ def test_every_scored_head_is_a_point_and_the_flagged_are_filled(learned):
     assert cross.get_xdata().size == 1
     x = np.concatenate([one.get_xdata() for one in (drawn, others, cross)])
     assert sorted(np.round(x)) == sorted(np.repeat(np.arange(LAYERS), HEADS))
+    heads = learned["heads"].to_dataset().sel(statistic="normalized_participation_ratio", layer=1, head=0)
+    np.testing.assert_allclose(band_of(ax), heads["null_quantile"].sel(probability=[0.005, 0.995]))
+    low, high = ax.get_ylim()
+    assert low < band_of(ax)[0] and band_of(ax)[1] < high
+    (medians,) = [one for one in ax.collections if "median of" in one.get_label()]
+    observed = learned["heads"]["observed"].sel(statistic="normalized_participation_ratio")
+    ends = [segment[0][1] for segment in medians.get_segments()]
+    np.testing.assert_allclose(ends, observed.median("head", skipna=True))  # without the head that was not scored
 
 
 @pytest.mark.parametrize(
@@ -175,18 +163,6 @@ def band_of(ax):
     return corners.min(), corners.max()
 
 
-def test_the_band_is_the_null_s_and_layers_have_their_medians(learned):
-    ax = statistic_by_layer(learned)
-    heads = learned["heads"].to_dataset().sel(statistic="normalized_participation_ratio", layer=1, head=0)
-    np.testing.assert_allclose(band_of(ax), heads["null_quantile"].sel(probability=[0.005, 0.995]))
-    low, high = ax.get_ylim()
-    assert low < band_of(ax)[0] and band_of(ax)[1] < high
-    (medians,) = [one for one in ax.collections if "median of" in one.get_label()]
-    observed = learned["heads"]["observed"].sel(statistic="normalized_participation_ratio")
-    ends = [segment[0][1] for segment in medians.get_segments()]
-    np.testing.assert_allclose(ends, observed.median("head", skipna=True))  # without the head that was not scored
-
-
 def test_heads_far_below_a_narrow_band_have_an_axis_that_shows_both(learned):
     far = learned.copy()
     heads = learned["heads"].to_dataset().copy(deep=True)
@@ -204,10 +180,7 @@ def test_scores_of_plain_arrays_are_one_layer(baseline):
     assert z_heatmap(dataset, legend=False).get_ylim() == (0.5, -0.5)
 
 
-# Heat maps.
-
-
-def test_cells_are_z_with_layer_0_on_top_and_beyond_the_last_level_have_the_last_colour(learned):
+def test_cells_are_z_with_layer_0_on_top_and_q_in_colours_of_their_levels(learned):
     ax = z_heatmap(learned, "stable_rank")
     z = learned["heads"]["z_score"].sel(statistic="stable_rank").values
     np.testing.assert_array_equal(cells(ax), z)
@@ -220,20 +193,6 @@ def test_cells_are_z_with_layer_0_on_top_and_beyond_the_last_level_have_the_last
     places = {0.0: 7, 1.96: 7, -1.96: 7, 2.5: 8, -2.5: 6, 299: 13, 301: 14, 1e9: 14, -1e9: 0}
     for value, place in places.items():
         assert to_hex(mesh_of(ax).cmap(mesh_of(ax).norm(value))) == LIGHT.diverging[place]
-
-
-def test_a_positive_unbounded_statistic_is_mapped_on_the_scale_on_which_its_head_is_the_farthest(learned):
-    ax = z_heatmap(learned, "largest_eigenvalue")
-    assert r"of $\ln\,\lambda_1$" in ax.get_title()
-    heads = learned["heads"].to_dataset()
-    drawn = np.abs(cells(ax))
-    chosen = heads["farthest_statistic"].values == "largest_eigenvalue"
-    np.testing.assert_array_equal(drawn[chosen], np.abs(farthest_distance(heads))[chosen])
-    for finding in summarize_scores(learned).findings:
-        assert abs(farthest_distance(heads)[finding.layer, finding.head]) == pytest.approx(finding.distance)
-
-
-def test_the_omnibus_map_has_a_colour_for_each_q_and_a_dot_where_a_head_left_the_null(learned):
     ax = omnibus_heatmap(learned)
     q = learned["heads"]["omnibus_q_value"].values
     mesh, dots = mesh_of(ax), line(ax, "q < 0.05")
@@ -247,12 +206,29 @@ def test_the_omnibus_map_has_a_colour_for_each_q_and_a_dot_where_a_head_left_the
     assert texts == [f"{one:g}" for one in Q_LEVELS]
 
 
-def test_bars_count_the_heads_that_each_statistic_flags(learned):
+def test_the_farthest_statistic_is_on_its_scale_and_heads_flagged_are_counted(learned):
+    ax = z_heatmap(learned, "largest_eigenvalue")
+    assert r"of $\ln\,\lambda_1$" in ax.get_title()
+    heads = learned["heads"].to_dataset()
+    drawn = np.abs(cells(ax))
+    chosen = heads["farthest_statistic"].values == "largest_eigenvalue"
+    np.testing.assert_array_equal(drawn[chosen], np.abs(farthest_distance(heads))[chosen])
+    for finding in summarize_scores(learned).findings:
+        assert abs(farthest_distance(heads)[finding.layer, finding.head]) == pytest.approx(finding.distance)
+    heads = learned["heads"].to_dataset().copy(deep=True)
+    heads["z_score"][:] = heads["observed"][:] = np.nan
+    assert "largest $|z|" not in z_heatmap(heads).get_title()
     ax = flagged_by_statistic(learned)
     flagged = summarize_scores(learned).flagged
     counts = [int(text.get_text()) for text in ax.texts]
     assert counts == sorted(flagged.values(), reverse=True)
     assert [bar.get_width() for bar in ax.containers[1]] == counts
+    ax = matrix_z_heatmap(learned, "skewness")
+    components = learned["matrices"]["component"].values
+    assert [text.get_text().replace("\n", "_") for text in ax.get_xticklabels()] == list(components)
+    np.testing.assert_array_equal(
+        mesh_of(ax).get_array(), learned["matrices"]["z_score"].sel(statistic="skewness").values
+    )
 
 
 @pytest.mark.parametrize("plot", [omnibus_heatmap, z_heatmap])
@@ -265,25 +241,7 @@ def test_a_head_that_cannot_be_tested_is_hatched_and_the_title_says_so(plot, lea
     assert "hatched" not in plot(bare).get_title()
 
 
-def test_a_map_without_a_score_names_no_largest(learned):
-    heads = learned["heads"].to_dataset().copy(deep=True)
-    heads["z_score"][:] = heads["observed"][:] = np.nan
-    assert "largest $|z|" not in z_heatmap(heads).get_title()
-
-
-def test_a_matrix_map_has_a_column_for_each_component(learned):
-    ax = matrix_z_heatmap(learned, "skewness")
-    components = learned["matrices"]["component"].values
-    assert [text.get_text().replace("\n", "_") for text in ax.get_xticklabels()] == list(components)
-    np.testing.assert_array_equal(
-        mesh_of(ax).get_array(), learned["matrices"]["z_score"].sel(statistic="skewness").values
-    )
-
-
-# p-values.
-
-
-def test_the_p_value_band_is_that_of_ordered_uniforms(learned):
+def test_the_p_value_band_is_that_of_ordered_uniforms_also_of_one_head_and_the_floors_those_of_the_draws(learned):
     ax = p_value_qq(learned)
     n = LAYERS * HEADS - 1
     i = np.arange(1, n + 1)
@@ -291,9 +249,9 @@ def test_the_p_value_band_is_that_of_ordered_uniforms(learned):
     assert path[:, 1].max() == pytest.approx(-np.log10(stats.beta(1, n).ppf(0.025)))
     assert path[:, 1].min() == pytest.approx(-np.log10(stats.beta(n, 1).ppf(0.975)))
     np.testing.assert_allclose(line(ax, "expected").get_xdata(), -np.log10(i / (n + 1)))
-
-
-def test_the_p_value_of_one_head_has_a_band_that_is_seen(learned):
+    assert line(ax, "floor of one statistic").get_ydata()[0] == pytest.approx(-np.log10(2 / 2001))
+    assert line(ax, "floor of all together").get_ydata()[0] == pytest.approx(-np.log10(1 / 2001))
+    assert line(ax, "floor of one").get_label() == "floor of one statistic, 0.001"
     tree = learned.copy()
     tree["heads"] = learned["heads"].to_dataset().isel(layer=[0], head=[0])
     ax = p_value_qq(tree)
@@ -315,17 +273,7 @@ def test_random_p_values_stay_in_the_band_and_learned_ones_leave_it(scores):
     assert below_band(scores["learned"])
 
 
-def test_the_floor_is_two_over_draws_plus_one_and_half_of_it_for_all_together(learned):
-    ax = p_value_qq(learned)
-    assert line(ax, "floor of one statistic").get_ydata()[0] == pytest.approx(-np.log10(2 / 2001))
-    assert line(ax, "floor of all together").get_ydata()[0] == pytest.approx(-np.log10(1 / 2001))
-    assert line(ax, "floor of one").get_label() == "floor of one statistic, 0.001"
-
-
-# The analytic null.
-
-
-def test_an_analytic_null_has_no_draws_to_show(analytic):
+def test_an_analytic_null_has_no_draws_to_show_and_a_floor_where_a_head_lies_on_it(analytic):
     ax = null_spectrum(analytic["learned"])
     labels = [one.get_label() for one in (*ax.lines, *ax.patches, *ax.containers)]
     assert "free-product law" in labels
@@ -337,9 +285,6 @@ def test_an_analytic_null_has_no_draws_to_show(analytic):
     below = np.concatenate([[0.0], np.cumsum(0.5 * (y[1:] + y[:-1]) * np.diff(x))])
     np.testing.assert_allclose(np.diff(np.interp(edges, x, below)) / np.diff(edges), density, atol=2e-3 * density.max())
     assert ax.get_ylim()[1] > density.max()
-
-
-def test_an_analytic_null_has_a_floor_where_a_head_lies_on_it(analytic):
     assert line(p_value_qq(analytic["learned"]), r"floor $1 \times 10^{-16}$").get_ydata()[0] == pytest.approx(16.0)
     lines = p_value_qq(analytic["random"]).lines
     assert not [one for one in lines if "floor" in one.get_label()]
@@ -360,10 +305,7 @@ def test_a_statistic_without_a_null_leaves_an_empty_picture(plot):
     assert "smallest eigenvalue" not in [one.get_label() for one in drawn.lines]
 
 
-# Nulls of the heads' own.
-
-
-def test_heads_with_nulls_of_their_own_stand_before_bands_of_their_own(resampled):
+def test_heads_with_nulls_of_their_own_stand_before_bands_and_bars_of_their_own(resampled):
     ax = ordered_eigenvalues(resampled, heads=[(0, 1), (1, 0)])
     quantile = resampled["null"]["eigenvalue_quantile"]
     own = quantile.sel(layer=1, head=0)
@@ -377,9 +319,6 @@ def test_heads_with_nulls_of_their_own_stand_before_bands_of_their_own(resampled
         "layer 0 head 1",
         "layer 1 head 0",
     ]
-
-
-def test_each_head_has_a_bar_of_its_own_null(resampled):
     ax = statistic_by_layer(resampled, "stable_rank")
     (bars,) = [one for one in ax.collections if one.get_label() == "each head's null, 99 %"]
     ends = np.array([segment[:, 1] for segment in bars.get_segments()])
@@ -389,10 +328,7 @@ def test_each_head_has_a_bar_of_its_own_null(resampled):
     assert line(p_value_qq(resampled), "floor of one").get_ydata()[0] == pytest.approx(-np.log10(2 / 500))
 
 
-# A baseline's panels.
-
-
-def test_a_baseline_s_panels_show_every_case(baseline):
+def test_a_baseline_s_panels_show_every_case_and_full_rank_above_them(baseline):
     figure = figures(baseline, names=["baseline"])["baseline"]
     elements, ranks, densities = figure.axes
     for ax in figure.axes:
@@ -406,9 +342,6 @@ def test_a_baseline_s_panels_show_every_case(baseline):
     np.testing.assert_allclose(ranks.lines[0].get_ydata(), baseline["eigenvalue_mean"].values[0, :D_HEAD])
     for curve in densities.lines:  # per unit of ln λ, as scales lie far apart
         assert np.trapezoid(curve.get_ydata(), np.log(curve.get_xdata())) == pytest.approx(1.0, abs=1e-3)
-
-
-def test_a_matrix_of_full_rank_stands_above_the_products(baseline):
     figure = figures(baseline, names=["baseline-full-rank"])["baseline-full-rank"]
     elements, ranks, densities = figure.axes[:3]
     assert len(figure.axes) == 6

@@ -11,7 +11,7 @@ import transformers
 
 from exhaustive import mostly_exhaustive
 from rmtbase.results.diff import diff
-from rmtbase.results.diff._head_shares import share_p_values
+from rmtbase.results.diff.measure import share_p_values
 from rmtbase.statistics import benjamini_yekutieli
 
 N_HEADS, N_KEY_HEADS, D_HEAD, D_MODEL = 8, 4, 8, 32

@@ -7,10 +7,10 @@ import pytest
 
 import rmtbase
 from rmtbase.models import Model, open_model
+from rmtbase.results.attributes import tell_of_large
 from rmtbase.results.composition import composition
 from rmtbase.results.depth.measure import depth
 from rmtbase.results.diff import diff
-from rmtbase.results.large_matrices import tell_of_large
 from rmtbase.results.signal import signal
 from telling import Told
 

@@ -10,6 +10,7 @@ import xarray as xr
 
 import rmtbase
 from rmtbase.results.trajectory import _checkpoint_scores
+from telling import Told
 
 STEPS = (0, 10, 20, 40)
 
@@ -38,9 +39,15 @@ def whole_run(write_step, tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def tree(whole_run) -> xr.DataTree:
-    """Its trajectory, not to be changed."""
-    return rmtbase.trajectory(whole_run, circuits=("qk", "query"))
+def made(whole_run, tmp_path_factory) -> tuple[xr.DataTree, Path, Told]:
+    """Its trajectory, not to be changed, the file of it, and what was told meanwhile."""
+    path, told = tmp_path_factory.mktemp("made") / "traj.nc", Told()
+    return rmtbase.trajectory(whole_run, output=path, progress=told, circuits=("qk", "query")), path, told
+
+
+@pytest.fixture(scope="session")
+def tree(made) -> xr.DataTree:
+    return made[0]
 
 
 @pytest.fixture

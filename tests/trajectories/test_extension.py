@@ -76,7 +76,7 @@ def test_extension_that_is_stopped_leaves_the_old_file_and_goes_on(run_folder, o
     assert output.read_bytes() == output.with_name("whole.nc").read_bytes()
 
 
-def test_file_of_other_options_or_of_another_kind_is_refused_by_name(run_folder, output):
+def test_file_of_other_options_kinds_or_steps_is_refused_by_name(run_folder, output):
     before, seed = output.read_bytes(), r"scored with seed of gaussian = 0; expected one with seed of gaussian = 1"
     for nulls, words in (
         (Gaussian(seed=1), rf"{seed}; name another output, or remove"),
@@ -91,6 +91,11 @@ def test_file_of_other_options_or_of_another_kind_is_refused_by_name(run_folder,
     path = write_table(scores, output.with_name("scores.nc"))
     with pytest.raises(TableError, match=r"kind 'scores'; expected a trajectory file .*; name another output"):
         rmtbase.trajectory(run_folder, output=path, **OPTIONS)
+    shutil.move(run_folder / "step-0", run_folder / "main")
+    with pytest.raises(ParameterError, match=r"'0:main': expected those of traj.nc, in which step 0 is step-0"):
+        rmtbase.trajectory(run_folder, ["0:main"], output, **OPTIONS)
+    with pytest.raises(ParameterError, match=r"'30:step-20': .* step 20 is step-20"):
+        rmtbase.trajectory(run_folder, ["30:step-20"], output, **OPTIONS)
 
 
 def test_file_of_other_weights_or_of_another_model_is_refused_until_it_is_removed(run_folder, output, run):
@@ -105,14 +110,6 @@ def test_file_of_other_weights_or_of_another_model_is_refused_until_it_is_remove
     output.unlink()
     assert run(*command).status == 0
     assert open_table(output, "trajectory")["heads"]["step"].values.tolist() == [20, 40]
-
-
-def test_step_that_is_another_revisions_in_the_file_is_refused(run_folder, output):
-    shutil.move(run_folder / "step-0", run_folder / "main")
-    with pytest.raises(ParameterError, match=r"'0:main': expected those of traj.nc, in which step 0 is step-0"):
-        rmtbase.trajectory(run_folder, ["0:main"], output, **OPTIONS)
-    with pytest.raises(ParameterError, match=r"'30:step-20': .* step 20 is step-20"):
-        rmtbase.trajectory(run_folder, ["30:step-20"], output, **OPTIONS)
 
 
 def test_checkpoints_of_another_shape_than_the_file_has_are_left_out(run_folder, write_step, output):

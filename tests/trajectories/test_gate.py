@@ -47,7 +47,7 @@ def gate(folder, step, where):
 
 
 @pytest.mark.exhaustive
-def test_the_gate_stops_while_a_head_does_not_differ(ten_checkpoints, tmp_path):
+def test_the_gate_stops_while_a_head_does_not_differ_and_tells_what_is_missing_or_damaged(ten_checkpoints, tmp_path):
     ended = gate(ten_checkpoints, 90, tmp_path)
     assert (ended.returncode, ended.stdout) == (3, "failed: a head does not differ from random heads at step 90\n")
     assert "1 of 40 meet --fail-if" in ended.stderr
@@ -60,10 +60,6 @@ def test_the_gate_stops_while_a_head_does_not_differ(ten_checkpoints, tmp_path):
     shares = heads["moved_share"].values[:, 0, 0]
     assert shares[-1] > 0.3 > 0.1 > shares[0]
     assert [one["moved_share"] for one in printed["heads"] if (one["layer"], one["head"]) == (0, 0)] == shares.tolist()
-
-
-@pytest.mark.exhaustive
-def test_the_gate_tells_what_is_missing_or_damaged(ten_checkpoints, tmp_path):
     ended = gate(ten_checkpoints, 95, tmp_path)
     assert (ended.returncode, ended.stdout) == (2, "undecided: an error, such as no checkpoint of step 95\n")
     assert "a step that is there: 0, 10, 20, 30, 40, 50, 60, 70, 80, 90" in ended.stderr

@@ -65,12 +65,9 @@ def test_what_the_hubs_cache_held_is_read_there_and_stays(hub, tmp_path):
     assert [path.parent.name for path in tmp_path.rglob("model.safetensors")] == ["c20"]
 
 
-def test_fetched_checkpoints_are_kept_where_that_is_asked_for(hub, tmp_path):
+def test_fetched_checkpoints_are_kept_where_that_is_asked_for_and_a_revision_that_the_hub_lacks_is_named(hub, tmp_path):
     rmtbase.trajectory("org/model", ["step0", "9:main"], tmp_path / "traj.nc", matrices="none", keep=True)
     assert sorted(path.parent.name for path in hub.cache.rglob("model.safetensors")) == ["c00", "c40"]
-
-
-def test_revision_that_the_hub_lacks_is_named(hub, tmp_path):
     tree = rmtbase.trajectory("org/model", ["step0", "step7"], matrices="none")
     (name, reason), *_ = failures(tree).items()
     assert name == "step7"

@@ -14,18 +14,17 @@ from rmtbase.nulls import Axes, Gaussian
 from rmtbase.results import open_table
 from rmtbase.results.trajectory import summarize_trajectory
 from rmtbase.results.trajectory._along_steps import StepName, failures, joined, one_step, until
-from rmtbase.results.trajectory.report import as_json
+from rmtbase.results.trajectory.report import _departure, as_json
 from rmtbase.results.trajectory.schema import departure_steps, steps_before
-from rmtbase.results.trajectory.summary import _departure
 from rmtbase.statistics import benjamini_hochberg
 from rmtbase.tables import write_table
-from telling import Told
 
 STEPS = [0, 10, 20, 40]
 
 
-def test_every_number_is_that_of_the_scores_of_its_checkpoint(tree, whole_run):
-    for step in STEPS:
+def test_every_number_is_that_of_the_scores_of_its_checkpoint_and_the_file_holds_every_step(made, whole_run):
+    tree, path, told = made
+    for step in (0, 20):
         scores = rmtbase.score(whole_run / f"step-{step}", circuits=("qk", "query"))
         compared = 0
         for group in ("heads", "matrices", "circuits/query/heads"):
@@ -39,13 +38,6 @@ def test_every_number_is_that_of_the_scores_of_its_checkpoint(tree, whole_run):
                 compared += 1
         assert compared > 38
         assert tree["null"].to_dataset().equals(scores["null"].to_dataset())
-
-
-def test_file_is_the_tree_and_holds_every_step(tree, whole_run, tmp_path):
-    path, told = tmp_path / "traj.nc", Told()
-    options = {"circuits": ("qk", "query")}
-    made = rmtbase.trajectory(whole_run, output=path, progress=told, **options)
-    assert made.identical(tree)
     assert open_table(path, "trajectory").identical(tree)
     assert tree["heads"]["step"].values.tolist() == STEPS
     assert tree["heads"]["revision"].values.tolist() == [f"step-{step}" for step in STEPS]
@@ -95,7 +87,7 @@ def with_q_values(tree, q_value):
     return with_departures(tree, lambda group: group.assign(omnibus_q_value=(dims, q_value)))
 
 
-def test_head_that_comes_back_has_left_at_some_step_and_not_for_good(tree):
+def test_head_that_comes_back_or_was_not_tested_has_not_left_for_good(tree):
     q_value = np.full((4, 1, 2, 4), 0.5)
     q_value[1, 0, 0, 0] = 0.01
     q_value[[0, 2, 3], 0, 1, 1] = 0.05
@@ -107,6 +99,22 @@ def test_head_that_comes_back_has_left_at_some_step_and_not_for_good(tree):
     assert np.isfinite(first).sum() == 2
     (departure,) = summarize_trajectory(back).departures
     assert (departure.left, departure.first, departure.half, departure.came_back) == (1, 20, None, 1)
+    q_value = np.full((4, 1, 2, 4), 0.01)
+    q_value[:, 0, 0, 0] = (0.5, np.nan, 0.01, 0.01)
+    q_value[:, 0, 1] = np.nan
+    after = joined([with_q_values(tree, q_value)])
+    np.testing.assert_array_equal(
+        steps_before(after["departures"]["omnibus_q_value"].values, np.array(STEPS))[0],
+        [[0, np.nan, np.nan, np.nan], [np.nan] * 4],
+    )
+    q_value[0], q_value[1:, 0, 1] = np.nan, 0.01
+    (departure,) = summarize_trajectory(joined([with_q_values(tree, q_value)])).departures
+    assert (departure.last_after, departure.last) == (None, 20) and "the last by step 20" in departure.sentence()
+    _, departure = departed_at(tree, 0, *[2] * 6, 3)
+    assert (departure.first_after, departure.first) == (None, 0)
+    assert (departure.half_after, departure.half) == (10, 20) and (departure.last_after, departure.last) == (20, 40)
+    (printed,) = as_json(tree)["departures"]
+    assert (printed["first_after"], printed["first"], printed["last_after"], printed["last"]) == (10, 20, 10, 20)
 
 
 def departed_at(tree, *places):
@@ -141,12 +149,12 @@ def test_heads_come_to_differ_between_two_checkpoints(tree, places, number, when
     assert departed_at(tree, *places)[0] == f"{number} heads came to differ from random heads for good{when}"
 
 
-# Heads of p-values that stay the same from step to step until the head departs, as weights do that hardly move: 400
+# Heads of p-values that stay the same from step to step until the head departs, as weights do that hardly move: 200
 # runs. The interval of a time misses it in at most 5 % of runs, and 3.5 standard errors.
 def test_intervals_of_departures_miss_the_time_as_rarely_as_the_level_says(tree):
     rng, n_heads, missed = np.random.default_rng(5), 8, np.zeros(3)
     steps = np.arange(10) * 50
-    for _ in range(400):
+    for _ in range(200):
         onset, p = rng.uniform(0, steps[-1], n_heads), rng.uniform(size=n_heads)
         q = np.array([benjamini_hochberg(np.where(step >= onset, 1e-6 * p, p)) for step in steps])
         q = q.reshape(len(steps), 1, 2, 4)
@@ -167,29 +175,7 @@ def test_intervals_of_departures_miss_the_time_as_rarely_as_the_level_says(tree)
         missed += [
             not (-1 if low is None else low) < time <= high for time, (low, high) in zip(times, ends, strict=True)
         ]
-    assert (missed / 400 < 0.05 + 3.5 * np.sqrt(0.05 * 0.95 / 400)).all()
-
-
-def test_json_names_the_checkpoint_before_a_departure_and_none_before_the_first(tree):
-    _, departure = departed_at(tree, 0, *[2] * 6, 3)
-    assert (departure.first_after, departure.first) == (None, 0)
-    assert (departure.half_after, departure.half) == (10, 20) and (departure.last_after, departure.last) == (20, 40)
-    (printed,) = as_json(tree)["departures"]
-    assert (printed["first_after"], printed["first"], printed["last_after"], printed["last"]) == (10, 20, 10, 20)
-
-
-def test_a_checkpoint_at_which_a_head_was_not_tested_is_not_one_at_which_it_did_not_differ(tree):
-    q_value = np.full((4, 1, 2, 4), 0.01)
-    q_value[:, 0, 0, 0] = (0.5, np.nan, 0.01, 0.01)
-    q_value[:, 0, 1] = np.nan
-    after = joined([with_q_values(tree, q_value)])
-    np.testing.assert_array_equal(
-        steps_before(after["departures"]["omnibus_q_value"].values, np.array(STEPS))[0],
-        [[0, np.nan, np.nan, np.nan], [np.nan] * 4],
-    )
-    q_value[0], q_value[1:, 0, 1] = np.nan, 0.01
-    (departure,) = summarize_trajectory(joined([with_q_values(tree, q_value)])).departures
-    assert (departure.last_after, departure.last) == (None, 20) and "the last by step 20" in departure.sentence()
+    assert (missed / 200 < 0.05 + 3.5 * np.sqrt(0.05 * 0.95 / 200)).all()
 
 
 @pytest.mark.exhaustive
@@ -233,10 +219,10 @@ def test_what_cannot_be_scored_is_named_and_the_rest_goes_on(run_folder, write_s
 
 
 def test_summary_has_a_line_for_each_checkpoint(whole_run, run, tmp_path):
-    ran = run("-v", "trajectory", whole_run, "--matrices", "none", "-o", tmp_path / "traj.nc")
+    ran = run("-v", "trajectory", whole_run, "--revisions", "0,20", "--matrices", "none", "-o", tmp_path / "traj.nc")
     assert ran.status == 0
     lines = ran.out.splitlines()
-    assert all(any(f" step-{step} " in line for line in lines) for step in STEPS)
+    assert all(any(f" step-{step} " in line for line in lines) for step in (0, 20))
     assert "8 of 8 heads came to differ from random heads for good" in ran.out
     assert f"rmtbase: wrote {tmp_path / 'traj.nc'}" in ran.err
 
@@ -307,15 +293,14 @@ def test_where_nothing_can_be_scored_the_first_reason_is_told(tmp_path):
         rmtbase.trajectory(tmp_path / "nowhere")
 
 
-def test_finished_checkpoints_of_other_options_are_refused(whole_run, tmp_path, killed_as_it_writes):
+def test_finished_checkpoints_of_other_options_and_other_steps_are_refused(
+    whole_run, tmp_path, killed_as_it_writes, tree
+):
     output = tmp_path / "traj.nc"
     stopped = killed_as_it_writes(whole_run, ["0", "10"], output=output, matrices="none")
     assert stopped.__notes__ == [f"2 finished checkpoints are kept in {output}.steps, run again to go on"]
     with pytest.raises(StoreError, match="scored with other options"):
         rmtbase.trajectory(whole_run, ["0", "10"], output, nulls=Gaussian(seed=1), matrices="none")
-
-
-def test_departures_at_other_steps_are_refused(tree, tmp_path):
     wrong = with_departures(tree, lambda group: group.assign_coords(step=group["step"] + 1))
     with pytest.raises(rmtbase.errors.TableError, match="other steps in /departures"):
         open_table(write_table(wrong, tmp_path / "wrong.nc"), "trajectory")

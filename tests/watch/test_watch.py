@@ -77,7 +77,7 @@ def trainer(folder):
     return train(folder, watched=True)
 
 
-def test_run_of_the_trainer_is_followed_in_a_trajectory_and_in_tensorboard(trainer, folder):
+def test_run_of_the_trainer_is_followed_and_is_the_run_that_is_not_watched(trainer, folder, tmp_path):
     tree = open_table(folder / "run.nc", "trajectory")
     assert tree["heads"]["step"].values.tolist() == [0, 2, 4, 6]
     (callback,) = (one for one in trainer.callback_handler.callbacks if isinstance(one, WatchCallback))
@@ -93,9 +93,6 @@ def test_run_of_the_trainer_is_followed_in_a_trajectory_and_in_tensorboard(train
     assert scalars["train/rmtbase/alarm"] == [(step, float((alarm <= step).sum())) for step in (0, 2, 4, 6)]
     assert [step for step, _ in scalars["train/rmtbase/look_seconds"]] == [0, 2, 4, 6]
     assert "train/loss" in scalars
-
-
-def test_looks_are_the_scores_of_what_was_trained_and_of_what_the_trainer_saved(trainer, folder):
     watched = open_table(folder / "run.nc", "trajectory")["heads"].to_dataset()
     scores = rmtbase.score(open_model(trainer.model, proof=False))
     np.testing.assert_array_equal(watched["observed"].values[-1], scores["heads"]["observed"].values)
@@ -103,9 +100,6 @@ def test_looks_are_the_scores_of_what_was_trained_and_of_what_the_trainer_saved(
     assert saved["revision"].values.tolist() == ["checkpoint-3", "checkpoint-6"]
     assert saved["fingerprint"].values[-1] == watched["fingerprint"].values[-1]
     np.testing.assert_array_equal(saved["observed"].values[-1], watched["observed"].values[-1])
-
-
-def test_run_that_is_watched_is_the_run_that_is_not(trainer, tmp_path):
     alone = train(tmp_path, watched=False)
     for (name, watched), plain in zip(
         trainer.model.state_dict().items(), alone.model.state_dict().values(), strict=True
@@ -128,7 +122,7 @@ def test_run_that_goes_on_replaces_the_looks_beyond_where_it_does(trainer, folde
     assert after.attrs["planned_looks"] == 5
 
 
-def test_look_leaves_random_numbers_and_weights_alone(tmp_path):
+def test_look_leaves_random_numbers_and_weights_alone_and_one_beyond_the_budget_is_left_out(tmp_path, monkeypatch):
     weights = {name: torch.from_numpy(one).requires_grad_() for name, one in state_dict(0).items()}
     torch.manual_seed(3)
     state, versions = torch.get_rng_state(), [one._version for one in weights.values()]
@@ -137,6 +131,17 @@ def test_look_leaves_random_numbers_and_weights_alone(tmp_path):
     assert [one._version for one in weights.values()] == versions
     assert json.loads(json.dumps(found)) == found
     assert next(iter(found)) == "rmtbase/left_share"
+    now = [100.0]
+    monkeypatch.setattr("rmtbase.watch._watcher.time.perf_counter", lambda: now[0])
+    watcher = Watcher(tmp_path / "run.nc", budget=0.1, **STATE)
+    assert watcher.can_afford()
+    watcher.seconds, watcher._began = [1.0], 100.0
+    now[0] = 118.9
+    assert not watcher.can_afford()
+    now[0] = 119.1
+    assert watcher.can_afford()
+    with pytest.raises(ParameterError, match="budget"):
+        Watcher(tmp_path / "other.nc", budget=0.0)
 
 
 def test_alarm_is_raised_for_a_departure_and_kept_over_a_restart(tmp_path):
@@ -158,7 +163,7 @@ def test_alarm_is_raised_for_a_departure_and_kept_over_a_restart(tmp_path):
         again.look(state_dict(2), 7)
 
 
-def test_look_that_fails_leaves_the_file_and_what_was_seen(tmp_path):
+def test_look_that_fails_leaves_the_file_and_another_way_of_scoring_or_no_inputs_are_refused(tmp_path):
     watcher = Watcher(tmp_path / "run.nc", **STATE)
     watcher.look(state_dict(0), 0)
     before = (tmp_path / "run.nc").read_bytes()
@@ -168,6 +173,13 @@ def test_look_that_fails_leaves_the_file_and_what_was_seen(tmp_path):
         watcher.look(broken, 1)
     assert (tmp_path / "run.nc").read_bytes() == before
     assert watcher.steps == [0]
+    with pytest.raises(TableError, match="seed of gaussian = 0; expected one with seed of gaussian = 3"):
+        Watcher(
+            tmp_path / "run.nc", **STATE | {"scoring": Scoring(nulls=Gaussian(seed=3), matrices="none", proof=False)}
+        )
+    assert (tmp_path / "run.nc").read_bytes() == before
+    with pytest.raises(ParameterError, match=r'a module is best read by running it, .*inputs=\{"x": x\}'):
+        Watcher(tmp_path / "own.nc").look(Fused(), 0)
 
 
 def test_other_processes_do_not_look_and_a_look_that_fails_is_warned_of(tmp_path):
@@ -201,16 +213,6 @@ def test_look_that_breaks_is_warned_of_and_looks_are_not_planned_once_some_have_
     monkeypatch.setattr(callback.watcher, "look", lambda *_, **__: {}["nothing"])
     with pytest.warns(WatchWarning, match="the look at step 2 failed: KeyError: 'nothing'"):
         callback.on_step_end(None, state, None, state_dict(0))
-
-
-def test_run_that_is_scored_in_another_way_than_its_file_is_refused(tmp_path):
-    Watcher(tmp_path / "run.nc", **STATE).look(state_dict(0), 0)
-    before = (tmp_path / "run.nc").read_bytes()
-    with pytest.raises(TableError, match="seed of gaussian = 0; expected one with seed of gaussian = 3"):
-        Watcher(
-            tmp_path / "run.nc", **STATE | {"scoring": Scoring(nulls=Gaussian(seed=3), matrices="none", proof=False)}
-        )
-    assert (tmp_path / "run.nc").read_bytes() == before
 
 
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")  # peft asks for it
@@ -323,25 +325,6 @@ def test_heads_of_a_module_of_ones_own_are_found_by_running_it(attention, tmp_pa
     assert again["rmtbase/smallest_q_value"] == q_value[2] == q_value.min() <= 0.05
 
 
-def test_module_of_ones_own_without_inputs_is_refused_with_the_argument_that_finds_its_heads(tmp_path):
-    with pytest.raises(ParameterError, match=r'a module is best read by running it, .*inputs=\{"x": x\}'):
-        Watcher(tmp_path / "run.nc").look(Fused(), 0)
-
-
-def test_looks_beyond_the_budget_are_left_out(tmp_path, monkeypatch):
-    now = [100.0]
-    monkeypatch.setattr("rmtbase.watch._watcher.time.perf_counter", lambda: now[0])
-    watcher = Watcher(tmp_path / "run.nc", budget=0.1, **STATE)
-    assert watcher.can_afford()
-    watcher.seconds, watcher._began = [1.0], 100.0
-    now[0] = 118.9
-    assert not watcher.can_afford()
-    now[0] = 119.1
-    assert watcher.can_afford()
-    with pytest.raises(ParameterError, match="budget"):
-        Watcher(tmp_path / "other.nc", budget=0.0)
-
-
 @pytest.mark.parametrize("planned_looks", [None, 1])
 def test_alarm_that_can_name_no_lone_head_any_more_says_so(tmp_path, planned_looks):
     watcher = Watcher(tmp_path / "run.nc", planned_looks=planned_looks, **STATE)
@@ -409,7 +392,7 @@ def test_runs_that_learn_nothing_raise_no_more_alarms_than_the_level(moved, plan
         assert alarms > ALARM_LEVEL / (3 if planned else 5)
 
 
-def test_a_head_that_stays_at_the_smallest_effect_is_named_and_one_beyond_is_not():
+def test_a_head_at_the_smallest_effect_is_named_and_one_beyond_is_not():
     spending = Spending.for_heads(16, 1e-6, planned=50)
     least = spending.largest_p_value_named()
     assert least > 1e-3

@@ -20,7 +20,6 @@ class Term(NamedTuple):
 
     @property
     def anchor(self) -> str:
-        """Identifier of the term on a page."""
         return "term-" + re.sub(r"\W+", "-", self.name.lower())
 
 
@@ -32,10 +31,7 @@ def glossary() -> tuple[Term, ...]:
 
 
 class Glossary:
-    """Terms that a page uses.
-
-    It marks words for readers: nothing else follows from the words of a text.
-    """
+    """Terms that a page uses, marked for readers: nothing else follows from the words of a text."""
 
     def __init__(self) -> None:
         self._used: set[Term] = set()

@@ -40,40 +40,47 @@ class Verbatim(str):
 class Column(NamedTuple):
     """Column of a table: its heading, the alignment of its cells, the format of its numbers, and its cells.
 
-    ``cell`` returns the text or number of an object, for :meth:`Rows.of`.
+    For :meth:`Rows.of`, ``cell`` returns the text or number of an object, or is the key of both in a mapping, where
+    None is a number that is not known because there is no test.
     """
 
     name: str
     side: Literal["left", "right"] = "right"
     form: str = ""  # such as ``.4g``
-    cell: Callable[[Any], str | float] = str
+    cell: Callable[[Any], str | float] | str = str
+
+    def of(self, item: Any) -> str | float:
+        """Return the cell of an object."""
+        if not isinstance(self.cell, str):
+            return self.cell(item)
+        value = item.get(self.cell, "")
+        return UNTESTED if value is None else value
 
 
 class Rows(NamedTuple):
-    """Table of texts and numbers.
-
-    Attributes:
-        columns: headings.
-        rows: cells of each row: texts of any origin, or numbers, of which NaN leaves its cell empty.
-        named: number of first columns that identify a row.
-        title: title of the table, "" for none.
-    """
+    """Table of texts and numbers."""
 
     columns: Sequence[Column]
-    rows: Sequence[Sequence[str | float]]
-    named: int = 1
-    title: str = ""
+    rows: Sequence[Sequence[str | float]]  #: texts of any origin, or numbers, of which NaN leaves its cell empty
+    named: int = 1  #: number of first columns that identify a row
+    title: str = ""  #: "" for none
 
     @classmethod
     def of(cls, objects: Iterable[Any], *columns: Column, named: int = 1, title: str = "") -> Rows:
         """Make a table with a row for each object, from the cells of the columns."""
-        return cls(columns, [[column.cell(item) for column in columns] for item in objects], named, title)
+        return cls(columns, [[column.of(item) for column in columns] for item in objects], named, title)
 
     @property
     def texts(self) -> list[list[str]]:
         """Harmless texts of the cells."""
+
+        def text(value: str | float, form: str) -> str:
+            if isinstance(value, str):
+                return shown(value)
+            return "" if math.isnan(value) else format(value, form)
+
         forms = [column.form for column in self.columns]
-        return [[_text(value, form) for value, form in zip(row, forms, strict=True)] for row in self.rows]
+        return [[text(value, form) for value, form in zip(row, forms, strict=True)] for row in self.rows]
 
 
 Item = str | Rows
@@ -92,7 +99,16 @@ def print_report(items: Iterable[Item], console: Console) -> None:
             return
         texts += [column.name for column in item.columns] if isinstance(item, Rows) else [item]
         if isinstance(item, Rows):
-            _print_rows(console, item)
+            title = Text(shown(item.title)) if item.title else None
+            table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+            for column in item.columns:
+                table.add_column(column.name, justify=column.side, no_wrap=True)
+            for row in item.texts:
+                table.add_row(*map(Text, row))
+            if console.measure(table, options=console.options.update_width(_ANY_WIDTH)).maximum <= console.width:
+                console.print(table)
+            else:
+                _print_in_pairs(console, item)
         elif isinstance(item, Verbatim):
             print(item, end="")
         else:
@@ -101,24 +117,6 @@ def print_report(items: Iterable[Item], console: Console) -> None:
         console.print(Text("What the words mean", "bold"))
         for term in Glossary().explained(*texts):
             console.print(Text(f"{term.name}: {term.text}"))
-
-
-def _print_rows(console: Console, item: Rows) -> None:
-    table = Table(title=Text(shown(item.title)) if item.title else None, title_justify="left", box=box.SIMPLE_HEAD)
-    for column in item.columns:
-        table.add_column(column.name, justify=column.side, no_wrap=True)
-    for row in item.texts:
-        table.add_row(*map(Text, row))
-    if console.measure(table, options=console.options.update_width(_ANY_WIDTH)).maximum <= console.width:
-        console.print(table)
-    else:
-        _print_in_pairs(console, item)
-
-
-def _text(value: str | float, form: str) -> str:
-    if isinstance(value, str):
-        return shown(value)
-    return "" if math.isnan(value) else format(value, form)
 
 
 def _print_in_pairs(console: Console, item: Rows) -> None:

@@ -1,8 +1,4 @@
-"""HTML page of a result: its sentences, figures and tables in one file that needs no network.
-
-The page holds its styles, script and figures, and a content security policy forbids everything else. It follows the
-reader's preference for light or dark.
-"""
+"""HTML page of a result: its sentences, figures and tables in one file that needs no network."""
 
 import base64
 import datetime
@@ -41,7 +37,10 @@ def render_page(
     end = next((place for place, item in enumerate(rest) if item is DETAILS), 0)
     answer, details = rest[:end], rest[end + 1 :] if end else rest
     lead = next((item for item in rest if type(item) is str), "")
-    answer, details = ([_block(item) for item in items if item is not lead] for items in (answer, details))
+    kinds = {Rows: "rows", Heading: "heading", Verbatim: "verbatim"}
+    answer, details = (
+        [(kinds.get(type(item), "sentence"), item) for item in items if item is not lead] for items in (answer, details)
+    )
     svgs = {} if recipes is None else inline_figures(recipes(table), _in_words)
     return (
         environment()
@@ -74,10 +73,7 @@ def frame(date: datetime.date | None = None, script: str = "") -> dict[str, Any]
 
 
 def environment(package: str | None = None) -> Environment:
-    """Return an environment with the templates of every page, and with those of a package if one is named.
-
-    Inserted text is escaped and made harmless, unless it already is markup.
-    """
+    """Return an environment with the templates of every page, and of a package; inserted text is made harmless."""
     loaders = [PackageLoader(name) for name in (package, "rmtbase.report") if name is not None]
     made = Environment(
         loader=ChoiceLoader(loaders),
@@ -90,13 +86,6 @@ def environment(package: str | None = None) -> Environment:
     made.globals["glossary"] = glossary = Glossary()
     made.filters["terms"] = glossary.link
     return made
-
-
-def _block(item: Item) -> dict[str, Any]:
-    if isinstance(item, Rows):
-        return {"kind": "rows", "rows": item}
-    kinds = {Heading: "heading", Verbatim: "verbatim"}
-    return {"kind": kinds.get(type(item), "sentence"), "text": item}
 
 
 def _in_words(name: str) -> str:

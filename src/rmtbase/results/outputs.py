@@ -31,16 +31,12 @@ _PAGES = (".html", ".htm")
 
 
 class Outputs:
-    """The table that a command writes, and its page: checked before long work, written after it.
+    """Table that a command writes, and its page: checked before long work, written after it.
 
     Args:
         paths: files to write. A name that ends in ``.html`` is the page, any other name the table.
         kind: kind of the table, or several kinds, which may replace each other.
         default: path of the table if ``paths`` has none.
-
-    Attributes:
-        table: path of the table, or None.
-        page: path of the page, or None.
 
     Raises:
         OutputError: a file cannot be written, is stdout, or there are two files for the same thing.
@@ -75,8 +71,7 @@ class Outputs:
     def run(self, *models: str, shown: Mapping[str, Any] = MappingProxyType({}), **options: Any) -> None:
         """Open the models, measure them as the folder of this kind does, write the files, and print the report.
 
-        ``shown`` are options of the report and of its JSON, and the other ones those of the measurement. A kind without
-        ``as_json`` has the sentences of its report and the rows of its file as JSON.
+        ``shown`` are options of the report and of its JSON, which is made of both where the kind has no ``as_json``.
         """
         folder = KINDS[self._kinds[0]]
         module, words = (import_module(f"rmtbase.results.{folder}.{name}") for name in ("measure", "report"))
@@ -134,15 +129,23 @@ class Outputs:
             files.append(write_bytes(content.encode(), self.page))
         say_written(*files)
         command, condition = self._gate
-        heads = cast("dict[str, Any]", data())["heads"] if condition is not None and gated else []
-        met = None if condition is None or not gated else _met(command, heads, condition)
+        if condition is None or not gated:
+            show(data, lambda console: print_report(items(), console))
+            return
+        heads = cast("dict[str, Any]", data())["heads"]
+        met = _met(command, heads, condition)
         show(data, lambda console: print_report(items(), console))
-        if met is not None:
-            _end_if(met, heads, condition)
+        undecided = "cannot be told to meet or not", met.isna(), UNDECIDED
+        for kind, mask, status in (("meet", met.fillna(False), FOUND), undecided):
+            chosen = [head for head, is_chosen in zip(heads, mask, strict=True) if is_chosen]
+            places = [" ".join(f"{name} {head[name]}" for name in _PLACE if name in head) for head in chosen]
+            if places:
+                say(f"{len(places)} of {len(heads)} {kind} --fail-if {condition!r}: {listing(places, _NAMED)}")
+                raise typer.Exit(status)
 
 
 def _plain_json(report: Callable[[Any], Iterable[Item]], table: xr.Dataset) -> dict[str, Any]:
-    """Return the sentences of a report, and the variables of a table by place; rows without numbers are padding."""
+    """Return the sentences of a report, and the variables of a table; rows without numbers are padding."""
     schema = TABLE_KINDS[table.attrs["kind"]].groups[""]
     rows = rows_of(table, schema, *next(iter(schema.values())).dims)
     rows = [row for row in rows if not all(row[name] is None or row[name] != row[name] for name in schema)]
@@ -151,11 +154,8 @@ def _plain_json(report: Callable[[Any], Iterable[Item]], table: xr.Dataset) -> d
 
 
 def _version(path: Path | None) -> tuple[int, int] | None:
-    """Tell a file from the one that replaces it; None if there is none."""
-    if path is None or not path.exists():
-        return None
-    status = path.stat()
-    return status.st_ino, status.st_mtime_ns
+    status = path.stat() if path is not None and path.exists() else None
+    return None if status is None else (status.st_ino, status.st_mtime_ns)
 
 
 FOUND = 3  # exit status if a head meets the condition of ``--fail-if``
@@ -164,8 +164,8 @@ UNDECIDED = 4  # exit status if no head meets that condition, but heads that cou
 _NAMED = 5  # heads
 _MOST_VALUES = 12  # of a name of a place
 _PLACE = ("stack", "step", "layer", "what", "head")  # names that identify a head in a record
+# JSON type → type of pandas that also has values that are not known
 _TYPES: dict[str, Any] = {"boolean": "boolean", "integer": "Int64", "number": "Float64", "string": "string"}
-"""JSON type → type of pandas that also has values that are not known."""
 
 
 def places_of(model: WeightMatrices, circuits: Sequence[str] = ("qk",)) -> list[dict[str, Any]]:
@@ -179,24 +179,7 @@ def places_of(model: WeightMatrices, circuits: Sequence[str] = ("qk",)) -> list[
     ]
 
 
-def _end_if(met: pd.Series, heads: Sequence[Mapping[str, Any]], condition: str | None) -> None:
-    """End the command with status 3 if a head has met the condition, or 4 if none has but some could have."""
-    for kind, mask, status in (
-        ("meet", met.fillna(False), FOUND),
-        ("cannot be told to meet or not", met.isna(), UNDECIDED),
-    ):
-        places = [
-            " ".join(f"{name} {head[name]}" for name in _PLACE if name in head)
-            for head, chosen in zip(heads, mask, strict=True)
-            if chosen
-        ]
-        if places:
-            say(f"{len(places)} of {len(heads)} {kind} --fail-if {condition!r}: {listing(places, _NAMED)}")
-            raise typer.Exit(status)
-
-
 def _met(command: str, heads: Sequence[Mapping[str, Any]], condition: str) -> pd.Series:
-    """Evaluate a condition on each head."""
     schema = json.loads((files("rmtbase.results") / "schemas" / f"{command}.json").read_text(encoding="utf-8"))
     fields = schema["properties"]["heads"]["items"]
     names = [name for name in fields["properties"] if name in fields["required"] or any(name in head for head in heads)]

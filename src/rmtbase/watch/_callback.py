@@ -68,9 +68,8 @@ class WatchCallback(TrainerCallback):
         try:
             scalars = self.watcher.look(model, step, is_last=is_last)
         except Exception as error:  # no failed look is worth losing the training run
-            reason = (
-                str(error) if isinstance(error, RmtbaseError) else f"{type(error).__name__}: {one_line(str(error))}"
-            )
+            name = "" if isinstance(error, RmtbaseError) else f"{type(error).__name__}: "
+            reason = f"{name}{one_line(str(error)) if name else error}"
             warnings.warn(f"the look at step {step} failed: {reason}", WatchWarning, stacklevel=2)
         else:
             self.trainer.log(scalars)

@@ -164,7 +164,23 @@ class Watcher:
         if not is_over or len(self.steps) == 1:
             self._tell_if_blind(is_over)
         self.seconds.append(time.perf_counter() - begin)
-        return self._scalars(is_over)
+        last = summarize_trajectory(self.tree).steps[-1]
+        departures = groups_of(self.tree)["/departures"]
+        raised = int(np.isfinite(departures["alarm_step"].values).sum())
+        q_value = departures["omnibus_q_value"].isel({STEP: -1, "null": 0}).values
+        differing = next(iter(last.left.values()))
+        spending = spending_of(self.tree)
+        least = None if spending is None or is_over else spending.largest_p_value_named(seen=len(self.steps))
+        return {
+            "rmtbase/left_share": math.nan if differing is None else differing / last.n_heads,
+            "rmtbase/heads_that_differ": math.nan if differing is None else float(differing),
+            "rmtbase/smallest_q_value": math.nan if differing is None else float(np.nanmin(q_value)),
+            "rmtbase/median_participation_ratio": last.median_participation_ratio,
+            "rmtbase/largest_distance": abs(last.distance),
+            "rmtbase/alarm": float(raised) if raised or (self._can_name and last.n_heads) else math.nan,
+            "rmtbase/alarm_detectable_p_value": math.nan if least is None else least,
+            "rmtbase/look_seconds": self.seconds[-1],
+        }
 
     def _opened(self, model: Any, revision: str | None = None) -> Model:
         adapted = adapted_weights(model)
@@ -172,10 +188,7 @@ class Watcher:
         return opened.without_proof(_OF_ADAPTERS) if adapted else opened
 
     def _tell_if_blind(self, is_over: bool) -> None:
-        """Warn once if the alarm could not name a single head that begins to differ from random heads now.
-
-        At the first look also if it could not name one that differs already; only this if no further look is planned.
-        """
+        """Warn once if the alarm cannot name a lone head that begins to differ now, or at the first look differs."""
         spending = None if self._is_blind or self.tree is None else spending_of(self.tree)
         if spending is None:
             return
@@ -199,32 +212,12 @@ class Watcher:
             stacklevel=3,
         )
 
-    def _scalars(self, is_over: bool) -> dict[str, float]:
-        assert self.tree is not None
-        last = summarize_trajectory(self.tree).steps[-1]
-        departures = groups_of(self.tree)["/departures"]
-        raised = int(np.isfinite(departures["alarm_step"].values).sum())
-        q_value = departures["omnibus_q_value"].isel({STEP: -1, "null": 0}).values
-        differing = next(iter(last.left.values()))
-        spending = spending_of(self.tree)
-        least = None if spending is None or is_over else spending.largest_p_value_named(seen=len(self.steps))
-        return {
-            "rmtbase/left_share": math.nan if differing is None else differing / last.n_heads,
-            "rmtbase/heads_that_differ": math.nan if differing is None else float(differing),
-            "rmtbase/smallest_q_value": math.nan if differing is None else float(np.nanmin(q_value)),
-            "rmtbase/median_participation_ratio": last.median_participation_ratio,
-            "rmtbase/largest_distance": abs(last.distance),
-            "rmtbase/alarm": float(raised) if raised or (self._can_name and last.n_heads) else math.nan,
-            "rmtbase/alarm_detectable_p_value": math.nan if least is None else least,
-            "rmtbase/look_seconds": self.seconds[-1],
-        }
-
 
 def adapted_weights(model: Any) -> dict[str, Any] | None:
-    """Return the arguments of :func:`rmtbase.models.open_model` for a module of peft, or None without adapters.
+    """Return the arguments of ``open_model`` for a module of peft; None without adapters.
 
-    A weight W with low-rank updates becomes W + Σ s B A, over the adapters that are active and not merged. Each such
-    weight is copied; the module is not changed.
+    W with low-rank updates becomes W + Σ s B A, over the adapters that are active and not merged. Each such weight is
+    copied; the module is not changed.
     """
     if "peft" not in sys.modules or not callable(getattr(model, "named_modules", None)):
         return None
@@ -236,34 +229,27 @@ def adapted_weights(model: Any) -> dict[str, Any] | None:
     base = next((module for module in model.modules() if isinstance(module, PreTrainedModel)), None)
     if base is None:
         return None
-    kinds, wrapped = (BaseTunerLayer, ModulesToSaveWrapper), dict[str, Any]()
-    wrapped |= {name: module for name, module in base.named_modules() if isinstance(module, kinds)}
+    kinds = (BaseTunerLayer, ModulesToSaveWrapper)
+    wrapped: dict[str, Any] = {name: module for name, module in base.named_modules() if isinstance(module, kinds)}
     if not wrapped:
         return None
     places = tuple(f"{place}." for place in wrapped)
     tensors = {name: tensor for name, tensor in base.state_dict().items() if not name.startswith(places)}
     with torch.no_grad():
         for place, layer in wrapped.items():
-            in_effect = _updated(place, layer) if isinstance(layer, BaseTunerLayer) else _saved(layer)
+            adapters = () if layer.disable_adapters else layer.active_adapters
+            if isinstance(layer, ModulesToSaveWrapper):  # trained as a whole beside the adapters
+                modules = [layer.original_module, *(layer.modules_to_save[name] for name in adapters)]
+                in_effect = modules[-1].state_dict()
+            else:
+                in_effect = dict(layer.get_base_layer().state_dict())
+                for adapter in adapters:
+                    if adapter in layer.merged_adapters:
+                        continue
+                    if getattr(layer, "lora_variant", {}).get(adapter) or not hasattr(layer, "get_delta_weight"):
+                        problem = f"its adapter {adapter!r} adds no low-rank update; merge it to look at it"
+                        raise CheckpointError(place, problem)
+                    delta = layer.get_delta_weight(adapter)
+                    in_effect["weight"] = in_effect["weight"] + delta.to(in_effect["weight"].dtype)
             tensors |= {f"{place}.{name}": tensor for name, tensor in in_effect.items()}
     return {"model": tensors, "family": base.config.model_type, "config": base.config, "name": type(base).__name__}
-
-
-def _updated(place: str, layer: Any) -> dict[str, Any]:
-    """Return the tensors of a layer, with its low-rank updates added."""
-    tensors = dict(layer.get_base_layer().state_dict())
-    for adapter in () if layer.disable_adapters else layer.active_adapters:
-        if adapter in layer.merged_adapters:
-            continue
-        if getattr(layer, "lora_variant", {}).get(adapter) or not hasattr(layer, "get_delta_weight"):
-            raise CheckpointError(place, f"its adapter {adapter!r} adds no low-rank update; merge it to look at it")
-        tensors["weight"] = tensors["weight"] + layer.get_delta_weight(adapter).to(tensors["weight"].dtype)
-    return tensors
-
-
-def _saved(wrapper: Any) -> dict[str, Any]:
-    """Return the tensors of a module that is trained as a whole beside the adapters."""
-    inner = wrapper.original_module
-    for adapter in () if wrapper.disable_adapters else wrapper.active_adapters:
-        inner = wrapper.modules_to_save[adapter]
-    return dict(inner.state_dict())

@@ -79,15 +79,8 @@ def baseline(
     from rmtbase.results.baseline.report import as_json, report
     from rmtbase.results.outputs import Outputs
 
-    options = {
-        "d_model": d_model,
-        "d_head": d_head,
-        "dims": dims,
-        "sigma": sigma,
-        "draws": draws,
-        "seed": seed,
-        "normalization": normalization,
-    }
+    options: dict[str, Any] = {"d_model": d_model, "d_head": d_head, "dims": dims, "sigma": sigma}
+    options |= {"draws": draws, "seed": seed, "normalization": normalization}
     plan = _plan(source, {name: value for name, value in options.items() if value is not None})
     files = Outputs(output, ("baseline", "spectra"), Path(f"{plan.name}.nc"))
     path = cast("Path", files.table)

@@ -31,16 +31,14 @@ from rmtbase.laws import GaussianChain, low_rank_product, product_element
 from rmtbase.results.scores.figures._eigenvalues import ordered_eigenvalues
 
 _UNSEEN = 1e-3  # share of the smallest eigenvalues that is left out of the figure
-_MARGIN = 1.05  # margin of the axis, as a factor
+_MARGIN, _DENSITY_MARGIN = 1.05, 2.0  # of the axes of eigenvalues and of densities of elements, as factors
 _PANELS = 12  # in one figure of spectra
 _FLAT = 8.0  # ratio of heights above which panels share a logarithmic axis
-_DENSITY_MARGIN = 2.0  # margin of the axis of densities, as a factor
 _PROPERTIES = ("std", "histogram_entropy", "histogram_kl")
 _MOST = 10  # cases on one pair of axes
 _REACH = 4.0  # half-width of the axis, in standard deviations of the widest law
 _POINTS = 401
-_PANEL = 4.2  # inches
-_NARROWEST = 3.2
+_PANEL, _NARROWEST = 4.2, 3.2  # inches
 _NEAR_ZERO = 1e-4  # left end of the axis for a spectrum that begins at zero, as a share of its upper edge
 _BAND = (0.025, 0.975)
 _FAR_APART = 6.0  # ratio of upper edges above which spectra share a logarithmic axis
@@ -48,11 +46,7 @@ _FAR_APART = 6.0  # ratio of upper edges above which spectra share a logarithmic
 
 @panel
 def ensemble_spectrum(ax: Axes, theme: Theme, table: xr.Dataset, case: int = 0) -> Around:
-    """Draw the density of ln λ for a case of a table of spectra: Monte Carlo with its standard error, and the law.
-
-    Eigenvalues are in units of their mean, on a logarithmic axis: equal areas are equal shares of the eigenvalues. The
-    smallest 0.1 % of the eigenvalues lie outside the figure. The dotted lines are the edges of the law.
-    """
+    """Draw the density of ln λ in units of its mean, without the smallest 0.1 %: Monte Carlo, and the limiting law."""
     row = table.isel(case=case)
     unit, histogram, law = _curves(row)
     left, right, top = spectrum_limits(row)
@@ -82,10 +76,7 @@ def spectrum_limits(row: xr.Dataset) -> tuple[float, float, float]:
 
 
 def _curves(row: xr.Dataset) -> tuple[float, Histogram, np.ndarray]:
-    """Return the mean eigenvalue, the histogram of ln λ in its units, and the law's density.
-
-    If the trace has no mean, its median divided by the rank takes the place of the mean eigenvalue.
-    """
+    """Return the mean eigenvalue (or median trace over the rank), the histogram of ln λ in its units, and the law."""
     trace = row.sel(statistic="trace")
     center = trace["mean"] if np.isfinite(trace["mean"]) else trace["quantile"].sel(probability=0.5)
     unit = float(center) / int(row["rank"])
@@ -97,10 +88,7 @@ def _curves(row: xr.Dataset) -> tuple[float, Histogram, np.ndarray]:
 
 @panel
 def element_density(ax: Axes, theme: Theme, table: xr.Dataset, case: int = 0) -> Around:
-    """Draw the density of the elements for a case of a table of elements: Monte Carlo, its standard error, the law.
-
-    Elements are in units of their standard deviation. The axis of the density is logarithmic to show the tails.
-    """
+    """Draw the density of an element in units of its standard deviation: Monte Carlo, and the law."""
     row = table.isel(case=case)
     unit = _unit(row)
     edges = row["bin_edge"].values / unit
@@ -128,7 +116,6 @@ def density_limits(row: xr.Dataset) -> tuple[float, float]:
 
 
 def _unit(row: xr.Dataset) -> float:
-    """Return the mean standard deviation of a matrix's elements; 1 if the table lacks it."""
     spread = row["mean"].where(row["statistic"] == "std", drop=True).values
     return float(spread[0]) if spread.size and np.isfinite(spread[0]) and spread[0] > 0 else 1.0
 
@@ -152,30 +139,12 @@ def element_property(ax: Axes, theme: Theme, table: xr.Dataset, statistic: str) 
     return Around("", statistic_label("d_head"), statistic_label(statistic))
 
 
-def properties_of(table: xr.Dataset) -> tuple[str, ...]:
-    """Return the properties that a figure of a table of elements shows; none unless its cases differ in d_head."""
-    if "d_head" not in table or np.unique(table["d_head"].values[np.isfinite(table["d_head"].values)]).size < 2:
-        return ()
-    return tuple(name for name in _PROPERTIES if name in table["statistic"].values)
-
-
 class _Case(NamedTuple):
-    """Row of a baseline table, with the style in which it is drawn."""
-
     row: xr.Dataset
     keywords: dict[str, Any]
     drawn: dict[str, Any]
-
-    @property
-    def spread(self) -> float:
-        """Standard deviation of an element of the matrix of full rank."""
-        over = self.keywords["d_model"] ** -0.5 if self.keywords["normalization"] == "sqrt_d" else 1.0
-        return over * float(np.sqrt(self.keywords["sigma_q"] * self.keywords["sigma_k"]))
-
-    def square(self) -> GaussianChain:
-        """Make the law of the eigenvalues of WᵀW for the matrix W of full rank."""
-        d_model = self.keywords["d_model"]
-        return GaussianChain(dims=(d_model, d_model), sigmas=(self.spread,), normalization="none")
+    spread: float  # standard deviation of an element of the matrix W of full rank
+    square: GaussianChain  # law of the eigenvalues of WᵀW
 
 
 @panel
@@ -201,10 +170,7 @@ def element_laws(ax: Axes, theme: Theme, table: xr.Dataset, full_rank: bool = Fa
 def eigenvalues_by_rank(
     ax: Axes, theme: Theme, table: xr.Dataset, full_rank: bool = False, heading: str = ""
 ) -> Around:
-    """Draw the mean and the central 95 % of each ordered eigenvalue up to d_head, beyond which all are zero.
-
-    For the matrix of full rank the quantiles (k − ½)/d of the Marchenko–Pastur law are drawn.
-    """
+    """Draw mean and central 95 % of each ordered eigenvalue up to d_head; of full rank the quantiles of the law."""
     cases = list(_cases(table, theme))
     probability = table["probability"].values
     places = [int(np.argmin(np.abs(probability - level))) for level in _BAND]
@@ -213,7 +179,7 @@ def eigenvalues_by_rank(
         if full_rank:
             d_model = int(case.row["d_model"])
             rank = np.unique(np.geomspace(1, d_model, _POINTS).round())
-            means.append(case.square().ppf(1.0 - (rank - 0.5) / d_model))
+            means.append(case.square.ppf(1.0 - (rank - 0.5) / d_model))
             largest = max(largest, d_model)
             ax.plot(rank, means[-1], **case.drawn)
             continue
@@ -238,7 +204,7 @@ def eigenvalues_by_rank(
 def spectral_densities(ax: Axes, theme: Theme, table: xr.Dataset, full_rank: bool = False, heading: str = "") -> Around:
     """Draw the density of the eigenvalues, simulated and by its law, on a logarithmic axis if far apart."""
     cases = list(_cases(table, theme))
-    laws = [case.square() if full_rank else low_rank_product(**case.keywords) for case in cases]
+    laws = [case.square if full_rank else low_rank_product(**case.keywords) for case in cases]
     ends = np.array([law.support for law in laws])
     # A spectrum that begins at zero has an unbounded density there; the density of ln λ can be shown.
     far_apart = ends[:, 0].min() <= 0 or ends[:, 1].max() > _FAR_APART * ends[:, 1].min()
@@ -269,10 +235,7 @@ def spectral_densities(ax: Axes, theme: Theme, table: xr.Dataset, full_rank: boo
 
 
 def baseline_panels(table: xr.Dataset, style: FigureStyle, with_full_rank: bool = False) -> ThemedFigure:
-    """Draw the three panels side by side, or below each other if the figure is narrow.
-
-    With a matrix of full rank its panels come first, and those of the products of low rank below them.
-    """
+    """Draw the three panels side by side, or below each other if narrow; those of full rank come first."""
     kinds = (True, False) if with_full_rank else (False,)
     width = style.width or 3 * _PANEL
     columns = 3 if width >= 3 * _NARROWEST else 1
@@ -294,18 +257,17 @@ def _cases(table: xr.Dataset, theme: Theme) -> Iterator[_Case]:
     if columns["sigma_q"] == columns["sigma_k"]:
         columns = {"d_model": columns["d_model"], "d_head": columns["d_head"], "sigma": columns["sigma_q"]}
     telling = {name: values for name, values in columns.items() if len(set(values)) > 1} or columns
-    words = {
-        "d_model": "width",
-        "d_head": "head dimension",
-        "sigma": r"$\sigma$",
-        "sigma_q": r"$\sigma_Q$",
-        "sigma_k": r"$\sigma_K$",
-    }
+    words = {"d_model": "width", "d_head": "head dimension"}
+    words |= {"sigma": r"$\sigma$", "sigma_q": r"$\sigma_Q$", "sigma_k": r"$\sigma_K$"}
     for case, look in enumerate(looks(theme, len(columns["d_model"]))):
         row = table.isel(case=case)
         label = ", ".join(f"{words[name]} {values[case]:g}" for name, values in telling.items())
         keywords = {name: row[name].item() for name in names} | {"normalization": str(table.attrs["normalization"])}
-        yield _Case(row, keywords, {"color": look.colour, "linestyle": look.style, "linewidth": 1.5, "label": label})
+        over = row["d_model"].item() ** -0.5 if keywords["normalization"] == "sqrt_d" else 1.0
+        spread = over * float(np.sqrt(row["sigma_q"].item() * row["sigma_k"].item()))
+        square = GaussianChain(dims=(row["d_model"].item(),) * 2, sigmas=(spread,), normalization="none")
+        drawn = {"color": look.colour, "linestyle": look.style, "linewidth": 1.5, "label": label}
+        yield _Case(row, keywords, drawn, spread, square)
 
 
 def figure_recipes(table: xr.Dataset) -> dict[str, FigureRecipe]:
@@ -316,29 +278,29 @@ def figure_recipes(table: xr.Dataset) -> dict[str, FigureRecipe]:
         if "share_outside" not in table:
             return _of_cases(table, ensemble_spectrum, _share_spectra, "spectra")
         recipes = _of_cases(table, element_density, _share_densities, "elements")
-        if options := [{"statistic": name} for name in properties_of(table)]:
+        options = [{"statistic": name} for name in _PROPERTIES if name in table["statistic"].values]
+        sizes = table["d_head"].values if "d_head" in table else np.empty(0)
+        if options and np.unique(sizes[np.isfinite(sizes)]).size > 1:
             layout = {"columns": len(options), "panel": 4.0, "title": "", "standard": False}
             recipes["element-properties"] = Panels(element_property, table, options, **layout)
         return recipes
     if "bin_edge" not in table:
         raise ParameterError("table", table.attrs.get("kind"), "a baseline table: an atlas has no pictures of its own")
-    first: dict[tuple[int, int], int] = {}
-    for case, shape in enumerate(zip(table["d_model"].values.tolist(), table["d_head"].values.tolist(), strict=True)):
-        first.setdefault(shape, case)
     recipes: dict[str, FigureRecipe] = {}
     singular: dict[str, FigureRecipe] = {}
-    for (d_model, d_head), case in first.items():
-        recipes[f"null-spectrum-{d_model}x{d_head}"] = Single(null_spectrum, table, {"case": case})
-        recipes[f"ordered-eigenvalues-{d_model}x{d_head}"] = Single(ordered_eigenvalues, table, {"case": case})
-        options = {"case": case, "singular_values": True}
-        singular[f"null-singular-values-{d_model}x{d_head}"] = Single(null_spectrum, table, options, standard=False)
+    for case in range(table.sizes["case"]):  # the first of each shape
+        shape, options = "x".join(str(table[name].values[case]) for name in ("d_model", "d_head")), {"case": case}
+        recipes.setdefault(f"null-spectrum-{shape}", Single(null_spectrum, table, options))
+        recipes.setdefault(f"ordered-eigenvalues-{shape}", Single(ordered_eigenvalues, table, options))
+        of_singular = Single(null_spectrum, table, {**options, "singular_values": True}, standard=False)
+        singular.setdefault(f"null-singular-values-{shape}", of_singular)
     recipes["baseline"] = Custom(partial(baseline_panels, table))
     recipes["baseline-full-rank"] = Custom(partial(baseline_panels, table, with_full_rank=True), standard=False)
     return recipes | singular
 
 
 def _of_cases(table: xr.Dataset, plot: Any, share_axes: Any, name: str) -> dict[str, FigureRecipe]:
-    """Make figures with a panel for each case; panels of a figure share their axes."""
+    """Make figures with a panel for each case, which share their axes."""
 
     def draw(cases: Sequence[int], style: FigureStyle) -> ThemedFigure:
         figure = Panels(plot, table, [{"case": case} for case in cases], 3, share_y=True, title="").draw(style)
@@ -354,8 +316,12 @@ def _of_cases(table: xr.Dataset, plot: Any, share_axes: Any, name: str) -> dict[
     }
 
 
+def _share_densities(axes: Sequence[Axes], rows: Sequence[xr.Dataset]) -> None:
+    low, high = zip(*(density_limits(row) for row in rows), strict=True)
+    axes[0].set_ylim(min(low), max(high))
+
+
 def _share_spectra(axes: Sequence[Axes], rows: Sequence[xr.Dataset]) -> None:
-    """Set one range of x and one of y, which is logarithmic if the lowest would look flat otherwise."""
     left, right, top = zip(*(spectrum_limits(row) for row in rows), strict=True)
     for ax in axes:
         ax.set_xlim(min(left), max(right))
@@ -364,8 +330,3 @@ def _share_spectra(axes: Sequence[Axes], rows: Sequence[xr.Dataset]) -> None:
             ax.set_ylim(min(top) / 1e3, 1.5 * max(top))
         else:
             ax.set_ylim(0.0, max(top))
-
-
-def _share_densities(axes: Sequence[Axes], rows: Sequence[xr.Dataset]) -> None:
-    low, high = zip(*(density_limits(row) for row in rows), strict=True)
-    axes[0].set_ylim(min(low), max(high))

@@ -43,8 +43,8 @@ def report(table: xr.Dataset) -> Iterator[Item]:
     A line follows for each statistic without mean or variance: the reason, its median and its central 95 %.
     """
     yield Heading("Random matrices")
-    columns = [Column("statistic", "left"), Column("mean"), Column("std. error"), Column("sd"), Column("error of sd")]
-    columns += [Column("analytic mean"), Column("analytic sd"), Column("analytic value is", "left")]
+    numbers = map(Column, ("mean", "std. error", "sd", "error of sd", "analytic mean", "analytic sd"))
+    columns = [Column("statistic", "left"), *numbers, Column("analytic value is", "left")]
     for place in range(table.sizes["case"]):
         case = table.isel(case=place)
         rows = []
@@ -65,10 +65,7 @@ def report(table: xr.Dataset) -> Iterator[Item]:
 
 
 def _beside_analytic(row: xr.Dataset, moment: str) -> tuple[str, str, str]:
-    """Format a simulated moment to the second digit of its error, that error, and the analytic value beside it.
-
-    The analytic value has as many digits, or as many as are known.
-    """
+    """Format a simulated moment to the second digit of its error, that error, and the analytic value."""
     error_name = "standard_error" if moment == "mean" else f"{moment}_standard_error"
     names = (moment, error_name, f"analytic_{moment}", f"analytic_{moment}_tolerance")
     value, error, analytic, tolerance = (row[name].item() for name in names)
@@ -87,7 +84,6 @@ def _quantile(row: xr.Dataset) -> str:
 
 
 def _case(case: xr.Dataset) -> dict[str, Any]:
-    """Return the values that identify a case."""
     names = ("d_model", "d_head", "sigma_q", "sigma_k") if case.attrs["kind"] == "baseline" else ("name",)
     return {name: case[name].item() for name in names}
 

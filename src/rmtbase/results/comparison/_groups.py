@@ -14,11 +14,11 @@ from scipy.special import stdtr, stdtrit
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_positive_integer
 from rmtbase.progress import Progress
-from rmtbase.results.comparison._each_model import ComparedModel
 from rmtbase.results.comparison._matrices import (
     SELECTION,
     TRANSMISSION,
     WEIBULL,
+    ComparedModel,
     values_of,
     weibull_scales,
     weight_matrices,
@@ -34,7 +34,7 @@ HEADLINES = (
     *("transmission weibull_shape", "transmission scale", "selection weibull_shape", "selection scale"),
     *(f"median {_NPR}", "heads_departed", "departure_step"),
 )
-"""Measures that are shown first: those with these names, also followed by the name of a null, if models have them."""
+"""Measures that are shown first, also those that are followed by the name of a null."""
 
 _ROUNDING = 1e-13  # relative; numbers closer than this differ only by rounding
 _AT_ONCE = 1 << 21  # permuted statistics held in memory at a time
@@ -50,13 +50,10 @@ Measures = dict[str, tuple[float, float]]
 
 
 def measures_of(scores: xr.DataTree) -> Measures:
-    """Measure a whole model.
+    """Measure a whole model: distances of key heads, NPR, heads that differ, and medians (scale: means) of matrices.
 
-    The measures are, for each spectral statistic, the mean over key heads of the signed distance from the null, in
-    standard deviations of the null; the median NPR over the heads; the share of heads that differ from the null, with
-    an omnibus q-value under 5 %. For each component: the median over layers of each Weibull statistic, and the mean
-    ``scale`` λ in the units of the weights. The same for the classes: ``transmission``, pooled over its components, and
-    ``selection``, pooled over queries and keys, or over fused projections where these were not scored separately.
+    A statistic of matrices is measured for each component, and for the classes: ``transmission``, and ``selection``,
+    pooled over queries and keys, or over fused projections where these were not scored separately.
     """
     units, heads = head_units(scores), scores["heads"].to_dataset()
     mean, error = np.full((2, units.shape[1]), np.nan)
@@ -70,7 +67,8 @@ def measures_of(scores: xr.DataTree) -> Measures:
     if _NPR in statistics:
         ratio = heads["observed"].sel(statistic=_NPR).values
         measures[f"median {_NPR}"] = _reduced(np.median, ratio[np.isfinite(ratio)])
-    measures["heads_departed"] = _departed(heads["omnibus_q_value"].values)
+    q_value = heads["omnibus_q_value"].values
+    measures["heads_departed"] = _reduced(np.mean, (q_value < FOR_GOOD)[np.isfinite(q_value)])
     matrices = weight_matrices(scores)
     if matrices is None:
         return measures
@@ -92,54 +90,18 @@ def measures_of(scores: xr.DataTree) -> Measures:
     return measures
 
 
-def _measures_along(trajectory: xr.DataTree, steps: Sequence[int]) -> list[Measures]:
-    """Compute :func:`measures_of` at given steps of a trajectory, with the share of departed heads for each null."""
-    departures = groups_of(trajectory)["/departures"]
-    q_value = departures["omnibus_q_value"].sel({STEP: list(steps)}).transpose(STEP, "null", "layer", "head").values
-    along = []
-    for place, step in enumerate(steps):
-        measures = measures_of(scores_at(trajectory, step))
-        del measures["heads_departed"]  # for the first null; added below under its name
-        nulls = zip(departures["null"].values.tolist(), q_value[place], strict=True)
-        along.append(measures | {f"heads_departed {null}": _departed(values) for null, values in nulls})
-    return along
-
-
-def _departures(trajectory: xr.DataTree) -> Measures:
-    """Mean step of departure from each null for good: exp ⟨ln(1 + step)⟩ − 1, the geometric mean of 1 + step, minus 1.
-
-    The mean is over the heads that could be tested at the last step. A head that has not departed counts with the last
-    step scored.
-    """
-    departures = groups_of(trajectory)["/departures"]
-    tested = np.isfinite(departures["omnibus_q_value"].transpose(STEP, "null", "layer", "head").values[-1])
-    step = departures["lasting_step"].transpose("null", "layer", "head").values
-    logs = np.log1p(np.where(np.isnan(step), float(departures[STEP].values[-1]), step))
-    return {
-        f"departure_step {null}": _reduced(lambda values: np.expm1(values.mean()), logs[place][tested[place]])
-        for place, null in enumerate(departures["null"].values.tolist())
-    }
-
-
-def _departed(q_value: Float[np.ndarray, "layer head"]) -> tuple[float, float]:
-    return _reduced(np.mean, (q_value < FOR_GOOD)[np.isfinite(q_value)])
-
-
 def _reduced(reduce: Callable[[np.ndarray], Any], values: Float[np.ndarray, " value"]) -> tuple[float, float]:
-    """Reduce values to a measure without an error from head to head; NaN if there are no values."""
     return (float(reduce(values)) if values.size else nan), nan
 
 
 class GroupTest(NamedTuple):
-    """Design of a permutation test of groups."""
-
     paired: bool = False  # whether the k-th models of all groups share all that a seed decides
     permutations: int = PERMUTATIONS  # largest number of assignments of models to groups
     seed: int = 0  # of random assignments, if there are more
 
 
 def require_groups(groups: Groups, paired: bool) -> None:
-    """Raise an error unless there are 2 or more disjoint groups of 2 or more models, of equal sizes if paired."""
+    """Require 2 or more disjoint groups of 2 or more models, of equal sizes if paired."""
     for first, second in combinations(groups, 2):
         if both := sorted(set(groups[first]) & set(groups[second])):
             raise ParameterError("groups", both, f"models in only one of {first} and {second}")
@@ -157,14 +119,9 @@ def require_groups(groups: Groups, paired: bool) -> None:
 def contrast_of(values: Columns, sizes: tuple[int, int], test: GroupTest) -> dict[str, Any]:
     """Compare two groups in each column; the first ``sizes[0]`` rows are the models of the first group.
 
-    If there are at most ``permutations`` assignments of the models to the groups, all are tried and p is the share that
-    is as extreme; otherwise p = (b + 1)/(B + 1) for B random assignments. The test statistic is Welch's t, or t of the
-    differences if paired, adjusted for all columns by the largest. Null: all models are exchangeable, as independent
-    seeds of one recipe are; if paired, the two models of each pair are. The standard error is √(s₁²/n₁ + s₂²/n₂), s the
-    standard deviation from seed to seed, or s/√n of the differences. The interval assumes normal numbers.
-
-    Source: B. L. Welch, Biometrika 34, 28 (1947); P. H. Westfall and S. S. Young, Resampling-Based Multiple Testing
-        (Wiley, 1993).
+    Welch's t, or t of the differences if paired, is compared with its values for all assignments of the models to the
+    groups, or for random ones if these are too many. Under the null models are exchangeable, as seeds of one recipe
+    are, if paired within each pair (B. L. Welch, 1947; P. H. Westfall and S. S. Young, 1993).
     """
     first, second = values[: sizes[0]], values[sizes[0] :]
     difference = second.mean(axis=0) - first.mean(axis=0)
@@ -199,14 +156,10 @@ def contrast_of(values: Columns, sizes: tuple[int, int], test: GroupTest) -> dic
 
 
 def between_of(values: Columns, sizes: Sequence[int], test: GroupTest) -> dict[str, Any]:
-    """Compare K groups in each column by one-way analysis of variance; the rows are sorted by group.
+    """Compare groups in each column by analysis of variance, without interaction of group and seed if paired.
 
-    If paired, it is the two-way analysis by group and seed without interaction. The seeds' standard deviation is
-    √MS_w, that between groups √max(0, (MS_b − MS_w)/n₀), F = MS_b/MS_w. Under the null of F the labels are assigned to
-    the models at random, within each seed if paired; see :func:`contrast_of`.
-
-    Source: R. A. Fisher, Statistical Methods for Research Workers (1925); M. J. Anderson and C. J. F. ter Braak, J.
-        Stat. Comput. Simul. 73, 85 (2003), for the permutations.
+    The rows are sorted by group. Labels are permuted within each seed if paired (M. J. Anderson and C. J. F. ter Braak,
+    J. Stat. Comput. Simul. 73, 85, 2003).
     """
     n, k = sum(sizes), len(sizes)
     freedom = (k - 1) * (sizes[0] - 1) if test.paired else n - k
@@ -305,7 +258,6 @@ def _pair_t(labels: Labels, values: Columns, sizes: Sequence[int]) -> Permuted:
 
 
 def _explained(labels: Labels, values: Columns, sizes: Sequence[int]) -> Permuted:
-    """Share F/(F + ν₂/ν₁) of all groups."""
     sums = [((labels == group).astype(float) @ values) ** 2 / size for group, size in enumerate(sizes)]
     between = np.sum(sums, axis=0)
     return _share(between, (values**2).sum(axis=0) - between)
@@ -319,10 +271,7 @@ def _share(explained: np.ndarray, unexplained: np.ndarray) -> Permuted:
 def grouped_tables(
     models: Sequence[ComparedModel], groups: Groups, test: GroupTest, progress: Progress, warnings: list[str]
 ) -> dict[str, xr.Dataset]:
-    """Return ``/members``, ``/between`` and ``/groups``, and the same under ``/along`` at each common step.
-
-    Appends a line to ``warnings`` for everything that cannot be compared.
-    """
+    """Make the tables of groups at the end, and under ``/along`` at each common step."""
     by_name = {model.name: model for model in models}
     members = [by_name[name] for names in groups.values() for name in names]
     runs = [model.trajectory for model in members if model.trajectory is not None]
@@ -333,13 +282,30 @@ def grouped_tables(
     steps_of_runs = [groups_of(run)["/heads"][STEP].values.tolist() for run in runs]
     steps = [step for step in steps_of_runs[0] if all(step in others for others in steps_of_runs)]
     advance = progress.bar("measuring", len(runs))
-    along = []
+    along: list[list[Measures]] = []
+    at_end: list[list[Measures]] = []
     for run in runs:
-        along.append(_measures_along(run, steps))
+        departures = groups_of(run)["/departures"].transpose(STEP, "null", "layer", "head", ...)
+        nulls, departed = departures["null"].values.tolist(), departures["omnibus_q_value"].sel({STEP: steps})
+        of_run = []
+        for step, by_null in zip(steps, departed.values, strict=True):
+            measures = measures_of(scores_at(run, step))
+            del measures["heads_departed"]  # for the first null; added below under its name
+            for null, q_value in zip(nulls, by_null, strict=True):
+                differs = (q_value < FOR_GOOD)[np.isfinite(q_value)]
+                measures[f"heads_departed {null}"] = _reduced(np.mean, differs)
+            of_run.append(measures)
+        along.append(of_run)
+        # exp ⟨ln(1 + step)⟩ − 1 of the departure for good; the last step scored of a head that has not departed
+        tested, lasting = np.isfinite(departures["omnibus_q_value"].values[-1]), departures["lasting_step"].values
+        logs = np.log1p(np.where(np.isnan(lasting), float(departures[STEP].values[-1]), lasting))
+        last = {
+            f"departure_step {null}": _reduced(lambda values: np.expm1(values.mean()), log[mask])
+            for null, log, mask in zip(nulls, logs, tested, strict=True)
+        }
+        at_end.append([measures | last for measures in of_run[-1:]])
         advance(1)
-    if all(steps_of_run == steps for steps_of_run in steps_of_runs):
-        at_end = [[measures[-1] | _departures(run)] for measures, run in zip(along, runs, strict=True)]
-    else:
+    if any(steps_of_run != steps for steps_of_run in steps_of_runs):
         warnings.append(f"groups are compared at the {len(steps)} steps that all of their trajectories have")
         at_end = [[measures_of(model.scores)] for model in members]
     tables = _tables(at_end, groups, test)
@@ -349,7 +315,7 @@ def grouped_tables(
 def _tables(
     measured: Sequence[Sequence[Measures]], groups: Groups, test: GroupTest, steps: Sequence[int] = ()
 ) -> dict[str, xr.Dataset]:
-    """Test the measures of each model, at the end or at each step, with p-values adjusted for all of them together."""
+    """Test the measures of each model, with p-values adjusted for all measures, and steps, together."""
     names = list(dict.fromkeys(name for row in measured for measures in row for name in measures))
     first_names = [name for start in HEADLINES for name in names if name == start or name.startswith(f"{start} ")]
     names = list(dict.fromkeys([*first_names, *names]))

@@ -11,8 +11,8 @@ import xarray as xr
 from jaxtyping import Float
 
 from rmtbase.laws import weibull_anchor, weibull_body_tail_gap, weibull_null
-from rmtbase.results.comparison._each_model import ComparedModel, FitsOfMatrices, all_components
 from rmtbase.results.comparison._findings import budget_state
+from rmtbase.results.comparison._matrices import ComparedModel, FitsOfMatrices, all_components
 from rmtbase.results.comparison.schema import COMPARISON_SCHEMA, NEAREST
 from rmtbase.results.filled import Entries, filled
 from rmtbase.statistics import benjamini_hochberg
@@ -43,16 +43,11 @@ PUBLISHED_MODELS = (
     PublishedModel("Qwen2.5-14B", 3.0e-4, 0.10, 0.0158, max_to_q99=18.4),
     PublishedModel("Qwen3-8B", 5.0e-4, 0.10, 0.0225, max_to_q99=17.3),
 )
-"""Published Weibull scales and training settings of twelve models, to the digits that were printed.
+"""Published Weibull scales and training settings, to the digits printed: T. Ding, arXiv:2605.18898v1 (2026), CC BY 4.0,
+table 4, with max/q99 and the training budget of the models in tables 2 and 3."""
 
-From T. Ding, *A Two-Parameter Weibull Framework for Diagnosing Transformer Weight Distributions* (2026),
-arXiv:2605.18898v1, CC BY 4.0: table 4, with max/q99 and the training budget of the models in tables 2 and 3."""
-
-_SHAPES_BY_TRIM = {0.10: 1.195, 0.05: 1.182, 0.0: 1.143}
-"""Median shape k over the twelve models' feed-forward and output matrices, with a share cut from either end: table 1 of
-the same paper."""
-_GAP, _GAP_STD = 0.0519, 0.0017
-"""Mean and standard deviation over the twelve models of k(trim 0.1) − k(trim 0), from section 3.2."""
+_SHAPES_BY_TRIM = {0.10: 1.195, 0.05: 1.182, 0.0: 1.143}  # median k by the share cut from either end: table 1 there
+_GAP, _GAP_STD = 0.0519, 0.0017  # of k(trim 0.1) − k(trim 0) over the twelve models: section 3.2
 _DRAWS = 4_000
 Points = Float[np.ndarray, "point 2"]
 
@@ -63,13 +58,11 @@ COMPONENTS = (
 
 
 def published_models() -> xr.Dataset:
-    """Dataset of the published models, in the layout of the group ``/published`` of a comparison.
+    """Make the group ``/published`` of a comparison.
 
-    ``published.csv`` has medians over the layers of the shape k, the scale λ and R² of each component, from
-    DATABASE_v9_1.csv of the repository of the package npm-weibull-py (github.com/tiexinding/NPM-Weibull-public at
+    ``published.csv`` has medians over layers from DATABASE_v9_1.csv (github.com/tiexinding/NPM-Weibull-public at
     213fd405, 2026-08-15; T. Ding, CC BY 4.0), k and R² to four decimals, λ to four digits. The paper prints ranges of k
-    only, and had 27 of the 48 layers of Qwen2.5-14B. The fits are of histograms on a fixed grid of 1024 bins, which
-    moves k by up to 0.0015.
+    only, and had 27 of the 48 layers of Qwen2.5-14B. Its histograms, on 1024 fixed bins, move k by up to 0.0015.
     """
     names = [model.name for model in PUBLISHED_MODELS]
     entries: Entries = {
@@ -91,25 +84,16 @@ def published_models() -> xr.Dataset:
 
 
 def published_trims() -> xr.Dataset:
-    """Dataset of the published shapes by trim beside the untrained anchors, the group ``/trims`` of a comparison."""
     values = {f"shape_{100 * trim:g}": shape for trim, shape in _SHAPES_BY_TRIM.items()}
     values |= {f"untrained_shape_{100 * trim:g}": weibull_anchor(trim).shape for trim in _SHAPES_BY_TRIM}
     return xr.Dataset({**values, "gap": _GAP, "gap_std": _GAP_STD, "untrained_gap": weibull_body_tail_gap().limit})
 
 
 def nearest_table(models: Sequence[ComparedModel], published: xr.Dataset, seed: int) -> xr.Dataset:
-    """Compare each component of each model with the same component of the published models.
+    """Find the published model whose component is nearest to that of each model, where three at least have it.
 
-    The distance of two components is √((Δk/s_k)² + (Δln λ/s_λ)²), Δ of their medians over layers, with s the standard
-    deviation over the published models that have the component: 1 is as far apart as published models are. A random
-    component has as many matrices of the same sizes and standard deviations σ, with independent normal elements: its k̂
-    and λ̂/σ are normal with mean and spread of :func:`rmtbase.laws.weibull_null`, and taken as independent.
-    ``nearest_p_value`` is the share of random components whose nearest published one is as near, whichever that is; its
-    q-value is over all components of all models. ``nearest_between_published`` is the share of published models with
-    another one as near, which a comparison with any further trained model can expect.
-
-    Variables (model, component) of ``/components``, missing where fewer than three published models have the component,
-    or the model lacks it.
+    Random components have as many matrices of the same sizes and σ, with independent normal elements: their k̂ and λ̂/σ
+    are normal, by :func:`rmtbase.laws.weibull_null`, and taken as independent.
     """
     components = all_components(models)
     entries: Entries = {}
@@ -132,7 +116,6 @@ def nearest_table(models: Sequence[ComparedModel], published: xr.Dataset, seed: 
 
 
 def _nearest(fits: FitsOfMatrices, names: np.ndarray, points: Points, seed: int) -> dict[str, Any]:
-    """Find the nearest of the published points, and compare its distance with those of random components."""
     unit = points.std(axis=0, ddof=1)
 
     def distances(first: Points) -> Float[np.ndarray, "first point"]:

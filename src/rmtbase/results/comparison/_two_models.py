@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 
 from rmtbase.parameters import require_positive_integer
 from rmtbase.reasons import Reason
@@ -17,41 +17,31 @@ from rmtbase.shown import shown
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import heads_present, shapes_of
 
-LEVEL = 0.05
-"""Significance level, and false discovery rate, of all tests of a comparison."""
-
+LEVEL = 0.05  # significance level, and false discovery rate, of all tests of a comparison
 PERMUTATIONS = 9_999
 _AT_ONCE = 4_000_000  # signs held in memory at a time
 _TIES = 1e-9  # test statistics closer than this are ties
+_ALIKE = 1e-3  # relative to the largest eigenvalue of a head; rounding to float16 moves no eigenvalue by as much
 
 
 def compare_two(
     first: xr.DataTree, second: xr.DataTree, permutations: int = PERMUTATIONS, seed: int = 0
 ) -> dict[str, Any]:
-    """Compare the heads of two models by their signed distances from their own nulls, a scale free of σ and shape.
+    """Compare the key heads of two models by the mean signed distance of their heads from their own nulls.
 
-    The unit is a key head, with the average distance of its heads, or, if the models differ in heads per key head, that
-    of the first. If both models have the same layers, heads and key heads of the same sizes, heads at equal positions
-    are paired, and the statistic is Wilcoxon's signed-rank statistic, with random signs that are the same for all
-    statistics of a unit. Otherwise all units are pooled, and the statistic is the rank sum, with units assigned to the
-    models at random. P-values, (b + 1)/(B + 1) for B permutations, are adjusted for all statistics by the largest. The
-    difference is the median over units of the differences if paired, otherwise the difference of the medians.
-
-    Null: if paired, the two heads at a position are exchangeable, independently of other positions; if pooled, all
-    units of both models are. Heads of trained models depend on each other within a layer, so the test asks whether
-    these two sets of heads differ, not whether two ways of training do.
-
-    Variables of ``/pairs``, for all spectral statistics; the reason says why the heads cannot be compared.
-
-    Source: F. Wilcoxon, Biometrics Bull. 1, 80 (1945); P. H. Westfall and S. S. Young, Resampling-Based Multiple
-        Testing (Wiley, 1993); B. Phipson and G. K. Smyth, Stat. Appl. Genet. Mol. Biol. 9, 39 (2010).
+    Heads at equal positions of equal layouts are paired: Wilcoxon's signed-rank statistic, one random sign for each.
+    Otherwise all are pooled: the rank sum, with heads assigned to the models at random. P-values are (b + 1)/(B + 1),
+    adjusted for all statistics by the largest (P. H. Westfall and S. S. Young, 1993; B. Phipson and G. K. Smyth, 2010).
+    Heads of a trained model depend on each other: that two sets of heads differ does not show that two recipes do.
     """
     permutations, rng = require_positive_integer("permutations", permutations), np.random.default_rng(seed)
     models, paired = (first, second), same_places(first, second)
     statistics = [_heads(scores)["statistic"].values.tolist() for scores in models]
     common = [name for name in SPECTRAL_STATISTICS if all(name in columns for columns in statistics)]
     places = [list(SPECTRAL_STATISTICS).index(name) for name in common]
-    first_only = _sharing(first) != _sharing(second)
+    layers = [zip(_heads(scores)["key_head"].values, heads_present(_heads(scores)), strict=True) for scores in models]
+    per_key_head = [{int(n) for keys, mask in pairs for n in np.bincount(keys[mask]) if n} for pairs in layers]
+    first_only = per_key_head[0] != per_key_head[1]
     units = [
         _units(scores, first_only)[..., [columns.index(name) for name in common]]
         for scores, columns in zip(models, statistics, strict=True)
@@ -83,7 +73,6 @@ def compare_two(
 
 
 def too_few_ways(ways: int, permutations: int) -> Reason:
-    """Return why a permutation test cannot give p < 0.05: too few permutations exist or were drawn."""
     if ways * LEVEL <= 1:
         return Reason("few_ways", {"ways": ways, "p_value": 1 / ways})
     if (permutations + 1) * LEVEL <= 1:
@@ -94,10 +83,7 @@ def too_few_ways(ways: int, permutations: int) -> Reason:
 def permutation_p_values(
     observed: Float[np.ndarray, " test"], null: Iterable[Float[np.ndarray, "permutation test"]], every: bool = False
 ) -> tuple[Float[np.ndarray, " test"], Float[np.ndarray, " test"]]:
-    """Two-sided p-value of each test, and the same adjusted for all tests by the largest.
-
-    (b + 1)/(B + 1) for B random permutations, or b/B if ``null``, in portions, has ``every`` one and so the observed.
-    """
+    """P-values, also adjusted for all tests by the largest; (b + 1)/(B + 1), or b/B if ``null`` has ``every`` one."""
     far = np.abs(observed) - _TIES
     n = observed_too = 0 if every else 1
     single, joint = np.full((2, far.size), observed_too)
@@ -115,7 +101,6 @@ def head_units(scores: xr.DataTree) -> Float[np.ndarray, "unit statistic"]:
 
 
 def same_places(first: xr.DataTree, second: xr.DataTree) -> bool:
-    """Test whether two models have the same layout: positions and sizes of heads, and how they share key heads."""
     heads = [_heads(scores) for scores in (first, second)]
     return (
         shapes_of(first) == shapes_of(second)
@@ -129,14 +114,8 @@ def _heads(scores: xr.DataTree) -> xr.Dataset:
     return scores["heads"].to_dataset().transpose("layer", "head", ...)
 
 
-def _sharing(scores: xr.DataTree) -> set[int]:
-    """Return the numbers of heads per key head that occur in a model."""
-    layers = zip(_heads(scores)["key_head"].values, heads_present(_heads(scores)), strict=True)
-    return {int(n) for key_heads, mask in layers for n in np.bincount(key_heads[mask]) if n}
-
-
 def _units(scores: xr.DataTree, first_only: bool = False) -> Float[np.ndarray, "layer_key_head statistic"]:
-    """Average the distances of each key head's heads, or take only the first head, by layer; NaN if not scored."""
+    """Mean distance of the heads of each key head, or that of the first, by layer; NaN if not scored."""
     heads = _heads(scores).transpose("layer", "head", "statistic", ...)
     distance, key_head = signed_distance(heads), heads["key_head"].values
     distance = np.where(heads_present(heads)[..., None], distance, np.nan)
@@ -174,19 +153,14 @@ def _permuted(
     return in_second @ ranks, (members.astype(float) @ ranks for members in shuffled)
 
 
-_ALIKE = 1e-3  # relative to the largest eigenvalue of a head; rounding to float16 moves no eigenvalue by as much
-
-
 def common_origin(
     first: xr.DataTree, second: xr.DataTree, permutations: int = PERMUTATIONS, seed: int = 0
 ) -> dict[str, Any]:
-    """Tell duplicates and near-duplicates (fine-tuned, rounded, merged, of the same seed) from independent models.
+    """Tell copies (fine-tuned, rounded, merged, of the same seed) from independent models.
 
-    In a model that is trained from an independent initialization, key heads are exchangeable together with all heads
-    that read them, and so are heads that share a key head. Permuting the heads of one model in these ways leaves the
-    law of r unchanged, so that p = (b + 1)/(B + 1) is exact for trained and untrained models. The alignment r is the
-    correlation over heads of ln σ_Q, ln σ_K and the ln of the eigenvalues, each minus its mean over the layer: 1 for a
-    copy, 0 on average for two seeds. Variables of ``/pairs``.
+    The alignment r is the correlation over heads of ln σ_Q, ln σ_K and the ln of the eigenvalues, each minus its mean
+    over the layer. Of an independent initialization key heads are exchangeable together with all heads that read them,
+    and so are heads that share one: p = (b + 1)/(B + 1) under these permutations is exact, whatever the training.
     """
     permutations, rng = require_positive_integer("permutations", permutations), np.random.default_rng(seed)
     models = first, second
@@ -208,11 +182,16 @@ def common_origin(
     similarity = np.einsum("lhf,lgf->lhg", x, y) / features  # of head h of one model with head g of the other
     observed, null, ways = 0.0, np.zeros(permutations), 1
     for layer, key_heads, mask in zip(similarity, heads[0]["key_head"].values, present, strict=True):
-        matches = layer[np.ix_(mask, mask)]
+        matches, keys = layer[np.ix_(mask, mask)], key_heads[mask]
         observed += float(np.trace(matches))
-        sizes = np.unique(key_heads[mask], return_counts=True)[1].tolist()
+        sizes = np.unique(keys, return_counts=True)[1].tolist()
         ways *= factorial(len(sizes)) * prod(map(factorial, sizes))  # those that keep heads of one key head together
-        null += matches[np.arange(len(matches)), _places(key_heads[mask], permutations, rng)].sum(axis=1)
+        by_key_head = rng.random((permutations, int(keys.max()) + 1))[:, keys]
+        order = np.lexsort((rng.random((permutations, keys.size)), by_key_head), axis=-1)
+        # The shuffled heads fill the positions in their old order, key head by key head.
+        places, positions = np.empty_like(order), np.argsort(keys, kind="stable")
+        np.put_along_axis(places, np.broadcast_to(positions, order.shape), order, axis=-1)
+        null += matches[np.arange(len(matches)), places].sum(axis=1)
     p_value = float((null >= observed - 1e-9).sum() + 1) / (permutations + 1)
     reordered = not duplicate and _reordered(heads[0]["eigenvalue"].values, heads[1]["eigenvalue"].values, present)
     row |= {"alignment": observed, "alignment_p_value": p_value, "reordered": reordered}
@@ -220,7 +199,6 @@ def common_origin(
 
 
 def fingerprint(scores: xr.DataTree) -> str:
-    """SHA-256 of the queries and keys that were scored; "" if the file does not record it."""
     require_scores(scores)
     return str(json.loads(scores.attrs["provenance"]).get("weights", {}).get("query_key_sha256", ""))
 
@@ -238,12 +216,7 @@ def _profiles(scores: xr.DataTree) -> Float[np.ndarray, "layer head feature"]:
     return np.where(scored, logs - mean, 0.0)
 
 
-def _reordered(
-    first: Float[np.ndarray, "layer head index"],
-    second: Float[np.ndarray, "layer head index"],
-    present: Bool[np.ndarray, "layer head"],
-) -> bool:
-    """Test whether the heads of each layer have the same eigenvalues, but not all in the same order."""
+def _reordered(first: np.ndarray, second: np.ndarray, present: Bool[np.ndarray, "layer head"]) -> bool:
     from scipy.optimize import linear_sum_assignment
 
     in_place = True
@@ -256,15 +229,3 @@ def _reordered(
             return False
         in_place &= bool((columns == rows).all())
     return not in_place
-
-
-def _places(
-    key_heads: Int[np.ndarray, " head"], permutations: int, rng: np.random.Generator
-) -> Int[np.ndarray, "permutation head"]:
-    """Random permutations of the heads of a layer: key heads in random order, and their heads in random order."""
-    by_key_head = rng.random((permutations, int(key_heads.max()) + 1))[:, key_heads]
-    order = np.lexsort((rng.random((permutations, key_heads.size)), by_key_head), axis=-1)
-    places = np.empty_like(order)
-    # The shuffled heads fill the positions in their old order, key head by key head.
-    np.put_along_axis(places, np.broadcast_to(np.argsort(key_heads, kind="stable"), order.shape), order, axis=-1)
-    return places

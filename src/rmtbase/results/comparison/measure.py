@@ -15,10 +15,18 @@ from scipy.special import ndtr
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_repeats, require_seed
 from rmtbase.progress import SILENT, Progress
-from rmtbase.results.comparison._each_model import ComparedModel, all_components, components_table, models_table
 from rmtbase.results.comparison._findings import Training, paired_growth, scale_law, shape_band
 from rmtbase.results.comparison._groups import GroupTest, grouped_tables, require_groups
-from rmtbase.results.comparison._matrices import TRANSMISSION, fitted_matrices, shape_drift, values_of
+from rmtbase.results.comparison._matrices import (
+    TRANSMISSION,
+    ComparedModel,
+    all_components,
+    components_table,
+    fitted_matrices,
+    models_table,
+    shape_drift,
+    values_of,
+)
 from rmtbase.results.comparison._published import nearest_table, published_models, published_trims
 from rmtbase.results.comparison._two_models import PERMUTATIONS, common_origin, compare_two, fingerprint
 from rmtbase.results.comparison.schema import COMPARISON_SCHEMA
@@ -26,7 +34,7 @@ from rmtbase.results.filled import Entries, filled
 from rmtbase.results.scores._heads import require_scores
 from rmtbase.results.trajectory.schema import STEP, scores_at
 from rmtbase.statistics import SPECTRAL_STATISTICS, benjamini_hochberg
-from rmtbase.tables import SCHEMA_VERSION, describe, groups_of, provenance, software_version
+from rmtbase.tables import SCHEMA_VERSION, describe, provenance, software_version
 
 
 def compare(
@@ -67,13 +75,11 @@ def compare(
     """
     if not models:
         raise ParameterError("models", 0, "1 at least")
-    runs = {
-        name: tree
-        for name, tree in models.items()
-        if isinstance(tree, xr.DataTree) and {"heads", "departures"} <= set(tree.children)
-    }
-    last_steps = {name: int(groups_of(tree)["/heads"][STEP].values[-1]) for name, tree in runs.items()}
-    models = {name: scores_at(tree, last_steps[name]) if name in runs else tree for name, tree in models.items()}
+    of_runs = {"heads", "departures"}
+    trees = {name: tree for name, tree in models.items() if isinstance(tree, xr.DataTree)}
+    runs = {name: tree for name, tree in trees.items() if of_runs <= set(tree.children)}
+    last = {name: scores_at(tree, int(tree["heads"][STEP].values[-1])) for name, tree in runs.items()}
+    models = {name: last.get(name, tree) for name, tree in models.items()}
     for name, scores in models.items():
         if name.encode(errors="ignore").decode() != name:
             raise ParameterError("models", name, "names that UTF-8 can hold, so that they can be written")
@@ -174,13 +180,13 @@ def _pairs_table(
             warnings.append(f"{first.name} and {second.name}: heads cannot be compared: {test['reason'].words}")
         advance(1)
     schema = COMPARISON_SCHEMA["/pairs"]
-    table = filled(schema, {"pair": _names(pairs), "statistic": list(SPECTRAL_STATISTICS)}, rows)
+    names = [f"{first.name} | {second.name}" for first, second in pairs]
+    table = filled(schema, {"pair": names, "statistic": list(SPECTRAL_STATISTICS)}, rows)
     p_value = table["omnibus_p_value"].where(table["reason"] == "")
     return table.assign(omnibus_q_value=("pair", benjamini_hochberg(p_value.values)))
 
 
 def _drifts_table(models: Sequence[ComparedModel]) -> xr.Dataset:
-    """Compute the mean Δk of each component from the first to the second model of each pair of the same sizes."""
     pairs, components = list(combinations(models, 2)), all_components(models)
     entries: Entries = {}
     for row, (first, second) in enumerate(pairs):
@@ -199,9 +205,5 @@ def _drifts_table(models: Sequence[ComparedModel]) -> xr.Dataset:
                 mean, spread = drift.mean(), np.sqrt((error**2).sum()) / drift.size
                 p_value = 2.0 * ndtr(-abs(mean / spread))
                 entries[row, column] = {"drift": mean, "standard_error": spread, "p_value": p_value}
-    schema = COMPARISON_SCHEMA["/drifts"]
-    return filled(schema, {"pair": _names(pairs), "component": components}, entries, schema)
-
-
-def _names(pairs: Sequence[tuple[ComparedModel, ComparedModel]]) -> list[str]:
-    return [f"{first.name} | {second.name}" for first, second in pairs]
+    schema, names = COMPARISON_SCHEMA["/drifts"], [f"{first.name} | {second.name}" for first, second in pairs]
+    return filled(schema, {"pair": names, "component": components}, entries, schema)

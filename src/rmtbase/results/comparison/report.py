@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rmtbase.reasons import Reason, not_testable_json
 from rmtbase.report import DETAILS, UNTESTED, Column, Heading, Item, Rows
 from rmtbase.results.comparison._matrices import FUSED, published_class
 from rmtbase.results.comparison.schema import COMPARISON_SCHEMA
-from rmtbase.results.comparison.summary import Row, answer_and_others, not_testable_of, summarize_comparison
+from rmtbase.results.comparison.summary import Row, answer_and_others, not_testable_of, rows_in, summarize_comparison
 from rmtbase.tables import rows_of
 from rmtbase.words import counted, listing
 
@@ -19,51 +19,48 @@ if TYPE_CHECKING:
 
 _LISTED = 12
 _NAMED = 6  # models in the heading
-_ORDER = (
-    *("step", "model", "pair", "contrast", "published_model", "component", "statistic", "measure", "group"),
-)  # order in which the rows are nested
-
-# Heading, key of a row, and format of the numbers; None for texts, on the left
-_Column = tuple[str, str, str | None]
-_MODELS: tuple[_Column, ...] = (
-    *((name, name, None) for name in ("model", "of", "attention")),
-    ("heads that differ", "departed", ""),
-    ("k, Transmission", "transmission_shape", ".4g"),
-    ("untrained k", "untrained_shape", ""),
-    ("λ", "transmission_scale", ".3g"),
-    ("recipe", "initial_recipe", None),
-    ("T/τ", "budget", ".3g"),
-    ("state", "budget_state", None),
+# dimensions in the order in which rows are nested
+_ORDER = ("step", "model", "pair", "contrast", "published_model", "component", "statistic", "measure", "group")
+_MODELS = (
+    *(Column(name, "left", cell=name) for name in ("model", "of", "attention")),
+    Column("heads that differ", cell="departed"),
+    Column("k, Transmission", form=".4g", cell="transmission_shape"),
+    Column("untrained k", cell="untrained_shape"),
+    Column("λ", form=".3g", cell="transmission_scale"),
+    Column("recipe", "left", cell="initial_recipe"),
+    Column("T/τ", form=".3g", cell="budget"),
+    Column("state", "left", cell="budget_state"),
 )
-_COMPONENTS: tuple[_Column, ...] = (
-    *((name, name, None) for name in ("model", "component")),
-    ("differ from anchor", "departed", ""),
-    ("median k", "shape", ".4g"),
-    ("untrained k", "untrained_shape", ""),
-    ("published class of k", "published_class", None),
-    ("R²", "r_squared", ".4g"),
-    ("median λ", "median_scale", ".4g"),
-    ("closure", "closure", ".2g"),
-    ("gap", "body_tail_gap", ".3g"),
-    ("mean λ", "scale", ".3g"),
-    ("mean σ", "sigma", ".3g"),
+_PLACE = tuple(Column(name, "left", cell=name) for name in ("model", "component"))
+_COMPONENTS = (
+    *_PLACE,
+    Column("differ from anchor", cell="departed"),
+    Column("median k", form=".4g", cell="shape"),
+    Column("untrained k", cell="untrained_shape"),
+    Column("published class of k", "left", cell="published_class"),
+    Column("R²", form=".4g", cell="r_squared"),
+    Column("median λ", form=".4g", cell="median_scale"),
+    Column("closure", form=".2g", cell="closure"),
+    Column("gap", form=".3g", cell="body_tail_gap"),
+    Column("mean λ", form=".3g", cell="scale"),
+    Column("mean σ", form=".3g", cell="sigma"),
 )
-_NEAREST: tuple[_Column, ...] = (
-    *((name, name, None) for name in ("model", "component")),
-    ("nearest published", "nearest_model", None),
-    ("distance", "nearest_distance", ".3g"),
-    ("random (5 to 95 %)", "random", ""),
-    ("p", "nearest_p_value", ".2g"),
-    ("q", "nearest_q_value", ".2g"),
-    ("published as near", "nearest_between_published", ".0%"),
+_NEAREST = (
+    *_PLACE,
+    Column("nearest published", "left", cell="nearest_model"),
+    Column("distance", form=".3g", cell="nearest_distance"),
+    Column("random (5 to 95 %)", cell="random"),
+    Column("p", form=".2g", cell="nearest_p_value"),
+    Column("q", form=".2g", cell="nearest_q_value"),
+    Column("published as near", form=".0%", cell="nearest_between_published"),
 )
 _NEAREST_NOTE = (
     "Distance: in median k and ln of the median λ, each in standard deviations over the published models of that "
     "component. Random: untrained normal matrices of the same sizes and σ; p is the share of them that come as near. "
     "Published as near: published models with another one at most as far."
 )
-_TWO_GROUPS: tuple[_Column, ...] = (("difference ± 95 %", "difference", ""), ("p by t", "t_p_value", ".2g"))
-_SEVERAL_GROUPS: tuple[_Column, ...] = (("group sd", "group_std", ".2g"), ("F", "f_ratio", ".3g"))
+_TWO_GROUPS = Column("difference ± 95 %", cell="difference"), Column("p by t", form=".2g", cell="t_p_value")
+_SEVERAL_GROUPS = Column("group sd", form=".2g", cell="group_std"), Column("F", form=".3g", cell="f_ratio")
 
 
 def as_json(tree: xr.DataTree) -> dict[str, Any]:
@@ -101,7 +98,7 @@ def _nested(table: xr.Dataset, dims: Sequence[str]) -> Any:
 def report(tree: xr.DataTree) -> Iterator[Item]:
     """Give the findings as sentences; as details the models, and their components or the groups they form."""
     groups = {name: node.to_dataset() for name, node in tree.children.items()}
-    models, published = _rows(groups, "models", "model"), _rows(groups, "published", "published_model")
+    models, published = rows_in(groups, "models", "model"), rows_in(groups, "published", "published_model")
     yield Heading(f"{counted(len(models), 'model')}: {listing([row['model'] for row in models], _NAMED)}")
     answer, others = answer_and_others(tree)
     yield from answer
@@ -119,13 +116,13 @@ def report(tree: xr.DataTree) -> Iterator[Item]:
     ]
     names = {"model": "published_model", "transmission_scale": "mean_scale"}
     rows += [row | {name: row[key] for name, key in names.items()} | {"of": "published"} for row in published]
-    yield _table(rows, _MODELS)
-    components = [row for row in _rows(groups, "components", "model", "component") if row["n_matrices"]]
+    yield Rows.of(rows, *_MODELS)
+    components = [row for row in rows_in(groups, "components", "model", "component") if row["n_matrices"]]
     if "trims" in groups:
         random = "{nearest_random_median:.3g} ({nearest_random_low:.3g} to {nearest_random_high:.3g})"
         rows = [row | {"random": random.format(**row)} for row in components if row["nearest_model"]]
         if rows:
-            yield _table(rows, _NEAREST, 2, "Nearest published component")
+            yield Rows.of(rows, *_NEAREST, named=2, title="Nearest published component")
             yield _NEAREST_NOTE
         yield _trim_rows(models, groups["trims"])
     if "between" in groups:
@@ -134,18 +131,7 @@ def report(tree: xr.DataTree) -> Iterator[Item]:
         yield from _component_items(components, groups)
 
 
-def _rows(groups: dict[str, xr.Dataset], name: str, *dims: str) -> list[Row]:
-    return rows_of(groups[name], COMPARISON_SCHEMA[f"/{name}"], *dims) if name in groups else []
-
-
-def _table(rows: Iterable[Row], columns: Sequence[_Column], named: int = 1, title: str = "") -> Rows:
-    cells = [[row.get(key, "") for _, key, _ in columns] for row in rows]
-    headings = [Column(name, "left" if form is None else "right", form or "") for name, _, form in columns]
-    return Rows(headings, cells, named, title)
-
-
 def _component_items(components: Sequence[Row], groups: dict[str, xr.Dataset]) -> Iterator[Item]:
-    """Print the components of each model, and below them the published ones."""
     names = {row["component"] for row in components}
     published = [
         row
@@ -155,31 +141,28 @@ def _component_items(components: Sequence[Row], groups: dict[str, xr.Dataset]) -
             "median_scale": row["scale"],
             "scale": "",
         }
-        for row in _rows(groups, "published", "published_model", "component")
+        for row in rows_in(groups, "published", "published_model", "component")
         if row["component"] in names and not math.isnan(row["shape"])
     ]
     rows = [
         row
-        | {
-            "departed": _departed(row["n_departed"], row["n_tested"], row["n_matrices"] - row["n_tested"]),
-            "untrained_shape": _untrained(row, "shape"),
-        }
+        | {"departed": _departed(row["n_departed"], row["n_tested"], row["n_matrices"] - row["n_tested"])}
+        | {"untrained_shape": _untrained(row, "shape")}
         for row in components
     ]
     rows = [row | {"published_class": row["published_class"].replace("_", " ")} for row in [*rows, *published]]
-    columns = [column for column in _COMPONENTS if column[1] != "median_scale" or column[1] in groups["components"]]
-    yield _table(rows, columns, 2, "By component")
-    null = (groups["components"][f"{name}_null_mean"] for name in ("r_squared", "closure", "body_tail_gap"))
-    untrained = "of untrained weights R² {:.4f}, closure {:.2g}, gap {:.3g}".format(
-        *(float(values.median()) for values in null)
-    )
+    has_scale = "median_scale" in groups["components"]
+    columns = [column for column in _COMPONENTS if has_scale or column.cell != "median_scale"]
+    yield Rows.of(rows, *columns, named=2, title="By component")
+    names_of_nulls = (f"{name}_null_mean" for name in ("r_squared", "closure", "body_tail_gap"))
+    r_squared, closure, gap = (float(groups["components"][name].median()) for name in names_of_nulls)
+    untrained = f"of untrained weights R² {r_squared:.4f}, closure {closure:.2g}, gap {gap:.3g}"
     yield f"Medians over layers, means of λ and σ; {untrained}."
     if published:
         yield "Published: DATABASE_v9_1 of the package npm-weibull-py (T. Ding, arXiv:2605.18898), CC BY 4.0."
 
 
 def _trim_rows(models: Sequence[Row], trims: xr.Dataset) -> Rows:
-    """Table of the shape by trim: models, published models together, and untrained weights."""
     number = {str(name): value.item() for name, value in trims.items()}
     rows: list[tuple[str | float, ...]] = [
         (row["model"], row["transmission_shape"], "", row["transmission_shape_untrimmed"], row["transmission_gap"])
@@ -189,13 +172,11 @@ def _trim_rows(models: Sequence[Row], trims: xr.Dataset) -> Rows:
     for name, start, error in (published, ("untrained", "untrained_", "")):
         shapes = (number[f"{start}shape_{trim}"] for trim in ("10", "5", "0"))
         rows.append((name, *shapes, f"{number[f'{start}gap']:.4f}{error}"))
-    headings = ("k, middle 80 %", "k, middle 90 %", "k, all")
-    columns = [Column("Transmission", "left"), *(Column(heading, form=".4g") for heading in headings)]
-    return Rows([*columns, Column("gap", form=".3g")], rows, title="By trim")
+    shapes = [Column(heading, form=".4g") for heading in ("k, middle 80 %", "k, middle 90 %", "k, all")]
+    return Rows([Column("Transmission", "left"), *shapes, Column("gap", form=".3g")], rows, title="By trim")
 
 
 def _group_items(between: xr.Dataset, groups: xr.Dataset) -> Iterator[Item]:
-    """Print headline measures, then those that differ most; for two groups with the interval of the difference."""
     names, two = between["group"].values.tolist(), between.sizes["group"] == 2
     means = between["mean"].transpose("measure", "group").values.tolist()
     measures = rows_of(between, COMPARISON_SCHEMA["/between"], "measure")
@@ -213,9 +194,10 @@ def _group_items(between: xr.Dataset, groups: xr.Dataset) -> Iterator[Item]:
     for row in shown:
         if math.isnan(row["adjusted_p_value"]):  # not tested, so that its other numbers are missing too
             row |= {name: UNTESTED for name, value in row.items() if value == "" or value != value}
-    columns = [("measure", "measure", None), *((name, name, ".4g") for name in names), ("seed sd", "seed_std", ".2g")]
-    columns += _TWO_GROUPS if two else _SEVERAL_GROUPS
-    yield _table(shown, [*columns, ("adj. p", "adjusted_p_value", ".2g")], title="Groups")
+    numbers = [Column(name, form=".4g", cell=name) for name in names]
+    numbers += [Column("seed sd", form=".2g", cell="seed_std"), *(_TWO_GROUPS if two else _SEVERAL_GROUPS)]
+    adjusted = Column("adj. p", form=".2g", cell="adjusted_p_value")
+    yield Rows.of(shown, Column("measure", "left", cell="measure"), *numbers, adjusted, title="Groups")
     yield (
         "Of spectra the mean distance of key heads from the null, in its standard deviations; sd are standard "
         "deviations, from seed to seed and between groups beyond it; adj. p is exact, adjusted for all measures."
@@ -223,12 +205,10 @@ def _group_items(between: xr.Dataset, groups: xr.Dataset) -> Iterator[Item]:
 
 
 def _departed(departed: int, tested: int, untested: int) -> str:
-    """Format a count among those that could be tested, with the number that could not."""
     words = f"{departed} of {tested}" if tested else UNTESTED
     return f"{words} ({untested} not testable)" if untested else words
 
 
 def _untrained(row: Row, name: str) -> str:
-    """Format the value of untrained weights with its error."""
     mean, error = (row.get(f"{name}_null_{part}", math.nan) for part in ("mean", "std"))
     return "" if math.isnan(mean) else f"{mean:.4f} ± {error:.4f}"

@@ -25,12 +25,19 @@ from rmtbase.tables.domain import (
     Domain,
 )
 
-NEAREST = "nearest"
-"""Part of ``/components`` of a comparison with published models."""
+NEAREST = "nearest"  # part of ``/components`` of a comparison with published models
 
 
-def _group(dims: tuple[str, ...], *variables: tuple[str, str, Domain], part: str = "") -> Schema:
-    return {name: Variable(dims, words, domain, part=part) for name, words, domain in variables}
+def _group(*entries: str | tuple[str, str, Domain], part: str = "") -> Schema:
+    """Make a group of (name, words, domain), each with the dimensions that the last text before it names."""
+    schema: dict[str, Variable] = {}
+    dims: tuple[str, ...] = ()
+    for entry in entries:
+        if isinstance(entry, str):
+            dims = tuple(entry.split())
+        else:
+            schema[entry[0]] = Variable(dims, *entry[1:], part=part)
+    return schema
 
 
 @in_one_line
@@ -95,60 +102,52 @@ class PairedGrowth:
     later_correlation: Annotated[float, "correlation over models after training only", FINITE_OR_NAN]
 
 
-FINDINGS = {"band": ShapeBand, "scale_law": ScaleLaw, "paired_growth": PairedGrowth}
-"""Findings about all models together, by the prefix of their variables: the annotated numbers of each class."""
-
-
 _GROUPED: dict[str, Schema] = {
-    "/members": {
-        **_group(("model",), ("group_of", "group of the model", TEXT)),
-        **_group(
-            ("model", "measure"),
-            ("value", "value of the measure", FINITE_OR_NAN),
-            ("head_error", "standard error of the value, from the spread between heads only", NON_NEGATIVE_OR_NAN),
-        ),
-    },
-    "/between": {
-        **_group(("group",), ("n_models", "models in the group", SIZE)),
-        **_group(("group", "measure"), ("mean", "mean over the models of the group", FINITE_OR_NAN)),
-        **_group(
-            ("measure",),
-            ("headline", "whether the measure is shown first", FLAG),
-            ("seed_std", "standard deviation between seeds of a group", NON_NEGATIVE_OR_NAN),
-            ("group_std", "standard deviation between groups, beyond seed_std", NON_NEGATIVE_OR_NAN),
-            ("f_ratio", "mean square between groups over mean square within groups", SPREAD),
-            ("p_value", "p-value of f_ratio, with models put into groups at random", PROBABILITY),
-            ("adjusted_p_value", "p_value, adjusted for all measures", PROBABILITY),
-        ),
-        **_group((), ("smallest_p_value", "smallest p-value that so few models allow", PROBABILITY)),
-    },
-    "/groups": {
-        **_group(
-            ("contrast",),
-            ("first_group", "first group", TEXT),
-            ("second_group", "second group", TEXT),
-            ("n_first", "models in the first group", SIZE),
-            ("n_second", "models in the second group", SIZE),
-            ("smallest_p_value", "smallest p-value that so few models allow", PROBABILITY),
-            ("paired", "whether the k-th model of one group was compared with that of the other", FLAG),
-        ),
-        **_group(
-            ("contrast", "measure"),
-            ("first_mean", "mean over the models of the first group", FINITE_OR_NAN),
-            ("second_mean", "mean over the models of the second group", FINITE_OR_NAN),
-            ("difference", "second mean less first mean", FINITE_OR_NAN),
-            ("standard_error", "standard error of the difference, from the spread between seeds", NON_NEGATIVE_OR_NAN),
-            ("seed_std", "standard deviation between seeds, pooled over both groups", NON_NEGATIVE_OR_NAN),
-            ("head_error", "standard error of one model, from the spread between heads only", NON_NEGATIVE_OR_NAN),
-            ("p_value", "two-sided p-value, with models put into groups at random", PROBABILITY),
-            ("adjusted_p_value", "p_value, adjusted for all measures", PROBABILITY),
-            ("effect", "difference over seed_std", FINITE_OR_NAN),
-            ("interval_low", "lower end of the 95 % confidence interval of the difference", FINITE_OR_NAN),
-            ("interval_high", "upper end of the 95 % confidence interval of the difference", FINITE_OR_NAN),
-            ("t_p_value", "two-sided p-value by Student's t", PROBABILITY),
-            ("t_q_value", "Benjamini-Hochberg q-value of t_p_value over all contrasts and measures", PROBABILITY),
-        ),
-    },
+    "/members": _group(
+        "model",
+        ("group_of", "group of the model", TEXT),
+        "model measure",
+        ("value", "value of the measure", FINITE_OR_NAN),
+        ("head_error", "standard error of the value, from the spread between heads only", NON_NEGATIVE_OR_NAN),
+    ),
+    "/between": _group(
+        "group",
+        ("n_models", "models in the group", SIZE),
+        "group measure",
+        ("mean", "mean over the models of the group", FINITE_OR_NAN),
+        "measure",
+        ("headline", "whether the measure is shown first", FLAG),
+        ("seed_std", "standard deviation between seeds of a group", NON_NEGATIVE_OR_NAN),
+        ("group_std", "standard deviation between groups, beyond seed_std", NON_NEGATIVE_OR_NAN),
+        ("f_ratio", "mean square between groups over mean square within groups", SPREAD),
+        ("p_value", "p-value of f_ratio, with models put into groups at random", PROBABILITY),
+        ("adjusted_p_value", "p_value, adjusted for all measures", PROBABILITY),
+        "",
+        ("smallest_p_value", "smallest p-value that so few models allow", PROBABILITY),
+    ),
+    "/groups": _group(
+        "contrast",
+        ("first_group", "first group", TEXT),
+        ("second_group", "second group", TEXT),
+        ("n_first", "models in the first group", SIZE),
+        ("n_second", "models in the second group", SIZE),
+        ("smallest_p_value", "smallest p-value that so few models allow", PROBABILITY),
+        ("paired", "whether the k-th model of one group was compared with that of the other", FLAG),
+        "contrast measure",
+        ("first_mean", "mean over the models of the first group", FINITE_OR_NAN),
+        ("second_mean", "mean over the models of the second group", FINITE_OR_NAN),
+        ("difference", "second mean less first mean", FINITE_OR_NAN),
+        ("standard_error", "standard error of the difference, from the spread between seeds", NON_NEGATIVE_OR_NAN),
+        ("seed_std", "standard deviation between seeds, pooled over both groups", NON_NEGATIVE_OR_NAN),
+        ("head_error", "standard error of one model, from the spread between heads only", NON_NEGATIVE_OR_NAN),
+        ("p_value", "two-sided p-value, with models put into groups at random", PROBABILITY),
+        ("adjusted_p_value", "p_value, adjusted for all measures", PROBABILITY),
+        ("effect", "difference over seed_std", FINITE_OR_NAN),
+        ("interval_low", "lower end of the 95 % confidence interval of the difference", FINITE_OR_NAN),
+        ("interval_high", "upper end of the 95 % confidence interval of the difference", FINITE_OR_NAN),
+        ("t_p_value", "two-sided p-value by Student's t", PROBABILITY),
+        ("t_q_value", "Benjamini-Hochberg q-value of t_p_value over all contrasts and measures", PROBABILITY),
+    ),
 }
 
 
@@ -162,93 +161,85 @@ def _along(schema: Schema) -> Schema:
 
 
 COMPARISON_SCHEMA: dict[str, Schema] = {
-    "/models": {
-        **_group(
-            ("model",),
-            ("name", "name of the model", TEXT),
-            ("revision", "revision of the model", TEXT),
-            ("family", "architecture of the model", TEXT),
-            ("attention", "how the heads share keys", TEXT),
-            ("fingerprint", "SHA-256 of the queries and keys", TEXT),
-            ("null", "null that the heads were scored against", TEXT),
-            ("n_scored_heads", "heads scored", COUNT),
-            ("n_untested_heads", "heads that could not be tested", COUNT),
-            ("n_departed_heads", "heads that differ from the null: omnibus q-value under 0.05", COUNT),
-            ("budget", "training budget T eta lambda_wd, NaN where unknown", POSITIVE_OR_NAN),
-            ("budget_state", "published state of the budget", TEXT),
-            ("root", "sqrt(eta / lambda_wd), NaN where unknown", POSITIVE_OR_NAN),
-            ("untrained", "1 for a model before training: stated, or tested and no head differs from the null", FLAG),
-        ),
-        **_group(
-            ("model",),
-            ("initial_recipe", "recipe of initial sigma that no matrix contradicts", TEXT),
-            ("transmission_shape", "median Weibull shape of the Transmission Class", POSITIVE_OR_NAN),
-            ("transmission_shape_null_mean", "mean of that median for untrained matrices", POSITIVE_OR_NAN),
-            ("transmission_shape_null_std", "standard deviation of the same", NON_NEGATIVE_OR_NAN),
-            ("transmission_scale", "Weibull scale, mean over layers and then components of the class", POSITIVE_OR_NAN),
-            ("transmission_shape_untrimmed", "median over the class of the shape of all weights", POSITIVE_OR_NAN),
-            ("transmission_gap", "median over the class of k(trim 0.1) - k(trim 0)", FINITE_OR_NAN),
-            part="weibull",  # missing for scores without matrices
-        ),
-    },
-    "/components": {
-        **_group(
-            ("model", "component"),
-            ("n_matrices", "matrices inside the layers", COUNT),
-            ("n_tested", "matrices whose Weibull shape could be tested", COUNT),
-            ("n_departed", "matrices whose Weibull shape differs from the anchor: q-value under 0.05", COUNT),
-            ("shape", "median Weibull shape", POSITIVE_OR_NAN),
-            ("shape_null_mean", "mean of that median for untrained matrices", POSITIVE_OR_NAN),
-            ("shape_null_std", "standard deviation of that median for untrained matrices", NON_NEGATIVE_OR_NAN),
-            ("r_squared", "median R^2 of the fits", PROBABILITY),
-            ("closure", "median relative error of the Gamma closure", FINITE_OR_NAN),
-            ("body_tail_gap", "median of k(trim 0.1) - k(trim 0)", FINITE_OR_NAN),
-            ("r_squared_null_mean", "median of the mean of R^2 of untrained weights", FINITE_OR_NAN),
-            ("closure_null_mean", "median of the mean of the closure of untrained weights", FINITE_OR_NAN),
-            ("body_tail_gap_null_mean", "median of the mean of the gap of untrained weights", FINITE_OR_NAN),
-            ("published_class", "published class of the median shape", TEXT),
-            ("scale", "mean Weibull scale", POSITIVE_OR_NAN),
-            ("sigma", "mean standard deviation of the elements", NON_NEGATIVE_OR_NAN),
-        ),
-        **_group(
-            ("model", "component"),
-            ("median_scale", "median Weibull scale", POSITIVE_OR_NAN),
-            ("nearest_model", "published model whose component is nearest; empty where there are too few", TEXT),
-            ("nearest_distance", "distance in median shape and ln of median scale, over their sd", NON_NEGATIVE_OR_NAN),
-            ("nearest_random_low", "5 % quantile of that distance of untrained matrices", NON_NEGATIVE_OR_NAN),
-            ("nearest_random_median", "median of the same", NON_NEGATIVE_OR_NAN),
-            ("nearest_random_high", "95 % quantile of the same", NON_NEGATIVE_OR_NAN),
-            ("nearest_p_value", "share of untrained matrices that come as near", PROBABILITY),
-            ("nearest_q_value", "Benjamini-Hochberg q-value of it over all components and models", PROBABILITY),
-            ("nearest_between_published", "share of published models with another one as near", PROBABILITY),
-            part=NEAREST,
-        ),
-    },
-    "/pairs": {
-        **_group(
-            ("pair",),
-            ("first", "first model", TEXT),
-            ("second", "second model", TEXT),
-            ("duplicate", "whether queries and keys are the same to the bit", FLAG),
-            ("alignment", "correlation of heads at the same place, less means of layers; NaN if none", FINITE_OR_NAN),
-            ("alignment_p_value", "one-sided p-value of the alignment under permutations of the heads", PROBABILITY),
-            ("reordered", "whether the heads of both have the same eigenvalues, in another order", FLAG),
-            ("paired", "whether heads were compared place by place", FLAG),
-            ("n_units", "key heads compared; those of both models if they are not paired", COUNT),
-            ("omnibus_p_value", "p-value of all statistics together", PROBABILITY),
-            ("omnibus_q_value", "Benjamini-Hochberg q-value of omnibus_p_value over all pairs", PROBABILITY),
-            ("reason", "why the heads cannot be compared; empty if they can", REASON),
-            ("alignment_reason", "why a common origin cannot be tested; empty if it can", REASON),
-        ),
-        **_group(
-            ("pair", "statistic"),
-            ("difference", "median difference of the distances from the null, second less first", FINITE_OR_NAN),
-            ("p_value", "two-sided p-value by permutation", PROBABILITY),
-            ("adjusted_p_value", "p_value, adjusted for all statistics", PROBABILITY),
-        ),
-    },
+    "/models": _group(
+        "model",
+        ("name", "name of the model", TEXT),
+        ("revision", "revision of the model", TEXT),
+        ("family", "architecture of the model", TEXT),
+        ("attention", "how the heads share keys", TEXT),
+        ("fingerprint", "SHA-256 of the queries and keys", TEXT),
+        ("null", "null that the heads were scored against", TEXT),
+        ("n_scored_heads", "heads scored", COUNT),
+        ("n_untested_heads", "heads that could not be tested", COUNT),
+        ("n_departed_heads", "heads that differ from the null: omnibus q-value under 0.05", COUNT),
+        ("budget", "training budget T eta lambda_wd, NaN where unknown", POSITIVE_OR_NAN),
+        ("budget_state", "published state of the budget", TEXT),
+        ("root", "sqrt(eta / lambda_wd), NaN where unknown", POSITIVE_OR_NAN),
+        ("untrained", "1 for a model before training: stated, or tested and no head differs from the null", FLAG),
+    )
+    | _group(
+        "model",
+        ("initial_recipe", "recipe of initial sigma that no matrix contradicts", TEXT),
+        ("transmission_shape", "median Weibull shape of the Transmission Class", POSITIVE_OR_NAN),
+        ("transmission_shape_null_mean", "mean of that median for untrained matrices", POSITIVE_OR_NAN),
+        ("transmission_shape_null_std", "standard deviation of the same", NON_NEGATIVE_OR_NAN),
+        ("transmission_scale", "Weibull scale, mean over layers and then components of the class", POSITIVE_OR_NAN),
+        ("transmission_shape_untrimmed", "median over the class of the shape of all weights", POSITIVE_OR_NAN),
+        ("transmission_gap", "median over the class of k(trim 0.1) - k(trim 0)", FINITE_OR_NAN),
+        part="weibull",  # missing for scores without matrices
+    ),
+    "/components": _group(
+        "model component",
+        ("n_matrices", "matrices inside the layers", COUNT),
+        ("n_tested", "matrices whose Weibull shape could be tested", COUNT),
+        ("n_departed", "matrices whose Weibull shape differs from the anchor: q-value under 0.05", COUNT),
+        ("shape", "median Weibull shape", POSITIVE_OR_NAN),
+        ("shape_null_mean", "mean of that median for untrained matrices", POSITIVE_OR_NAN),
+        ("shape_null_std", "standard deviation of that median for untrained matrices", NON_NEGATIVE_OR_NAN),
+        ("r_squared", "median R^2 of the fits", PROBABILITY),
+        ("closure", "median relative error of the Gamma closure", FINITE_OR_NAN),
+        ("body_tail_gap", "median of k(trim 0.1) - k(trim 0)", FINITE_OR_NAN),
+        ("r_squared_null_mean", "median of the mean of R^2 of untrained weights", FINITE_OR_NAN),
+        ("closure_null_mean", "median of the mean of the closure of untrained weights", FINITE_OR_NAN),
+        ("body_tail_gap_null_mean", "median of the mean of the gap of untrained weights", FINITE_OR_NAN),
+        ("published_class", "published class of the median shape", TEXT),
+        ("scale", "mean Weibull scale", POSITIVE_OR_NAN),
+        ("sigma", "mean standard deviation of the elements", NON_NEGATIVE_OR_NAN),
+    )
+    | _group(
+        "model component",
+        ("median_scale", "median Weibull scale", POSITIVE_OR_NAN),
+        ("nearest_model", "published model whose component is nearest; empty where there are too few", TEXT),
+        ("nearest_distance", "distance in median shape and ln of median scale, over their sd", NON_NEGATIVE_OR_NAN),
+        ("nearest_random_low", "5 % quantile of that distance of untrained matrices", NON_NEGATIVE_OR_NAN),
+        ("nearest_random_median", "median of the same", NON_NEGATIVE_OR_NAN),
+        ("nearest_random_high", "95 % quantile of the same", NON_NEGATIVE_OR_NAN),
+        ("nearest_p_value", "share of untrained matrices that come as near", PROBABILITY),
+        ("nearest_q_value", "Benjamini-Hochberg q-value of it over all components and models", PROBABILITY),
+        ("nearest_between_published", "share of published models with another one as near", PROBABILITY),
+        part=NEAREST,
+    ),
+    "/pairs": _group(
+        "pair",
+        ("first", "first model", TEXT),
+        ("second", "second model", TEXT),
+        ("duplicate", "whether queries and keys are the same to the bit", FLAG),
+        ("alignment", "correlation of heads at the same place, less means of layers; NaN if none", FINITE_OR_NAN),
+        ("alignment_p_value", "one-sided p-value of the alignment under permutations of the heads", PROBABILITY),
+        ("reordered", "whether the heads of both have the same eigenvalues, in another order", FLAG),
+        ("paired", "whether heads were compared place by place", FLAG),
+        ("n_units", "key heads compared; those of both models if they are not paired", COUNT),
+        ("omnibus_p_value", "p-value of all statistics together", PROBABILITY),
+        ("omnibus_q_value", "Benjamini-Hochberg q-value of omnibus_p_value over all pairs", PROBABILITY),
+        ("reason", "why the heads cannot be compared; empty if they can", REASON),
+        ("alignment_reason", "why a common origin cannot be tested; empty if it can", REASON),
+        "pair statistic",
+        ("difference", "median difference of the distances from the null, second less first", FINITE_OR_NAN),
+        ("p_value", "two-sided p-value by permutation", PROBABILITY),
+        ("adjusted_p_value", "p_value, adjusted for all statistics", PROBABILITY),
+    ),
     "/drifts": _group(
-        ("pair", "component"),
+        "pair component",
         ("drift", "mean change of the Weibull shape; NaN where sizes differ", FINITE_OR_NAN),
         ("standard_error", "standard error of the drift for untrained weights", NON_NEGATIVE_OR_NAN),
         ("p_value", "two-sided p-value of no change", PROBABILITY),
@@ -257,30 +248,22 @@ COMPARISON_SCHEMA: dict[str, Schema] = {
     **{f"/along{name}": _along(schema) for name, schema in _GROUPED.items()},
     "/findings": {
         f"{part}_{name}": Variable((), *annotation.__metadata__, part=part)
-        for part, finding in FINDINGS.items()
+        for part, finding in {"band": ShapeBand, "scale_law": ScaleLaw, "paired_growth": PairedGrowth}.items()
         for name, annotation in get_type_hints(finding, include_extras=True).items()
         if get_origin(annotation) is Annotated
     },
-    "/published": {
-        **_group(
-            ("published_model",),
-            ("mean_scale", "mean Weibull scale of the Transmission Class", POSITIVE_OR_NAN),
-            ("root", "sqrt(eta / lambda_wd)", POSITIVE_OR_NAN),
-            ("budget", "training budget T/tau, where printed", POSITIVE_OR_NAN),
-            ("budget_state", "state of the budget, where printed", TEXT),
-            ("max_to_q99", "median over blocks of max/q99, where printed", POSITIVE_OR_NAN),
-        ),
-        **_group(
-            ("published_model", "component"),
-            (
-                "shape",
-                "median Weibull shape over layers, from npm-weibull-py, DATABASE_v9_1, CC BY 4.0",
-                POSITIVE_OR_NAN,
-            ),
-            ("scale", "median Weibull scale over layers, likewise", POSITIVE_OR_NAN),
-            ("r_squared", "median R^2 of the fits, likewise", PROBABILITY),
-        ),
-    },
+    "/published": _group(
+        "published_model",
+        ("mean_scale", "mean Weibull scale of the Transmission Class", POSITIVE_OR_NAN),
+        ("root", "sqrt(eta / lambda_wd)", POSITIVE_OR_NAN),
+        ("budget", "training budget T/tau, where printed", POSITIVE_OR_NAN),
+        ("budget_state", "state of the budget, where printed", TEXT),
+        ("max_to_q99", "median over blocks of max/q99, where printed", POSITIVE_OR_NAN),
+        "published_model component",
+        ("shape", "median Weibull shape over layers, from npm-weibull-py, DATABASE_v9_1, CC BY 4.0", POSITIVE_OR_NAN),
+        ("scale", "median Weibull scale over layers, likewise", POSITIVE_OR_NAN),
+        ("r_squared", "median R^2 of the fits, likewise", PROBABILITY),
+    ),
     "/trims": {
         **{
             f"{name}shape_{trim}": Variable((), f"{words} with {trim} % of the weights cut from either end", POSITIVE)
@@ -291,7 +274,6 @@ COMPARISON_SCHEMA: dict[str, Schema] = {
             )
         },
         **_group(
-            (),
             ("gap", "published mean over the models of k(trim 0.1) - k(trim 0)", FINITE_OR_NAN),
             ("gap_std", "published standard deviation of the same", NON_NEGATIVE_OR_NAN),
             ("untrained_gap", "the same difference for untrained normal weights", FINITE_OR_NAN),

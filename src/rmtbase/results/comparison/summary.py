@@ -1,6 +1,6 @@
 """Summary of a comparison in words."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite, isnan
 from typing import Any
 
@@ -11,7 +11,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.reasons import NotTestable, Reason
 from rmtbase.results.comparison._two_models import LEVEL
 from rmtbase.results.comparison.schema import COMPARISON_SCHEMA
-from rmtbase.results.trajectory.summary import between_checkpoints
+from rmtbase.results.trajectory.report import between_checkpoints
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import rows_of
 from rmtbase.words import counted, listing, of_tested
@@ -26,15 +26,11 @@ Row = dict[str, Any]
 
 def summarize_comparison(comparison: xr.DataTree) -> list[str]:
     """Summarize pairs, groups and all models together in sentences, each with its null; the answer comes first."""
-    answer, others = answer_and_others(comparison)
-    return answer + others
+    return [line for lines in answer_and_others(comparison) for line in lines]
 
 
 def answer_and_others(comparison: xr.DataTree) -> tuple[list[str], list[str]]:
-    """Return the sentences of the answer, and all others.
-
-    The answer says how many groups or pairs differ and which most, and what is nearest to published models.
-    """
+    """Return the sentences of the answer, by groups, pairs, and the nearest published models, and all others."""
     if "models" not in comparison.children:
         raise ParameterError("comparison", list(comparison.children), "a comparison, with a group models")
     groups = {name: node.to_dataset() for name, node in comparison.subtree_with_keys if node.data_vars}
@@ -44,11 +40,39 @@ def answer_and_others(comparison: xr.DataTree) -> tuple[list[str], list[str]]:
     return answer, [line for of_group in lines.values() for line in of_group if line not in answer]
 
 
+def rows_in(groups: Mapping[str, xr.Dataset], name: str, *dims: str, along: Sequence[str] = ()) -> list[Row]:
+    """Return the rows of a group of a comparison; none if it lacks the group."""
+    return rows_of(groups[name], COMPARISON_SCHEMA[f"/{name}"], *dims, along=along) if name in groups else []
+
+
 def _of_pairs(pairs: xr.Dataset) -> Iterator[str]:
     rows = rows_of(pairs, COMPARISON_SCHEMA["/pairs"], "pair", along=("statistic",))
     statistics = pairs["statistic"].values.tolist()
     if len(rows) > 1:
-        yield from _of_several_pairs(rows, statistics)
+        farthest = [_farthest(row, statistics) if row["omnibus_q_value"] < LEVEL else ("", 0.0) for row in rows]
+        differ = sorted((k for k, (words, _) in enumerate(farthest) if words), key=lambda k: -abs(farthest[k][1]))
+        p_value = [row["alignment_p_value"] for row in rows]
+        related = [
+            k
+            for k, row in enumerate(rows)
+            if row["duplicate"] or row["reordered"] or (not row["alignment_reason"] and p_value[k] < LEVEL / len(rows))
+        ]
+        related.sort(key=lambda k: p_value[k] if isfinite(p_value[k]) else 0.0)
+        untested = [row for k, row in enumerate(rows) if row["alignment_reason"] and k not in related]
+        missing = [NotTestable(row["pair"], row["reason"]) for row in rows if isnan(row["omnibus_q_value"])]
+        unknown = [NotTestable(row["pair"], row["alignment_reason"]) for row in untested]
+        most = [f"{_names(rows[k])} ({farthest[k][0]})" for k in differ]
+        clearest = [f"{_names(rows[k])}: {_origin(rows[k])}" for k in related]
+        different = f"have heads that differ (q < {LEVEL:g} over all pairs)"
+        copies = f"are copies or have a common origin (p < {LEVEL:g}/{len(rows)})"
+        for predicate, label, named, out in (
+            (different, "Most", most, missing),
+            (copies, "Clearest", clearest, unknown),
+        ):
+            count = of_tested(len(named), len(rows) - len(out), out, "pair of models", predicate)
+            yield f"{count}. {label}: {'; '.join(named[:_FIRST])}." if named else f"{count}."
+        if len(rows) > _MOST_PAIRS:
+            yield from (f"{_names(rows[k])}: {_origin(rows[k])}." for k in related[_FIRST:_MOST_PAIRS])
     for row in rows if len(rows) <= _MOST_PAIRS else []:
         names = _names(row)
         yield f"{names}: {_origin(row)}."
@@ -62,31 +86,6 @@ def _of_pairs(pairs: xr.Dataset) -> Iterator[str]:
             f"{names}: their heads {differ}: p = {row['omnibus_p_value']:.2g}, q = {row['omnibus_q_value']:.2g} over "
             f"all pairs, {counted(row['n_units'], 'key head')} {'paired by place' if row['paired'] else 'pooled'}."
         )
-
-
-def _of_several_pairs(rows: Sequence[Row], statistics: Sequence[str]) -> Iterator[str]:
-    """Count the pairs that differ, and those of a common origin, and name the clearest."""
-    farthest = [_farthest(row, statistics) if row["omnibus_q_value"] < LEVEL else ("", 0.0) for row in rows]
-    differ = sorted((k for k, (words, _) in enumerate(farthest) if words), key=lambda k: -abs(farthest[k][1]))
-    p_value = [row["alignment_p_value"] for row in rows]
-    related = [
-        k
-        for k, row in enumerate(rows)
-        if row["duplicate"] or row["reordered"] or (not row["alignment_reason"] and p_value[k] < LEVEL / len(rows))
-    ]
-    related.sort(key=lambda k: p_value[k] if isfinite(p_value[k]) else 0.0)
-    untested = [row for k, row in enumerate(rows) if row["alignment_reason"] and k not in related]
-    missing = [NotTestable(row["pair"], row["reason"]) for row in rows if isnan(row["omnibus_q_value"])]
-    unknown = [NotTestable(row["pair"], row["alignment_reason"]) for row in untested]
-    most = [f"{_names(rows[k])} ({farthest[k][0]})" for k in differ]
-    clearest = [f"{_names(rows[k])}: {_origin(rows[k])}" for k in related]
-    different = f"have heads that differ (q < {LEVEL:g} over all pairs)"
-    copies = f"are copies or have a common origin (p < {LEVEL:g}/{len(rows)})"
-    for predicate, label, named, out in ((different, "Most", most, missing), (copies, "Clearest", clearest, unknown)):
-        count = of_tested(len(named), len(rows) - len(out), out, "pair of models", predicate)
-        yield f"{count}. {label}: {'; '.join(named[:_FIRST])}." if named else f"{count}."
-    if len(rows) > _MOST_PAIRS:
-        yield from (f"{_names(rows[k])}: {_origin(rows[k])}." for k in related[_FIRST:_MOST_PAIRS])
 
 
 def _names(pair: Row) -> str:
@@ -173,7 +172,6 @@ def _of_groups(groups: xr.Dataset) -> Iterator[str]:
 
 
 def _of_steps(between: xr.Dataset) -> Iterator[str]:
-    """Sentence about the steps between which groups came to differ to the end, for the headline measures."""
     smallest, steps = between["smallest_p_value"].item(), between["step"].values.tolist()
     if smallest >= LEVEL:
         yield f"Along {len(steps)} steps: {_too_few(smallest)}"
@@ -216,35 +214,31 @@ def _of_components(components: xr.Dataset) -> Iterator[str]:
         )
 
 
-_BAND = (
-    "The models' median shapes k of the Transmission Class lie from {band_low:.4g} to {band_high:.4g}, CV "
-    "{variation:.2g} %; untrained matrices of these sizes have a CV of {null_variation:.2g} % on average and in 95 % "
-    "of cases under {null_variation_95:.2g} % (p = {band_p_value:.2g})."
-)
-_SCALE_LAW = (
-    "λ against √(η/λ_wd): slope through the origin {scale_law_slope:.3g}, R² about the mean {scale_law_r_squared:.2g}; "
-    "r = {scale_law_correlation:.2g} (p = {scale_law_p_value:.2g}), with the intercept {scale_law_intercept:.3g}"
-    "{intercept_error}; exponent {scale_law_exponent:.2g}{exponent_error}."
-)
-_PAIRED_GROWTH = (
-    "ln λ of attention_output and mlp_out: r = {paired_growth_correlation:.3g}, of which {paired_growth_built_in:.2g} "
-    "is built in by what they share before training ({paired_growth_n_initial} of the models; 95 % of random pairings "
-    "of the others under {paired_growth_built_in_95:.2g}; p = {paired_growth_p_value:.2g})."
-)
+_OF_ALL = {
+    "band_low": "The models' median shapes k of the Transmission Class lie from {band_low:.4g} to {band_high:.4g}, CV "
+    "{band_variation_percent:.2g} %; untrained matrices of these sizes have a CV of {band_null_variation_percent:.2g} "
+    "% on average and in 95 % of cases under {band_null_variation_95_percent:.2g} % (p = {band_p_value:.2g}).",
+    "scale_law_slope": "λ against √(η/λ_wd): slope through the origin {scale_law_slope:.3g}, R² about the mean "
+    "{scale_law_r_squared:.2g}; r = {scale_law_correlation:.2g} (p = {scale_law_p_value:.2g}), with the "
+    "intercept {scale_law_intercept:.3g}{scale_law_intercept_error}; "
+    "exponent {scale_law_exponent:.2g}{scale_law_exponent_error}.",
+    "paired_growth_built_in": "ln λ of attention_output and mlp_out: r = {paired_growth_correlation:.3g}, of which "
+    "{paired_growth_built_in:.2g} is built in by what they share before training ({paired_growth_n_initial} of the "
+    "models; 95 % of random pairings of the others under {paired_growth_built_in_95:.2g}; p = "
+    "{paired_growth_p_value:.2g}).",
+}
+"""Sentence about each finding that has a variable."""
 
 
 def _of_all(findings: xr.Dataset) -> Iterator[str]:
     values = {str(name): value.item() for name, value in findings.data_vars.items()}
-    if "band_low" in values:
-        names = ("variation", "null_variation", "null_variation_95")
-        yield _BAND.format(**values, **{name: 100.0 * values[f"band_{name}"] for name in names})
-    if "scale_law_slope" in values:
-        errors = {name: values[f"scale_law_{name}"] for name in ("intercept_error", "exponent_error")}
-        unknown = " (no error with so few models)"
-        texts = {name: unknown if isnan(error) else f" ± {error:.2g}" for name, error in errors.items()}
-        yield _SCALE_LAW.format(**values, **texts)
-    if "paired_growth_built_in" in values:
-        yield _PAIRED_GROWTH.format(**values)
+    values |= {f"{name}_percent": 100.0 * value for name, value in values.items() if name.startswith("band_")}
+    for name in ("scale_law_intercept_error", "scale_law_exponent_error"):
+        error = values.get(name, np.nan)
+        values[name] = " (no error with so few models)" if isnan(error) else f" ± {error:.2g}"
+    for variable, sentence in _OF_ALL.items():
+        if variable in values:
+            yield sentence.format(**values)
 
 
 _SENTENCES = {
@@ -258,24 +252,21 @@ _SENTENCES = {
 
 
 def not_testable_of(comparison: xr.DataTree) -> list[NotTestable]:
-    """List the tests of a comparison that could not be made, each with its reason."""
+    """List the tests that could not be made."""
     groups = {name: node.to_dataset() for name, node in comparison.subtree_with_keys if node.data_vars}
-
-    def rows(name: str, *dims: str, along: Sequence[str] = ()) -> list[Row]:
-        return rows_of(groups[name], COMPARISON_SCHEMA[f"/{name}"], *dims, along=along) if name in groups else []
-
     untested = []
-    for row in rows("models", "model"):
+    for row in rows_in(groups, "models", "model"):
         if row["n_untested_heads"]:
             place = f"{row['model']}: {counted(row['n_untested_heads'], 'head')}"
             untested.append(NotTestable(place, Reason("heads_in_scores")))
-    for row in rows("components", "model", "component"):
+    for row in rows_in(groups, "components", "model", "component"):
         if missing := row["n_matrices"] - row["n_tested"]:
             place = f"{row['model']}: {missing} {row['component']}"
             untested.append(NotTestable(place, Reason("matrices_in_scores")))
     for test, name in (("common origin", "alignment_reason"), ("heads", "reason")):
-        untested += [NotTestable(f"{row['pair']}: {test}", row[name]) for row in rows("pairs", "pair") if row[name]]
-    for row in rows("groups", "contrast", along=("measure",)):
+        pairs = rows_in(groups, "pairs", "pair")
+        untested += [NotTestable(f"{row['pair']}: {test}", row[name]) for row in pairs if row[name]]
+    for row in rows_in(groups, "groups", "contrast", along=("measure",)):
         if row["smallest_p_value"] >= LEVEL:
             reason = Reason("few_models", {"p_value": row["smallest_p_value"]})
             untested.append(NotTestable(f"{row['contrast']}: every measure by permutation", reason))

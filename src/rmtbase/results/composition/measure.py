@@ -20,9 +20,8 @@ from rmtbase.linalg import available_cores, single_threaded_blas, without_noise
 from rmtbase.models import WeightMatrices, require_model
 from rmtbase.nulls import SMALLEST_P_VALUE
 from rmtbase.progress import SILENT, Progress
-from rmtbase.results.attributes import file_attributes
+from rmtbase.results.attributes import file_attributes, tell_of_large
 from rmtbase.results.composition.schema import COMPOSITION_SCHEMA, KINDS_OF_COMPOSITION
-from rmtbase.results.large_matrices import tell_of_large
 from rmtbase.shown import shown
 from rmtbase.statistics import benjamini_hochberg, benjamini_yekutieli, holm
 from rmtbase.tables import CIRCUITS, describe

@@ -15,11 +15,10 @@ from rmtbase.linalg import matrix_singular_values
 from rmtbase.models import Model, Place, open_model
 from rmtbase.progress import SILENT, Progress
 from rmtbase.reasons import Reason
-from rmtbase.results.attributes import file_attributes
+from rmtbase.results.attributes import file_attributes, tell_of_large
 from rmtbase.results.depth._effective_depth import DRAWING, Advance, DepthFitter, FitSettings, depth_of_spectrum
 from rmtbase.results.depth.schema import EFFECTIVE_DEPTH_SCHEMA
 from rmtbase.results.filled import Entries, filled
-from rmtbase.results.large_matrices import tell_of_large
 from rmtbase.results.scores import layer_coordinates
 from rmtbase.tables import describe
 

@@ -135,8 +135,6 @@ def _sketches(model: WeightMatrices, site: int, circuit: Circuit, pool: Executor
 
 @dataclass(frozen=True)
 class _Null:
-    """Null of the elements of one matrix."""
-
     matched: Distribution  # law of ``kl_matched_normal``
     count: int  # number n of elements
     rank: int = 0  # number of products in an element of W_QK; 0 for the independent elements of a single matrix
@@ -161,7 +159,6 @@ class _Null:
 
 
 def _null(site: Site, circuit: Circuit) -> _Null | None:
-    """Return the null of one matrix of a head; None for products of stored matrices and for few elements."""
     if any(holds_product(getattr(site, factor.name)) for factor in circuit.factors):
         return None
     sizes = [getattr(site, name) for name in circuit.dims]
@@ -176,7 +173,6 @@ def _null(site: Site, circuit: Circuit) -> _Null | None:
 
 
 def _from_normal(sketch: ElementSketch, sigma: float, null: _Null | None) -> _Divergence:
-    """Compare with N(0, σ²)."""
     mean, std = sketch.sums.mean, sketch.moments().std
     if std == 0.0:
         return _Divergence(math.nan)
@@ -194,7 +190,6 @@ def _from_normal(sketch: ElementSketch, sigma: float, null: _Null | None) -> _Di
 
 
 def _from_sample(sketch: ElementSketch, initial: ElementSketch, null: _Null | None) -> _Divergence:
-    """Compare with the elements of another checkpoint."""
     if 0.0 in (sketch.moments().std, initial.moments().std):
         return _Divergence(math.nan)
     edges, counts = _common_cells(sketch, initial)

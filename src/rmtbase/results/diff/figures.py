@@ -22,8 +22,6 @@ __all__ = ["figure_recipes"]
 
 
 class _Map(NamedTuple):
-    """Quantity of a heat map of changes."""
-
     values: str  # variable of the cells
     q_value: str  # variable of the q-values that dots mark; empty if nothing is tested
     words: str  # what the cells are, in the title

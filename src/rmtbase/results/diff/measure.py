@@ -11,32 +11,34 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from jaxtyping import Float, Float64
-from scipy.special import betaincc
+from scipy.optimize import brentq
+from scipy.special import ndtr
 
 from rmtbase.errors import ParameterError
 from rmtbase.heads.read_sites import read_factors, sites_of
 from rmtbase.laws import HaarTrace
 from rmtbase.linalg import available_cores, without_noise
-from rmtbase.models import Model, Site, difference, open_model
+from rmtbase.models import Model, difference, open_model
 from rmtbase.progress import SILENT, Progress
 from rmtbase.reasons import Reason
-from rmtbase.results.attributes import file_attributes
-from rmtbase.results.diff._head_shares import share_p_values
-from rmtbase.results.diff.schema import CHANGES_SCHEMA, PRODUCTS
+from rmtbase.results.attributes import file_attributes, tell_of_large
+from rmtbase.results.diff.schema import CHANGES_SCHEMA, PRODUCTS, SIDES
 from rmtbase.results.filled import Entries, filled
-from rmtbase.results.large_matrices import tell_of_large
 from rmtbase.results.scores import layer_coordinates
 from rmtbase.results.signal._sign_flips import SignFlips, sign_flips
 from rmtbase.results.signal._spectral_signal import require_level
 from rmtbase.statistics import benjamini_yekutieli
 from rmtbase.tables import CIRCUITS, describe
 
-_SIDES = ("in", "out")
 _TURNED = "attention_output"  # its heads are columns
 _NOTE = (
     "directions of the changes are counted against up to {} random sign flips of each change, which include the "
     "rounding of the stored weights"
 )
+_ALIKE = 1e-20  # variance of a head's sum below which all heads have the same one; the mean of each value is 1
+_ROUNDING = 1e-9  # relative distance from the largest or smallest possible sum at which it is that sum
+_AT_THE_MEAN = 1e-4  # |r| below which r + ln(u/r)/r is its limit
+
 Entry = dict[str, Any]
 
 _FACTORS = {f"attention_{name}": CIRCUITS[name].factors[0] for name in ("query", "key", "value", "output")}
@@ -60,24 +62,20 @@ def diff(
     rank (ΣS²)²/ΣS⁴ rounded up. The share of ‖ΔW‖_F² along them is compared with that under a random rotation of ΔW,
     whose mean is k/n for n dimensions and whose law is :class:`rmtbase.laws.HaarTrace`. A change that is independent of
     the old matrix has uniform p-values, whatever its spectrum. One that replaces W by an independent matrix is not: it
-    removes W, so it lies along the old directions, at a cosine of -0.7 if the norms are equal. Also given are the
-    largest absolute cosine of the first direction of ΔW with any of W's r directions, and its p-value: for a random
-    direction P(largest > c) is nearly 1 - (1 - P(β > c²))^r, where β has the law Beta(1/2, (n - 1)/2).
+    removes W, so it lies along the old directions, at a cosine of -0.7 if the norms are equal.
 
     Each head's share of its matrix's change, ‖ΔW_i‖_F²/‖ΔW‖_F², is compared with its law if the head has no part in it:
     for each of the d_head positions within a head, which head has which row (of W_O, column) is random, independently
-    of the other positions. This holds for rows of any law and of any scales along the positions, such as those of
-    rotary frequencies, and needs no more than two heads.
+    of the other positions. This holds for rows of any law and scales along the positions, for two heads or more.
 
     For W_QK and W_OV of every head, ‖ΔW‖_F / ‖W‖_F and the cosine between W' and W say which heads changed most; unlike
     the parts, these products do not depend on how a head splits them into two matrices.
 
-    ``after`` may be a low-rank adapter as PEFT saves it: its updates are added to ``before``, and its layers and heads
-    are those of the base. ΔW = s B A has as many directions as its rank r, whatever was learned, so directions are not
-    tested. The shares of heads are, at every rank from 1 on: head i's part is s B_i A, and given A the null says that
-    at each position within a head the rows of B are exchangeable between heads. This is an update that prefers no
-    head, and not the initialization: there B is zero, and nothing can be tested. A small p-value does not say why an
-    update prefers a head; larger gradients through the base's weights are enough.
+    ``after`` may be a low-rank adapter as PEFT saves it: its updates are added to ``before``. ΔW = s B A has as many
+    directions as its rank r, whatever was learned, so directions are not tested. The shares of heads are, at any rank:
+    head i's part is s B_i A, and given A the null says that at each position within a head the rows of B are
+    exchangeable between heads. A small p-value does not say why an update prefers a head; larger gradients through the
+    base's weights are enough.
 
     Args:
         before: a folder, a hub id, ``"demo"``, or an opened model.
@@ -113,7 +111,11 @@ def diff(
     for line in notes:
         progress.detail(line)
     advance = progress.bar("comparing matrices", models.n_layers * len(names))
-    factors = [name for name in names if name in _FACTORS and any(_has_heads(site, name) for site in models.sites)]
+    with_heads = {}  # by component the sites whose heads have a part of it
+    for name, factor in _FACTORS.items():
+        sizes = [(getattr(site, factor.rank), getattr(site, factor.width)) for site in models.sites]
+        with_heads[name] = [at for at, pair in enumerate(sizes) if None not in pair]
+    factors = [name for name in names if with_heads.get(name)]
     n_heads = max((max(site.n_heads, site.n_key_heads) for site in models.sites), default=0)
     matrices: Entries = {}
     heads: Entries = {}
@@ -126,8 +128,8 @@ def diff(
                     rounding = models.rounding(layer, name)
                     reason = Reason("one_way_rounding") if models.rounds_one_way(layer, name) else Reason()
                 matrices[layer, k] = _entry(old, change, rounding, reason, signs)
-                for at, site in enumerate(models.sites):
-                    if site.place == place and name in factors and _has_heads(site, name):
+                for at in with_heads.get(name, ()):
+                    if models.sites[at].place == place:
                         old_parts, parts = (models.by_head(at, _FACTORS[name].name, matrix) for matrix in (old, change))
                         shares = _shares(parts)
                         for head, pair in enumerate(zip(old_parts, parts, strict=True)):
@@ -159,16 +161,11 @@ def diff(
     return tree
 
 
-def _has_heads(site: Site, name: str) -> bool:
-    return all(getattr(site, size) is not None for size in (_FACTORS[name].rank, _FACTORS[name].width))
-
-
 def _table(group: str, coordinates: dict[str, Any], entries: Entries, missing: Collection[str] = ()) -> xr.Dataset:
-    """Make a group of its entries, without the missing parts of its schema; q-values are over all entries."""
     schema = CHANGES_SCHEMA[group]
     names = [name for name, variable in schema.items() if variable.part not in missing]
     table = filled(schema, coordinates, entries, names)
-    for side in (*_SIDES, "head"):
+    for side in (*SIDES, "head"):
         if f"q_value_{side}" in table:
             q_value = benjamini_yekutieli(table[f"p_value_{side}"].values)
             table[f"q_value_{side}"] = table[f"p_value_{side}"].dims, q_value
@@ -182,10 +179,9 @@ def _entry(
     reason: Reason,
     signs: SignFlips,
 ) -> Entry:
-    """Describe the change of one matrix; a ``reason`` says why its directions cannot be counted."""
     entry: Entry = dict(_numbers(old, change, rounding))
     nothing = Reason("zeros_before") if not old.any() else Reason() if change.any() else Reason("unchanged")
-    for side, width in zip(_SIDES, (change.shape[1], change.shape[0]), strict=True):
+    for side, width in zip(SIDES, (change.shape[1], change.shape[0]), strict=True):
         if f"p_value_{side}" not in entry:
             entry[f"reason_{side}"] = str(nothing or Reason("full_rank", {"width": width}))
     entry["reason"] = str(nothing or reason)
@@ -200,7 +196,6 @@ def _entry(
 
 
 def _shares(change: Float64[np.ndarray, "factor_head rank width"]) -> list[Entry]:
-    """Compute the share of every head in the change of a matrix, given each head's part."""
     heads, squares = len(change), (change**2).sum(axis=2)
     if not squares.any():
         return [{"reason_head": str(Reason("unchanged"))}] * heads
@@ -236,7 +231,7 @@ def _products(
 def _numbers(
     old: Float64[np.ndarray, "row column"], change: Float64[np.ndarray, "row column"], rounding: float
 ) -> dict[str, float]:
-    """Compute the numbers of one change, except its directions beyond noise; for a zero change, only its norm."""
+    """Compute all numbers of a change but its directions; of no change, only its norm."""
     norms = [float(np.linalg.norm(matrix)) for matrix in (old, change)]
     numbers: dict[str, float] = {"n_rows": old.shape[0], "n_columns": old.shape[1]}
     if norms[0] == 0.0:
@@ -253,26 +248,64 @@ def _numbers(
     numbers["effective_rank"] = _participation(s)
     k = math.ceil(_participation(s_old) - 1e-9)
     numbers["n_old_directions"] = k
-    rank = int((s_old > 0.0).sum())
+    k_directions = min(k, int((s_old > 0.0).sum()))
     for side, new, before in (("in", v, v_old), ("out", u.T, u_old.T)):
-        n, directions = new.shape[1], before[:rank]
-        share = float(s**2 @ ((new @ directions[:k].T) ** 2).sum(axis=1))
+        n = new.shape[1]
+        share = float(s**2 @ ((new @ before[:k_directions].T) ** 2).sum(axis=1))
         law = HaarTrace(s[None] ** 2, np.ones((1, k)), n)
         numbers |= {f"old_share_{side}": min(share, 1.0), f"expected_share_{side}": k / n}
         if law.std()[0, 0] > 0.0:
             numbers[f"z_score_{side}"] = float((share - law.mean()[0, 0]) / law.std()[0, 0])
             numbers[f"p_value_{side}"] = float(law.sf(share)[0, 0])
-        first = np.abs(directions @ new[0])
-        nearest = int(first.argmax())
-        cosine = min(float(first[nearest]), 1.0)
-        numbers |= {f"nearest_cosine_{side}": cosine, f"nearest_{side}": nearest}
-        if n > 1:
-            beyond = betaincc(0.5, 0.5 * (n - 1), cosine**2)
-            p_value = float(-np.expm1(len(directions) * np.log1p(-beyond))) if beyond < 1.0 else 1.0
-            numbers[f"nearest_p_value_{side}"] = p_value
     return numbers
 
 
 def _participation(s: Float[np.ndarray, " r"]) -> float:
     squares = s**2
     return float(squares.sum() ** 2 / (squares**2).sum())
+
+
+def share_p_values(squares: Float64[np.ndarray, "head row"]) -> Float64[np.ndarray, " head"]:
+    """Probability that a head has as large a sum if each of its values is drawn from those of all heads in that row.
+
+    Its cumulant generating function is K(θ) = Σ_k ln mean_j exp(θ w_jk). Where K'(θ) = x, the normal score of x is
+    r + ln(u/r)/r with r² = 2(θx - K), of the sign of θ, and u = θ √K''. No p-value is below heads^-rows, that of one
+    outcome; tails are measured in ``tests/scoring/test_head_shares.py``. NaN where all heads are alike.
+
+    Source: J. Robinson, J. R. Stat. Soc. B 44, 91 (1982); R. Lugannani and S. Rice, Adv. Appl. Probab. 12, 475 (1980).
+    """
+    w = squares / squares.mean()
+    heads, rows = w.shape
+    variance = w.var(axis=0).sum()
+    if variance <= _ALIKE:
+        return np.full(heads, np.nan)
+    skewness = ((w - w.mean(axis=0)) ** 3).mean(axis=0).sum() / variance**1.5
+    p_value = np.array([_upper_tail(x, w, skewness) for x in w.sum(axis=1).tolist()])
+    return np.maximum(p_value, float(heads) ** -rows)
+
+
+def _upper_tail(x: float, w: Float64[np.ndarray, "head row"], skewness: float) -> float:
+    """P(sum ≥ x) by the formula of Lugannani and Rice; the mean of the sum is the number of rows."""
+    most, least = w.max(axis=0), w.min(axis=0)
+    if x >= most.sum() * (1.0 - _ROUNDING):
+        return float(np.prod((w == most).mean(axis=0)))
+    if x <= least.sum() * (1.0 + _ROUNDING):
+        return 1.0
+    end = 1.0 if x > w.shape[1] else -1.0
+    while (_tilted(end, w)[1] - x) * end < 0.0:
+        end *= 2.0
+    theta = float(brentq(lambda at: _tilted(at, w)[1] - x, 0.0, end))  # type: ignore[arg-type]
+    k, _, variance = _tilted(theta, w)
+    root = math.copysign(math.sqrt(max(2.0 * (theta * x - k), 0.0)), theta)
+    if abs(root) < _AT_THE_MEAN:
+        return float(ndtr(-root - skewness / 6.0))
+    return float(ndtr(-root - math.log(theta * math.sqrt(variance) / root) / root))
+
+
+def _tilted(theta: float, w: Float64[np.ndarray, "head row"]) -> tuple[float, float, float]:
+    shift = (theta * w).max(axis=0)
+    weight = np.exp(theta * w - shift)
+    total = weight.sum(axis=0)
+    mean = (weight * w).sum(axis=0) / total
+    variance = (weight * (w - mean) ** 2).sum(axis=0) / total
+    return float((shift + np.log(total / len(w))).sum()), float(mean.sum()), float(variance.sum())

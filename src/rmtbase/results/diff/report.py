@@ -11,7 +11,7 @@ import numpy as np
 
 from rmtbase.reasons import NotTestable, Reason
 from rmtbase.report import DETAILS, UNTESTED, Column, Heading, Item, Rows
-from rmtbase.results.diff.schema import PRODUCTS
+from rmtbase.results.diff.schema import PRODUCTS, SIDES
 from rmtbase.tables import layer_names
 from rmtbase.terminal.command_line import next_command
 from rmtbase.words import counted, plural, untested_words
@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 _FIRST = 3  # matrices, and heads, that the answer names
 _LISTED = 12  # heads in the table
 _NOUNS = {"matrices": "matrix", "heads": "part of a head"}
-_SIDES = {"in": "inputs", "out": "outputs"}
 _OF_KEYS = ("attention_key", "attention_value")  # their heads are those of the keys
-_MEDIANS = {"relative_change": ".3g", "cosine": "+.2f", "effective_rank": ".1f", "n_directions": ".0f"}
 _TESTS = {
     "reason": ("directions", "how many directions the change has"),
     "reason_in": ("old directions of the inputs", "whether it lies along the old inputs"),
@@ -36,8 +34,42 @@ _TESTS = {
 """Variable of the reasons, name, and question of each test."""
 
 Row = dict[str, Any]
-Untested = dict[str, list[NotTestable]]
-"""Objects without a test, by the variable of their reasons."""
+Untested = dict[str, list[NotTestable]]  # objects without a test, by the variable of their reasons
+
+
+def _larger(row: Row, side: str) -> str:
+    flagged, tested = row[f"flagged_{side}"], row[f"tested_{side}"]
+    if flagged is None:
+        return UNTESTED
+    return str(flagged) if tested == row["matrices"] else f"{flagged} of {tested}"
+
+
+def _part(row: Row) -> str:
+    return f"{row['layer']} {'key ' if row['component'] in _OF_KEYS else ''}head {row['head']} {row['component']}"
+
+
+_MEDIANS = (  # over the matrices of a component
+    Column("change", form=".3g", cell="relative_change"),
+    Column("cosine", form="+.2f", cell="cosine"),
+    Column("eff. rank", form=".1f", cell="effective_rank"),
+    Column("directions", form=".0f", cell="n_directions"),
+    Column("old inputs", form=".3f", cell="old_share_in"),
+    Column("by chance", form=".3f", cell="expected_share_in"),
+    Column("old outputs", form=".3f", cell="old_share_out"),
+    Column("by chance", form=".3f", cell="expected_share_out"),
+)
+_LARGER = tuple(Column("larger", cell=partial(_larger, side=side)) for side in SIDES)
+_COLUMNS = (
+    *(Column("matrix", "left", cell="component"), Column("number", form="d", cell="matrices")),
+    *(*_MEDIANS[:6], _LARGER[0], *_MEDIANS[6:], _LARGER[1]),
+)
+_SHARES = (
+    Column("part", "left", cell=_part),
+    Column("share", form=".3f", cell="share"),
+    Column("by chance", form=".3f", cell="expected_share"),
+    Column("p-value", form=".1e", cell="p_value"),
+    Column("q-value", form=".1e", cell="q_value"),
+)
 
 
 def as_json(tree: xr.DataTree, level: float = 0.05) -> dict[str, Any]:
@@ -89,7 +121,6 @@ def larger_shares(tree: xr.DataTree, level: float) -> list[Row]:
 
 
 def _summaries(group: xr.Dataset, level: float) -> list[Row]:
-    """Summarize each component: medians over its matrices, and the number of flagged ones."""
     rows = []
     for name in group["component"].values.tolist():
         matrices = group.sel(component=name)
@@ -99,10 +130,10 @@ def _summaries(group: xr.Dataset, level: float) -> list[Row]:
             "unchanged": int((matrices["relative_change"] == 0).sum()),
             "directions_tested": int(matrices["first_p_value"].notnull().sum()),
         }
-        for variable in (*_MEDIANS, *(f"{word}_{side}" for side in _SIDES for word in ("old_share", "expected_share"))):
+        for variable in (str(column.cell) for column in _MEDIANS):
             values = matrices[variable].values
             row[variable] = None if np.isnan(values).all() else float(np.nanmedian(values))
-        for side in _SIDES:
+        for side in SIDES:
             row[f"tested_{side}"] = int(matrices[f"p_value_{side}"].notnull().sum())
             flagged = int((matrices[f"q_value_{side}"] < level).sum())
             row[f"flagged_{side}"] = flagged if row[f"tested_{side}"] else None
@@ -136,10 +167,30 @@ def report(tree: xr.DataTree, level: float = 0.05) -> Iterator[Item]:
     yield Heading(f"{pair.format(**names)}: what changed")
     if (groups["matrices"]["relative_change"] > 0.0).any():
         for circuit in PRODUCTS:
-            yield from _most_changed_sentence(tree, circuit)
+            heads, name = most_changed(tree, circuit), f"relative_change_{circuit.name}"
+            if heads and not heads[0][name]:
+                yield f"{circuit.symbol} is the same in both in all {len(heads)} heads."
+            elif heads:
+                named = [f"{head['layer']} head {head['head']} ({head[name]:.2g})" for head in heads]
+                median = f"; of the {len(heads)} the median is {np.median([head[name] for head in heads]):.2g}"
+                others = f"{median}, the least {named[-1]}" if len(heads) > _FIRST else ""
+                yield (
+                    f"Heads whose {circuit.symbol} changed most, by the norm of its change over its norm before: "
+                    f"{', '.join(named[:_FIRST])}{others}."
+                )
     yield from _answer(summaries["matrices"], level)
     if "heads" in groups and "p_value_head" in groups["heads"]:
-        yield from _shares_sentence(shares, int(groups["heads"]["p_value_head"].notnull().sum()), level)
+        tested = int(groups["heads"]["p_value_head"].notnull().sum())
+        first = (
+            f"{_part(row)} has {row['share']:.0%} of the change of its matrix (by chance {row['expected_share']:.0%})"
+            for row in shares[:_FIRST]
+        )
+        if tested:
+            yield (
+                f"{len(shares) or 'None'} of {tested} tested {plural(tested, 'part of a head')} (a head's rows or "
+                f"columns of one matrix) {'have' if len(shares) > 1 else 'has'} a larger share of the change than "
+                f"random rows would have (q < {level:g}){': ' if shares else ''}{'; '.join(first)}."
+            )
     yield from _unanswered(untested)
     yield DETAILS
     for group, rows in summaries.items():
@@ -157,43 +208,15 @@ def report(tree: xr.DataTree, level: float = 0.05) -> Iterator[Item]:
         f"larger (q < {level:g}). A change that takes part of the earlier matrix away, at a negative cosine, is along "
         "its directions, too."
     )
-    columns = [Column("matrix", "left", cell=lambda row: row["component"])]
-    columns += [Column("number", cell=lambda row: str(row["matrices"]))]
-    headings = ("change", "cosine", "eff. rank", "directions")
-    columns += [_number(heading, name, form) for heading, (name, form) in zip(headings, _MEDIANS.items(), strict=True)]
-    for side, name in _SIDES.items():
-        columns.append(_number(f"old {name}", f"old_share_{side}", ".3f"))
-        columns.append(_number("by chance", f"expected_share_{side}", ".3f"))
-        columns.append(Column("larger", cell=partial(_larger, side=side)))
     for group, rows in summaries.items():
-        yield Rows.of(rows, *columns, title={"matrices": "whole matrices", "heads": "of each head"}[group])
+        yield Rows.of(rows, *_COLUMNS, title={"matrices": "whole matrices", "heads": "of each head"}[group])
     if shares:
-        numbers = {"share": ("share", ".3f"), "by chance": ("expected_share", ".3f")}
-        numbers |= {"p-value": ("p_value", ".1e"), "q-value": ("q_value", ".1e")}
-        columns = [_number(heading, *column) for heading, column in numbers.items()]
-        yield Rows.of(shares[:_LISTED], Column("part", "left", cell=_part), *columns)
+        yield Rows.of(shares[:_LISTED], *_SHARES)
     if len(shares) > _LISTED:
         yield f"{len(shares) - _LISTED} more are in the file (-o) and in --json."
 
 
-def _most_changed_sentence(tree: xr.DataTree, circuit: Circuit) -> Iterator[Item]:
-    heads, name = most_changed(tree, circuit), f"relative_change_{circuit.name}"
-    if not heads:
-        return
-    if not heads[0][name]:
-        yield f"{circuit.symbol} is the same in both in all {len(heads)} heads."
-        return
-    named = [f"{head['layer']} head {head['head']} ({head[name]:.2g})" for head in heads]
-    median = np.median([head[name] for head in heads])
-    others = f"; of the {len(heads)} the median is {median:.2g}, the least {named[-1]}" if len(heads) > _FIRST else ""
-    yield (
-        f"Heads whose {circuit.symbol} changed most, by the norm of its change over its norm before: "
-        f"{', '.join(named[:_FIRST])}{others}."
-    )
-
-
 def _answer(rows: Sequence[Row], level: float) -> Iterator[Item]:
-    """Say how much the matrices changed, which most, and whether along the old directions."""
     total, unchanged = (sum(row[name] for row in rows) for name in ("matrices", "unchanged"))
     if total == unchanged:
         yield f"No matrix of {total} changed, so there is no change to test."
@@ -210,30 +233,14 @@ def _answer(rows: Sequence[Row], level: float) -> Iterator[Item]:
         yield f"Largest change over the earlier norm, median over layers: {most}."
     sides = [
         f"{sum(row[f'flagged_{side}'] or 0 for row in rows) or 'none'} of {tested} tested along the old {name}"
-        for side, name in _SIDES.items()
+        for side, name in SIDES.items()
         if (tested := sum(row[f"tested_{side}"] for row in rows))
     ]
     if sides:
         yield f"Changes that lie along old directions more than at random (q < {level:g}): {', '.join(sides)}."
 
 
-def _shares_sentence(heads: Sequence[Row], tested: int, level: float) -> Iterator[Item]:
-    if not tested:
-        return
-    shares = (
-        f"{_part(row)} has {row['share']:.0%} of the change of its matrix (by chance {row['expected_share']:.0%})"
-        for row in heads[:_FIRST]
-    )
-    named = f": {'; '.join(shares)}" if heads else ""
-    yield (
-        f"{len(heads) or 'None'} of {tested} tested {plural(tested, 'part of a head')} (a head's rows or columns of "
-        f"one matrix) {'have' if len(heads) > 1 else 'has'} a larger share of the change than random rows would have "
-        f"(q < {level:g}){named}."
-    )
-
-
 def _unanswered(untested: Mapping[str, Untested]) -> Iterator[Item]:
-    """Say which questions have no answer for what changed, of how much, and why if there is only one reason."""
     questions: dict[tuple[str, Reason], list[str]] = {}
     for test, (_, question) in _TESTS.items():
         missing = {
@@ -252,19 +259,3 @@ def _unanswered(untested: Mapping[str, Untested]) -> Iterator[Item]:
     if parts:
         details = "" if all(reason for _, reason in questions) else f" (why: {next_command('--verbose')})"
         yield f"Cannot be told: {'; '.join(parts)}{details}."
-
-
-def _part(row: Row) -> str:
-    return f"{row['layer']} {'key ' if row['component'] in _OF_KEYS else ''}head {row['head']} {row['component']}"
-
-
-def _number(heading: str, name: str, form: str) -> Column:
-    return Column(heading, form=form, cell=lambda row: UNTESTED if row[name] is None else row[name])
-
-
-def _larger(row: Row, side: str) -> str:
-    """Format the number of flagged matrices, with the number tested if some could not be tested."""
-    flagged, tested = row[f"flagged_{side}"], row[f"tested_{side}"]
-    if flagged is None:
-        return UNTESTED
-    return str(flagged) if tested == row["matrices"] else f"{flagged} of {tested}"

@@ -15,7 +15,7 @@ from rmtbase.tables.domain import (
 
 _SHARE = Domain("numbers from 0 to 1, or NaN", least=0, most=1 + 1e-9, missing=True)
 _COSINE = Domain("numbers from -1 to 1, or NaN", least=-1 - 1e-9, most=1 + 1e-9, missing=True)
-_SIDES = {"in": "inputs", "out": "outputs"}
+SIDES = {"in": "inputs", "out": "outputs"}
 
 _OF_SIDES = (
     ("old_share", "share of the squared change along the old directions of the {}", _SHARE),
@@ -23,9 +23,6 @@ _OF_SIDES = (
     ("z_score", "old share of the {} less its mean, over its exact standard deviation", ANY),
     ("p_value", "probability under random rotations of an old share of the {} as large", PROBABILITY),
     ("q_value", "Benjamini-Yekutieli q-value of that p-value over all entries of this group", PROBABILITY),
-    ("nearest_cosine", "largest |cosine| of the change's first direction of {} with one before", _SHARE),
-    ("nearest", "number of that direction of the matrix before, counted from the strongest", COUNT_OR_NAN),
-    ("nearest_p_value", "probability of so large a cosine for a random direction of {}", PROBABILITY),
     ("reason", "why the old share of the {} cannot be tested; empty where it was", REASON),
 )
 _OF_MATRICES = (
@@ -41,7 +38,7 @@ _OF_MATRICES = (
     ("n_old_directions", "effective rank before, up to the next integer: its old directions", ANY),
     *(
         (f"{name}_{side}", words.format(plural), domain)
-        for side, plural in _SIDES.items()
+        for side, plural in SIDES.items()
         for name, words, domain in _OF_SIDES
     ),
 )
@@ -75,8 +72,7 @@ CHANGES_SCHEMA: dict[str, Schema] = {
 }
 """Variables of each group of a file of changes: whole matrices, and the parts of each head."""
 
-
-CHANGES = register(
+register(
     Kind(
         "changes",
         {"": {}, **CHANGES_SCHEMA},

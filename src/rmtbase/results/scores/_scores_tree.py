@@ -17,8 +17,7 @@ from rmtbase.models import FUSED_COMPONENTS, MatrixName, WeightMatrices
 from rmtbase.parameters import require_independent_entries, require_positive_integer
 from rmtbase.progress import Progress
 from rmtbase.reasons import Reason
-from rmtbase.results.attributes import file_attributes
-from rmtbase.results.large_matrices import tell_of_large
+from rmtbase.results.attributes import file_attributes, tell_of_large
 from rmtbase.results.scores._element_scores import ELEMENT_MODES, ElementMode, HeadElements, summarized
 from rmtbase.results.scores._heads import Block, circuit_attributes, heads_dataset, null_dataset
 from rmtbase.results.scores._matrices import LAYERS, MATRIX_MODES, MatrixScores, require_components

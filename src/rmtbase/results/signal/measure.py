@@ -18,9 +18,8 @@ from rmtbase.models import Difference, MatrixName, WeightMatrices, require_model
 from rmtbase.nulls import Null, find_null
 from rmtbase.progress import SILENT, Progress
 from rmtbase.reasons import Reason
-from rmtbase.results.attributes import file_attributes
+from rmtbase.results.attributes import file_attributes, tell_of_large
 from rmtbase.results.filled import Entries, filled
-from rmtbase.results.large_matrices import tell_of_large
 from rmtbase.results.scores import layer_coordinates
 from rmtbase.results.scores._heads import sizes_of
 from rmtbase.results.scores._matrices import products_of

@@ -69,7 +69,6 @@ class Spending:
 
     @classmethod
     def for_heads(cls, n_heads: int, floor: float, planned: int | None = None, level: float = ALARM_LEVEL) -> Spending:
-        """Compute the thresholds of this module for a number of heads and looks, none below the floor."""
         weight = 1.0 - _LATER if planned is not None else _OPEN_WEIGHT
         at_once, _, at_last, together = _SHARES
         per_head = level / max(n_heads, 1)
@@ -78,17 +77,14 @@ class Spending:
         return cls(n_heads, floor, planned, level, tuple(max(threshold, floor) for threshold in thresholds))
 
     def calibrated(self, p_value: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
-        """Return the e-value of each p-value; 0 for NaN."""
         p_value = np.nan_to_num(p_value, nan=np.inf)
         steps = zip(_SHARES, self.thresholds, strict=True)
         return np.sum([share / threshold * (p_value <= threshold) for share, threshold in steps], axis=0)
 
     def looks_to_name(self, p_value: float = 0.0, seen: int = 0, departed: int = 1) -> int | None:
-        """Count the looks until the alarm is raised for heads that stay at a p-value, or at the floor of the null.
+        """Count the looks until ``departed`` heads that stay at a p-value are named; None if 10 000 do not suffice.
 
-        ``departed`` heads depart from the null together after ``seen`` looks that gave no evidence. None if 10 000
-        looks do not suffice, because the remaining weights times the e-value stay below n_heads / (departed α). More
-        draws of the null, or an analytic null, give larger e-values; a plan reserves weight for later looks.
+        They depart after ``seen`` looks that gave no evidence; no p-value is below the floor of the null.
         """
         e_value = float(self.calibrated(np.array(max(p_value, self.floor))))
         reached = np.cumsum(look_weights(seen + _FORESEEN, self.planned)[seen:]) * e_value * _ROUNDED
@@ -96,10 +92,9 @@ class Spending:
         return int(np.argmax(named)) + 1 if named.any() else None
 
     def largest_p_value_named(self, seen: int = 0, departed: int = 1) -> float | None:
-        """Find the smallest detectable effect: the largest threshold that names heads whose p-value stays there.
+        """Find the largest threshold that names heads whose p-value stays there, by the last planned look.
 
-        They must be named by the last planned look, or within 100 more looks if none are planned. None if heads at the
-        floor are not named either, and after the last planned look.
+        Within 100 more looks if none are planned; None if heads at the floor are not named either.
         """
         within = self.planned - seen if self.planned is not None else _SOON
         for threshold in sorted(self.thresholds, reverse=True):
@@ -110,11 +105,7 @@ class Spending:
 
 
 def look_weights(looks: int, planned: int | None = None) -> Float[np.ndarray, " look"]:
-    """Weights of the first looks.
-
-    The weights of all possible looks sum to 1. Without a plan w_k = 1/log₂(k + 1) − 1/log₂(k + 2), a telescoping sum.
-    Each of K planned looks has 0.9/K, and later looks share the rest by the same formula.
-    """
+    """Weights of the first looks: 1/log₂(k + 1) − 1/log₂(k + 2), or 0.9/K for each of K planned ones; all sum to 1."""
     place = np.arange(1, looks + 1)
     beyond = place if planned is None else np.maximum(place - planned, 1)
     telescoping = 1.0 / np.log2(beyond + 1.0) - 1.0 / np.log2(beyond + 2.0)
@@ -124,7 +115,6 @@ def look_weights(looks: int, planned: int | None = None) -> Float[np.ndarray, " 
 
 
 def evidence(p_value: Float[np.ndarray, "look ..."], spending: Spending) -> Float[np.ndarray, "look ..."]:
-    """Evidence S_k of every head after each look."""
     weights = look_weights(len(p_value), spending.planned)
     return np.cumsum(weights.reshape(-1, *[1] * (p_value.ndim - 1)) * spending.calibrated(p_value), axis=0)
 
@@ -159,7 +149,6 @@ def with_alarm(tree: xr.DataTree, planned_looks: int | None = None, level: float
 
 
 def spending_of(tree: xr.DataTree) -> Spending | None:
-    """Return the :class:`Spending` of a trajectory's alarm; None if there is no alarm."""
     if "alarm_level" not in tree.attrs:
         return None
     present = heads_present(groups_of(tree)["/heads"].isel({STEP: 0}))
@@ -168,7 +157,6 @@ def spending_of(tree: xr.DataTree) -> Spending | None:
 
 
 def alarm_sentence(tree: xr.DataTree) -> str:
-    """Sentence about the heads with an alarm and the smallest detectable effect; "" if there is no alarm."""
     spending = spending_of(tree)
     if spending is None:
         return ""
@@ -185,14 +173,13 @@ def alarm_sentence(tree: xr.DataTree) -> str:
 
 
 def without_alarm(tree: xr.DataTree) -> xr.DataTree:
-    """Remove the alarm from a trajectory, so that it can be joined to another."""
     groups = groups_of(tree)
     groups["/departures"] = groups["/departures"].drop_vars(ALARM_VARIABLES, errors="ignore")
     return tree_of(groups, {name: value for name, value in tree.attrs.items() if name not in _OF_ALARM})
 
 
 def alarm_floor(tree: xr.DataTree) -> float:
-    """Smallest omnibus p-value that the first null of a trajectory can give, the largest floor over head shapes."""
+    """Smallest omnibus p-value that the first null can give, the largest over head shapes."""
     if str(tree.attrs["null_method"]) == "analytic":
         return ANALYTIC_FLOOR
     null = groups_of(tree)["/null"]

@@ -22,6 +22,7 @@ from rmtbase.results.trajectory.schema import (
 from rmtbase.shown import in_one_line, quoted
 from rmtbase.tables import describe, groups_of, tree_of
 
+_CONCAT: dict[str, Any] = {"data_vars": "minimal", "coords": "minimal", "compat": "override", "join": "override"}
 _OF_NULLS = ("p_value", "omnibus_p_value", "omnibus_q_value")
 _NOTED = ("notes", "warnings")
 _OF_REVISION = ("revision", "sha256", "sha256_of_variables")
@@ -45,16 +46,9 @@ class StepName(NamedTuple):
 
 
 def one_step(scores: Mapping[str, xr.DataTree], at: StepName, options: Mapping[str, Any] | None = None) -> xr.DataTree:
-    """Build the trajectory of a single step, whose attributes are those of the scores by the first null.
-
-    The provenance of the scores by every null is kept.
-    """
+    """Build the trajectory of a single step, whose attributes are those of the scores by the first null."""
     first = next(iter(scores.values()))
-    groups = {
-        name: _stepped(name, group, at) if group.variables else group
-        for name, group in groups_of(first).items()
-        if name
-    }
+    groups = {name: _stepped(name, group, at) for name, group in groups_of(first).items() if name}
     fingerprint = {"fingerprint": (STEP, [at.fingerprint]), "duplicate_of": (STEP, [""])}
     groups["/heads"] = groups["/heads"].assign_coords(fingerprint)
     by_null = []  # p-values, from which the departures follow
@@ -87,7 +81,7 @@ def one_step(scores: Mapping[str, xr.DataTree], at: StepName, options: Mapping[s
 
 
 def renamed(tree: xr.DataTree, at: StepName) -> xr.DataTree:
-    """Copy the step of a trajectory that has the same weights as ``at``, under the step and revision of ``at``."""
+    """Copy the step that has the same weights as ``at``, under the step and revision of ``at``."""
     part = _only(tree, [next(twin.step for twin in revisions_of(tree).values() if twin.fingerprint == at.fingerprint)])
     groups = groups_of(part.copy(deep=True))
     for name, group in groups.items():
@@ -108,17 +102,13 @@ def renamed(tree: xr.DataTree, at: StepName) -> xr.DataTree:
 def joined(
     parts: Sequence[xr.DataTree], failed: Mapping[str, str] | None = None, like: xr.DataTree | None = None
 ) -> xr.DataTree:
-    """Join trajectories in the order of their steps; those whose shape differs from most are left out and named.
-
-    Checkpoints with the same weights, and the steps at which each head departs from each null, are determined anew. The
-    result depends only on the steps, not on the order or the number of the parts.
-    """
+    """Join trajectories by step, however these were split; those whose shape differs from most are named as failed."""
     if not parts:
         raise ParameterError("parts", "none", "one trajectory at least")
     shapes: dict[str, list[xr.DataTree]] = {}
-    for part in sorted(parts, key=lambda part: _steps(part)[-1]):
+    for part in sorted(parts, key=lambda part: part["heads"][STEP].values[-1]):
         shapes.setdefault(json.dumps(_sizes(part), sort_keys=True), []).append(part)
-    most = max(reversed(shapes.values()), key=lambda parts: sum(len(_steps(part)) for part in parts))
+    most = max(reversed(shapes.values()), key=lambda parts: sum(part["heads"].sizes[STEP] for part in parts))
     matching = most if like is None else shapes[json.dumps(_sizes(like), sort_keys=True)]
     mismatched = {
         revision: f"other sizes than {'most' if matching is most else 'before'}: {_differing(part, matching[-1])}"
@@ -134,14 +124,7 @@ def joined(
     groups = {}
     for name, group in groups_of_parts[-1].items():  # constant variables are taken from the last part
         if (along := _along(group)) is not None:
-            group = xr.concat(
-                [groups_of_part[name] for groups_of_part in groups_of_parts],
-                dim=along[0],
-                data_vars="minimal",
-                coords="minimal",
-                compat="override",
-                join="override",
-            )
+            group = xr.concat([groups_of_part[name] for groups_of_part in groups_of_parts], dim=along[0], **_CONCAT)
             dim, steps_of_group = _along(group) or along
             if (np.diff(steps_of_group) < 0).any():
                 group = group.isel({dim: np.argsort(steps_of_group, kind="stable")})
@@ -151,12 +134,11 @@ def joined(
 
 def until(tree: xr.DataTree, step: int) -> xr.DataTree | None:
     """Drop the steps of a trajectory after a given one; None if no step is left."""
-    remaining = [earlier for earlier in _steps(tree) if earlier <= step]
+    remaining = [earlier for earlier in tree["heads"][STEP].values.tolist() if earlier <= step]
     return _only(tree, remaining) if remaining else None
 
 
 def _only(tree: xr.DataTree, steps: Sequence[int]) -> xr.DataTree:
-    """Select steps of a trajectory, as if there were no others."""
     groups = groups_of(tree)
     for name, group in groups.items():
         if along := _along(group):
@@ -167,10 +149,7 @@ def _only(tree: xr.DataTree, steps: Sequence[int]) -> xr.DataTree:
 def _completed(
     groups: dict[str, xr.Dataset], parts: Sequence[xr.DataTree], failed: Mapping[str, str] | None = None
 ) -> xr.DataTree:
-    """Make a trajectory of the groups of parts, however these were made; departures and duplicates follow from steps.
-
-    Its notes are those of all revisions, and then those of some, with their names.
-    """
+    """Make a trajectory of groups; departures, duplicates and notes follow from its steps."""
     heads = groups["/heads"]
     revisions: list[str] = heads["revision"].values.tolist()
     first: dict[str, str] = {}
@@ -202,25 +181,28 @@ def _completed(
             if installation not in earlier and any(installation[name] != last[name] for name in _INSTALLATION):
                 earlier.append(installation)
     reasons = {name: reason for part in parts for name, reason in failures(part).items()} | dict(failed or {})
-    missing = sorted(reasons.keys() - {*revisions}, key=_natural)
+
+    def natural(name: str) -> list[tuple[int, str]]:  # step-9 before step-10
+        return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d{1,15})", name)]
+
+    missing = sorted(reasons.keys() - {*revisions}, key=natural)
     failed_now = json.dumps([{"revision": name, "reason": reasons[name]} for name in missing])
     provenance = {**_without(last, "earlier"), "weights": weights, **({"earlier": earlier} if earlier else {})}
     return _described(groups, {**parts[-1].attrs, **noted, "failed": failed_now}, provenance)
 
 
 def _along(group: xr.Dataset) -> tuple[str, np.ndarray] | None:
-    """Return the dimension along which a group changes with the step, and the steps along it; None if there is none."""
+    """Return the dimension along which a group changes with the step, and the steps along it."""
     if STEP_OF_ENTRY in group.variables:
         return str(group[STEP_OF_ENTRY].dims[0]), group[STEP_OF_ENTRY].values
     return (STEP, group[STEP].values) if STEP in group.dims else None
 
 
 def _stepped(group: str, dataset: xr.Dataset, at: StepName) -> xr.Dataset:
-    """Add the first dimension ``step`` to those variables of a group of scores that change with the step."""
     made_of_weights = [*dataset.data_vars, *(name for name in dataset.coords if name == "null_scale")]
     moving = [name for name in made_of_weights if has_step(str(name), tuple(map(str, dataset[name].dims)))]
     if not moving:
-        if group.endswith("/null"):
+        if group.endswith("/null") or not dataset.variables:
             return dataset
         (entry,) = dataset.dims  # the number of entries varies
         return dataset.assign({STEP_OF_ENTRY: (entry, np.full(dataset.sizes[entry], at.step))})
@@ -240,22 +222,14 @@ def _with_departures(group: xr.Dataset) -> xr.Dataset:
 def _described(
     groups: Mapping[str, xr.Dataset], attributes: Mapping[Any, Any], provenance: Mapping[str, Any]
 ) -> xr.DataTree:
-    """Build the tree of the groups, and describe the variables that a trajectory adds to scores."""
     schemas = {name: DEPARTURES_SCHEMA if name == "/departures" else STEP_COORDINATES for name in groups}
     record = json.dumps(provenance, sort_keys=True, indent=1)
     described = {name: describe(group, schemas[name]) for name, group in groups.items()}
     return tree_of(described, {**attributes, "provenance": record})
 
 
-def _steps(part: xr.DataTree) -> list[int]:
-    return groups_of(part)["/heads"][STEP].values.tolist()
-
-
 def _sizes(part: xr.DataTree) -> dict[str, list[Any]]:
-    """Dimensions of the variables of each group, and the values of those that do not depend on the step.
-
-    They are equal for trajectories that can be joined.
-    """
+    """Dimensions, and values that do not depend on the step: equal for trajectories that can be joined."""
     sizes: dict[str, list[Any]] = {}
     for path, group in groups_of(part).items():
         if STEP not in group.dims:
@@ -269,7 +243,6 @@ def _sizes(part: xr.DataTree) -> dict[str, list[Any]]:
 
 
 def _differing(part: xr.DataTree, expected: xr.DataTree) -> str:
-    """Describe how the shapes of two trajectories differ."""
     sizes, expected_sizes = (groups_of(tree)["/heads"].sizes for tree in (part, expected))
     lengths = {str(dim): (size, expected_sizes.get(dim, 0)) for dim, size in sizes.items() if dim != STEP}
     words = [f"{size} of {dim} and not {other}" for dim, (size, other) in lengths.items() if size != other]
@@ -281,7 +254,6 @@ def _differing(part: xr.DataTree, expected: xr.DataTree) -> str:
 
 
 def revisions_of(tree: xr.DataTree) -> dict[str, StepName]:
-    """Return the checkpoints of a trajectory by revision, in the order of their steps."""
     heads, weights = groups_of(tree)["/heads"], json.loads(tree.attrs["provenance"])["weights"]
     steps, revisions, fingerprints = (heads[name].values.tolist() for name in (STEP, "revision", "fingerprint"))
     return {
@@ -291,21 +263,15 @@ def revisions_of(tree: xr.DataTree) -> dict[str, StepName]:
 
 
 def failures(tree: xr.DataTree) -> dict[str, str]:
-    """Return the revisions that could not be scored, with the reasons."""
     return {failure["revision"]: failure["reason"] for failure in json.loads(tree.attrs["failed"])}
 
 
 def _lines(part: xr.DataTree, name: str) -> dict[str, list[str]]:
-    """Collect the notes or warnings about each revision of a trajectory; those about all of them come first."""
+    """Collect the notes about each revision; those about all of them come first."""
     weights, lines = json.loads(part.attrs["provenance"])["weights"], json.loads(part.attrs[name])
     by_revision = {revision: weights[revision].get(name, ()) for revision in revisions_of(part)}
     common = lines[: len(lines) - len(_once(line for of_some in by_revision.values() for line in of_some))]
     return {revision: [*common, *of_some] for revision, of_some in by_revision.items()}
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    """Sort key of names in natural order, step-9 before step-10."""
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d{1,15})", name)]
 
 
 def _once(lines: Iterable[str]) -> list[str]:

@@ -10,19 +10,12 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import xarray as xr
 
-from rmtbase.errors import (
-    CheckpointError,
-    MissingFileError,
-    OutputError,
-    ParameterError,
-    StoreError,
-    TableError,
-    resumable,
-)
+from rmtbase import errors
+from rmtbase.errors import CheckpointError, MissingFileError, ParameterError, StoreError, TableError
 from rmtbase.models import Model, Revision, Series, WeightMatrices, require_model
 from rmtbase.nulls import NULLS, Null, find_null
 from rmtbase.progress import SILENT, NotedOnce, Progress
@@ -65,15 +58,13 @@ class Scoring:
         first = [null for k, null in enumerate(nulls) if null not in names or nulls.index(null) == k]
         by_name = {null.name: null for null in map(find_null, first)}
         if not by_name or len(by_name) < len(first):
-            names = [find_null(null).name for null in first]
-            raise ParameterError(
-                "nulls", ", ".join(names) or "nothing", f"one or several of {', '.join(NULLS)}, each once"
-            )
+            names = ", ".join(find_null(null).name for null in first) or "nothing"
+            raise ParameterError("nulls", names, f"one or several of {', '.join(NULLS)}, each once")
         return by_name
 
     @cached_property
     def options(self) -> dict[str, Any]:
-        """Everything that determines the scores of given weights, as plain values; tables by their digests."""
+        """Everything that determines the scores of given weights; tables by their digests."""
         options = {field.name: getattr(self, field.name) for field in fields(self)}
         nulls = {name: null.options() for name, null in self.by_name.items()}
         return json.loads(json.dumps(options | {"nulls": nulls}))
@@ -81,17 +72,14 @@ class Scoring:
     def reads(
         self, progress: Progress = SILENT
     ) -> Callable[[WeightMatrices], tuple[Iterable[str] | None, Iterable[str]]]:
-        """Judge the options, and return what judges them for an opened model: see :meth:`Scope.reads`."""
         first = next(iter(self.by_name.values()))
         return Scope(first, self.matrices, self.circuits, self.components, self.elements).reads(progress)
 
     def key(self) -> str:
-        """Digest that differs whenever the scores of the same weights could differ."""
         record = {**self.options, "schema": SCHEMA_VERSION, "made_by": provenance({})}
         return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
     def step(self, model: Model, at: StepName, progress: Progress = SILENT) -> xr.DataTree:
-        """Score a model as a trajectory of one step; for errors see :func:`rmtbase.score`."""
         proved, scores = require_model(model, self.reads(progress)), {}
         for name, null in self.by_name.items():
             options: dict[str, Any] = {"matrices": "none"}
@@ -101,16 +89,8 @@ class Scoring:
         return one_step(scores, at, self.options)
 
 
-class Failed(NamedTuple):
+class Failed(str):
     """Reason for which a checkpoint could not be scored."""
-
-    reason: str
-
-
-class Same(NamedTuple):
-    """Checkpoint with the weights of another one that is already scored, or is being scored by another worker."""
-
-    at: StepName
 
 
 @dataclass(frozen=True)
@@ -122,10 +102,7 @@ class Checkpoints:
     folder: Path | None = None  # folder of fetched files; None for that of the system
 
     def use(self, revision: Revision, use: Callable[[Model, StepName], Result]) -> Result | Failed:
-        """Fetch, open, use and discard a checkpoint; return the result, or the reason why it cannot be read.
-
-        Files that the hub's cache already holds are read from there, and stay.
-        """
+        """Fetch, open, use and discard a checkpoint; files that the hub's cache already holds stay."""
         fetched = not self.keep and self.series.folder is None
         temporary = TemporaryDirectory(prefix=FETCHED, dir=self.folder, ignore_cleanup_errors=True) if fetched else None
         with temporary or nullcontext() as folder:
@@ -147,17 +124,13 @@ def score_checkpoint(
     scoring: Scoring,
     is_new: Callable[[StepName], bool],
     progress: Progress = SILENT,
-) -> xr.DataTree | Failed | Same:
-    """Score one checkpoint as a trajectory of one step, or return why there is none."""
-
-    def scored(model: Model, at: StepName) -> xr.DataTree | Same:
-        return scoring.step(model, at, progress) if is_new(at) else Same(at)
-
-    return checkpoints.use(revision, scored)
+) -> xr.DataTree | Failed | StepName:
+    """Score one checkpoint, unless it has the weights of another one that is scored already, or by another worker."""
+    return checkpoints.use(revision, lambda model, at: scoring.step(model, at, progress) if is_new(at) else at)
 
 
 class NotesOfCheckpoints(NotedOnce):
-    """Progress without bars, because the checkpoints have one; it shows a note that several share only once."""
+    """Notes of all checkpoints, each once, without bars: the checkpoints have one."""
 
     def bar(self, label: str, total: int) -> Callable[[int], None]:
         return SILENT.bar(label, total)
@@ -168,17 +141,15 @@ _STEP_FILE = re.compile(r"([0-9a-f]{16})-[0-9a-f]{16}\.nc", re.ASCII)
 
 @dataclass(frozen=True)
 class Finished:
-    """Folder of one trajectory's finished checkpoints; made by :func:`finished_checkpoints`."""
+    """Folder of one trajectory's finished checkpoints."""
 
     folder: Path  # the folder, which also holds files that are being fetched
     key: str  # digest of the options of the scoring
 
     def write(self, revision: Revision, step: xr.DataTree) -> None:
-        """Write one checkpoint, atomically."""
         write_table(step, self._path(revision))
 
     def read(self, revision: Revision, progress: Progress) -> xr.DataTree | None:
-        """Read a checkpoint scored with these options from the same files; None if there is none or it is damaged."""
         try:
             return cast("xr.DataTree", open_table(self._path(revision), "trajectory"))
         except MissingFileError:
@@ -187,23 +158,20 @@ class Finished:
             progress.note(f"not sound, scored again: {error}")
             return None
 
-    def count(self) -> int:
-        return sum(_STEP_FILE.fullmatch(path.name) is not None for path in self.folder.iterdir())
+    def files(self) -> list[Path]:
+        return [path for path in self.folder.iterdir() if _STEP_FILE.fullmatch(path.name)]
 
     def words(self) -> str:
-        """Say how many checkpoints are kept, and where; "" if there are none."""
-        count = self.count()
+        count = len(self.files())
         are = "is" if count == 1 else "are"
         return f"{counted(count, 'finished checkpoint')} {are} kept in {shown(self.folder)}" if count else ""
 
     def remove(self) -> None:
-        """Delete the finished checkpoints, once the trajectory is written. Other files stay."""
         try:
-            for path in list(self.folder.iterdir()):
-                if _STEP_FILE.fullmatch(path.name):
-                    path.unlink(missing_ok=True)
+            for path in self.files():
+                path.unlink(missing_ok=True)
         except OSError as error:
-            raise OutputError(self.folder, f"it cannot be emptied: {error.strerror or error}") from error
+            raise errors.OutputError(self.folder, f"it cannot be emptied: {error.strerror or error}") from error
 
     def _path(self, revision: Revision) -> Path:
         digest = hashlib.sha256(repr(tuple(revision)).encode("utf-8", "surrogatepass")).hexdigest()
@@ -212,7 +180,7 @@ class Finished:
 
 @contextmanager
 def finished_checkpoints(output: Path, key: str) -> Iterator[Finished]:
-    """Open the finished checkpoints of a trajectory for a ``with`` block, locked against other runs."""
+    """Open the folder of finished checkpoints for a ``with`` block, locked against other runs."""
     folder = output.with_name(f"{output.name}.steps")
     if folder.exists() and not folder.is_dir():
         raise StoreError(folder, "something that is no folder", "a folder, or nothing; choose another output name")
@@ -225,9 +193,9 @@ def finished_checkpoints(output: Path, key: str) -> Iterator[Finished]:
             expected = "those of this command; choose another output name, or remove the folder to begin anew"
             raise StoreError(folder, "checkpoints scored with other options, or by another installation", expected)
     finished = Finished(folder, key)
-    with locked_folder(folder, "finished checkpoints", lambda: not finished.count()):
+    with locked_folder(folder, "finished checkpoints", lambda: not finished.files()):
         sweep(folder)
         for fetched in folder.glob(f"{FETCHED}*"):  # by a run that was killed while it scored the checkpoint
             shutil.rmtree(fetched, ignore_errors=True)
-        with resumable(finished.words):
+        with errors.resumable(finished.words):
             yield finished

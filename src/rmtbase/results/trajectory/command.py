@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -25,11 +25,7 @@ from rmtbase.terminal.options import (
     executor_of,
 )
 
-if TYPE_CHECKING:
-    from rmtbase.models import Series
-
-_LEFT_OUT = 1
-"""Exit status if the file is written without some of the checkpoints."""
+_LEFT_OUT = 1  # exit status if the file is written without some of the checkpoints
 
 
 def trajectory(
@@ -84,9 +80,10 @@ def trajectory(
 
     A run of the Trainer: rmtbase trajectory runs/my-model --null gaussian,signs,axes -o traj.nc
     """
+    from rmtbase.errors import CheckpointError
     from rmtbase.models import find_series
     from rmtbase.nulls import find_null
-    from rmtbase.results.outputs import Outputs
+    from rmtbase.results.outputs import Outputs, places_of
     from rmtbase.results.trajectory._along_steps import failures
     from rmtbase.results.trajectory.measure import trajectory
     from rmtbase.results.trajectory.report import as_json, report
@@ -97,7 +94,13 @@ def trajectory(
     against = [find_null(name, initialization=initialization, draws=draws, seed=seed) for name in words(null)]
     series = find_series(model, words(revisions), fold=words(fold or ""))
     if fail_if is not None:
-        files.gate("trajectory", fail_if, _heads_of(series, path))
+        places: list[dict[str, Any]] = [{}]  # as far as they are known: nothing is fetched from the hub for that
+        for revision in series.revisions if series.folder is not None else ():
+            with suppress(CheckpointError):  # it will be left out
+                places = places_of(series.open(revision))
+                break
+        steps = [] if path.exists() else series.revisions  # a file may hold further steps
+        files.gate("trajectory", fail_if, [{"step": at.step} | place for at in steps for place in places] or places)
     tree = files.measure(
         trajectory,
         series,
@@ -113,23 +116,6 @@ def trajectory(
     files.finish(tree, partial(as_json, path=path), report, written=True, gated=not failed)
     if failed:
         raise typer.Exit(_LEFT_OUT)
-
-
-def _heads_of(series: Series, path: Path) -> list[dict[str, Any]]:
-    """List the places of all heads as far as they are known before long work.
-
-    Nothing is fetched from the hub for that, and a file that is there may hold further steps.
-    """
-    from rmtbase.errors import CheckpointError
-    from rmtbase.results.outputs import places_of
-
-    places: list[dict[str, Any]] = [{}]
-    for revision in series.revisions if series.folder is not None else ():
-        with suppress(CheckpointError):  # it will be left out
-            places = places_of(series.open(revision))
-            break
-    steps: list[dict[str, Any]] = [{}] if path.exists() else [{"step": revision.step} for revision in series.revisions]
-    return [step | place for step in steps for place in places]
 
 
 COMMAND = trajectory

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,6 @@ from rmtbase.results.trajectory._checkpoint_scores import (
     Failed,
     Finished,
     NotesOfCheckpoints,
-    Same,
     Scoring,
     finished_checkpoints,
     score_checkpoint,
@@ -59,17 +58,15 @@ def trajectory(
 ) -> xr.DataTree:
     """Score the checkpoints of a model, and find the step at which each head departs from each null.
 
-    Checkpoints are fetched, scored and discarded one at a time, so that disk and memory hold only one, besides the
-    scores. A checkpoint that cannot be scored, or whose matrices differ in size from most, is named in the attribute
-    ``failed``, and the run continues. If several revisions have the same weights, these are scored once, and the later
-    revisions are flagged (``duplicate_of``).
+    Checkpoints are fetched, scored and discarded one at a time. One that cannot be scored, or whose matrices differ in
+    size from most, is named in the attribute ``failed``, and the run continues. Equal weights are scored once, and
+    later revisions of them are flagged (``duplicate_of``).
 
     With an ``output``, every finished checkpoint is kept in the folder ``<output>.steps`` until the trajectory is
-    written. If a run is killed, calling the function again with the same options and files resumes it. A complete file
-    is extended: only checkpoints that it lacks, or that could not be scored before, are scored; its other steps stay,
-    even if their checkpoints no longer exist. Either way the file is bit-identical to that of one uninterrupted run.
-    The weights of checkpoints that still exist are read again to check that they are unchanged; for checkpoints on the
-    hub the commit is compared instead.
+    written: the same call resumes a killed run. A complete file is extended by the checkpoints that it lacks, or that
+    could not be scored before; its other steps stay, even if their checkpoints no longer exist. Either way the file is
+    bit-identical to that of one uninterrupted run. The weights of checkpoints that still exist are read again to check
+    that they are unchanged; for checkpoints on the hub the commit is compared instead.
 
     Args:
         model: a hub id or the name of a known model, whose branches and tags are its checkpoints; a folder of
@@ -78,8 +75,8 @@ def trajectory(
         revisions: ``"all"`` for every revision whose name gives its step, or a selection: see
             :func:`rmtbase.models.find_series`.
         output: file to write.
-        nulls: objects of :mod:`rmtbase.nulls` or their names. ``/heads``, ``/matrices`` and further circuits are scored
-            against the first; ``/departures`` has p- and q-values for all nulls.
+        nulls: objects of :mod:`rmtbase.nulls` or their names. Matrices and further circuits are scored against the
+            first; ``/departures`` has p- and q-values for all.
         matrices: as in :func:`rmtbase.score`.
         circuits: as in :func:`rmtbase.score`.
         components: as in :func:`rmtbase.score`.
@@ -87,8 +84,7 @@ def trajectory(
         keep: whether to leave fetched files in the hub's cache; files that it held before stay in any case.
         executor: as in :func:`rmtbase.montecarlo.run_plan`; the workers of a scheduler fetch checkpoints themselves,
             and read folders under the same path.
-        overwrite: whether to start anew if the file exists. The existing file, of whatever kind, is replaced when the
-            new one is complete.
+        overwrite: whether to start anew if the file exists, which is replaced when the new one is complete.
         progress: shows the checkpoints scored, and receives the notes about them.
 
     Returns:
@@ -139,8 +135,6 @@ def trajectory(
 
 
 class _Run(NamedTuple):
-    """Scoring of the checkpoints of a series, here or on workers."""
-
     checkpoints: Checkpoints
     scoring: Scoring
     workers: AbstractContextManager[DaskWorkers | None]
@@ -148,7 +142,6 @@ class _Run(NamedTuple):
 
 
 def _completed(run: _Run, before: xr.DataTree | None = None, finished: Finished | None = None) -> xr.DataTree:
-    """Join the steps of an existing file, the finished checkpoints, and the checkpoints scored now."""
     series, progress = run.checkpoints.series, run.progress
     scored = {} if before is None else revisions_of(before)
     requested = remaining = [revision for revision in series.revisions if revision.name not in scored]
@@ -164,7 +157,7 @@ def _completed(run: _Run, before: xr.DataTree | None = None, finished: Finished 
     failed: dict[str, str] = {}
     for revision, outcome in _outcomes(run, remaining, steps) if remaining else ():
         if isinstance(outcome, Failed):
-            failed[revision.name] = outcome.reason
+            failed[revision.name] = str(outcome)
             continue
         if finished is not None:
             finished.write(revision, outcome)
@@ -178,21 +171,18 @@ def _completed(run: _Run, before: xr.DataTree | None = None, finished: Finished 
 def _outcomes(
     run: _Run, remaining: Sequence[Revision], before: Sequence[xr.DataTree]
 ) -> Iterator[tuple[Revision, xr.DataTree | Failed]]:
-    """Yield checkpoints and their results as they finish, on Dask workers in any order; failures are noted.
-
-    Equal weights are scored once: those of the first checkpoint, or on workers of the one whose worker sees them first.
-    """
+    """Yield checkpoints and their results as they finish, and note failures; equal weights are scored once."""
     trees = {at.fingerprint: tree for tree in before for at in revisions_of(tree).values()}
     with run.workers as dask:
         advance = run.progress.bar("scoring checkpoints", len(remaining))
         while remaining:
             duplicates: list[tuple[Revision, StepName]] = []
             for revision, outcome in _scored(run, remaining, trees, dask):
-                if isinstance(outcome, Same):
-                    duplicates.append((revision, outcome.at))
+                if isinstance(outcome, StepName):
+                    duplicates.append((revision, outcome))
                     continue
                 if isinstance(outcome, Failed):
-                    run.progress.note(f"{revision.name} left out: {outcome.reason}")
+                    run.progress.note(f"{revision.name} left out: {outcome}")
                 else:
                     trees.update({at.fingerprint: outcome for at in revisions_of(outcome).values()})
                 advance(1)
@@ -206,8 +196,7 @@ def _outcomes(
 
 def _scored(
     run: _Run, remaining: Sequence[Revision], trees: Mapping[str, xr.DataTree], dask: DaskWorkers | None
-) -> Iterator[tuple[Revision, xr.DataTree | Failed | Same]]:
-    """Score checkpoints; ``trees`` has all that are scored, by fingerprint, also while this goes on."""
+) -> Iterator[tuple[Revision, xr.DataTree | Failed | StepName]]:
     if dask is not None:
         with dask.first_come() as first_come:
             is_new = partial(_is_new, frozenset(trees), first_come)
@@ -217,14 +206,12 @@ def _scored(
         return
     progress = NotesOfCheckpoints(run.progress)
     for revision in remaining:
-        outcome = score_checkpoint(
-            run.checkpoints, revision, run.scoring, lambda at: at.fingerprint not in trees, progress
-        )
-        yield revision, outcome
+        is_new = partial(_is_new, trees, None)
+        yield revision, score_checkpoint(run.checkpoints, revision, run.scoring, is_new, progress)
 
 
-def _is_new(fingerprints: frozenset[str], first_come: FirstCome, at: StepName) -> bool:
-    return at.fingerprint not in fingerprints and first_come(at.fingerprint, at.revision)
+def _is_new(fingerprints: Collection[str], first_come: FirstCome | None, at: StepName) -> bool:
+    return at.fingerprint not in fingerprints and (first_come is None or first_come(at.fingerprint, at.revision))
 
 
 def earlier_file(output: Path, options: Mapping[str, Any], model: str | None = None) -> xr.DataTree | None:
@@ -247,18 +234,19 @@ def earlier_file(output: Path, options: Mapping[str, Any], model: str | None = N
     )
     names = [name for name in {**recorded, **options} if recorded.get(name) != options.get(name)]
     if names:
-        found, expected = (
-            ", ".join(f"{name} = {_short(values.get(name))}" for name in names) for values in (recorded, options)
-        )
-        raise TableError(output, f"a trajectory scored with {found}", f"one with {expected}; {_ADVICE}")
+        texts = []
+        for options_of in (recorded, options):
+            values = {name: options_of.get(name) for name in names}
+            for name, value in values.items():
+                if isinstance(value, list):
+                    values[name] = ", ".join(map(str, value)) or "none"
+            texts.append(", ".join(f"{name} = {shown(value, 60)}" for name, value in values.items()))
+        raise TableError(output, f"a trajectory scored with {texts[0]}", f"one with {texts[1]}; {_ADVICE}")
     return tree
 
 
 def _require_same_weights(tree: xr.DataTree, output: Path, run: _Run) -> None:
-    """Compare the weights of the series' checkpoints with those of the trajectory, on the hub by their commits.
-
-    Checkpoints that can no longer be read are noted.
-    """
+    """Compare the weights of checkpoints that still exist with those scored, on the hub by their commits."""
     series, by_name = run.checkpoints.series, revisions_of(tree)
     by_step = {at.step: at for at in by_name.values()}
     for revision in series.revisions:
@@ -272,12 +260,8 @@ def _require_same_weights(tree: xr.DataTree, output: Path, run: _Run) -> None:
     for revision in unchecked:
         current = run.checkpoints.use(revision, lambda model, at: at)
         if isinstance(current, Failed):
-            run.progress.note(f"{revision.name} cannot be read any more, its scores stay: {current.reason}")
+            run.progress.note(f"{revision.name} cannot be read any more, its scores stay: {current}")
         elif current.fingerprint != by_name[revision.name].fingerprint:
             expected = f"those of the checkpoint that is there now, as in a file of this run; {_ADVICE}"
             raise TableError(output, f"other weights of {revision.name}", expected)
         advance(1)
-
-
-def _short(value: object) -> str:
-    return shown(", ".join(map(str, value)) or "none" if isinstance(value, list) else value, 60)

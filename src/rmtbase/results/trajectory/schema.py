@@ -44,7 +44,10 @@ STEP_COORDINATES: dict[str, Variable] = {
 
 _LAYER_HEAD = ("null", "layer", "head")
 _OF_EVERY_GROUP = {name: STEP_COORDINATES[name] for name in (STEP, "revision")}
-_LEVEL = f"at most {FOR_GOOD:g}"
+_LEVEL = f"the head's omnibus_q_value is at most {FOR_GOOD:g}"
+_AT_EVERY = f"{_LEVEL} at every step; NaN where it is not at the last one"
+_EVIDENCE = "evidence of all looks so far against the null, whose expectation under it is at most 1"
+_RAISED = "step at which the alarm was raised for the head, by the e-Benjamini-Hochberg procedure; NaN where it was not"
 
 
 def has_step(name: str, dims: tuple[str, ...]) -> bool:
@@ -53,11 +56,7 @@ def has_step(name: str, dims: tuple[str, ...]) -> bool:
 
 
 def _along_steps(group: str, schema: Schema) -> dict[str, Variable]:
-    """Return the schema of a group of scores in a trajectory.
-
-    The null of all heads is stored once. A group without layers has its own entries at each step; they are
-    concatenated, with the step of each entry.
-    """
+    """Entries of a group without layers are concatenated, with the step of each; a null is stored once."""
     stepped = {
         name: replace(variable, dims=(STEP, *variable.dims))
         for name, variable in schema.items()
@@ -80,42 +79,22 @@ DEPARTURES_SCHEMA: dict[str, Variable] = {
         name: replace(heads_schema(QK)[name], dims=(STEP, *_LAYER_HEAD, *heads_schema(QK)[name].dims[2:]))
         for name in ("p_value", "omnibus_p_value", "omnibus_q_value")
     },
-    "first_step": Variable(
-        _LAYER_HEAD, f"first step at which the head's omnibus_q_value is {_LEVEL}; NaN where none is", COUNT_OR_NAN
-    ),
-    "lasting_step": Variable(
-        _LAYER_HEAD,
-        f"first step from which on the head's omnibus_q_value is {_LEVEL} at every step; NaN where it is not at the "
-        "last one",
-        COUNT_OR_NAN,
-    ),
-    "e_value": Variable(
-        (STEP, "layer", "head"),
-        "evidence of all looks so far against the null, whose expectation under it is at most 1",
-        NON_NEGATIVE_OR_NAN,
-        part="alarm",
-    ),
-    "alarm_step": Variable(
-        ("layer", "head"),
-        "step at which the alarm was raised for the head, by the e-Benjamini-Hochberg procedure; NaN where it was not",
-        COUNT_OR_NAN,
-        part="alarm",
-    ),
+    "first_step": Variable(_LAYER_HEAD, f"first step at which {_LEVEL}; NaN where none is", COUNT_OR_NAN),
+    "lasting_step": Variable(_LAYER_HEAD, f"first step from which on {_AT_EVERY}", COUNT_OR_NAN),
+    "e_value": Variable((STEP, "layer", "head"), _EVIDENCE, NON_NEGATIVE_OR_NAN, part="alarm"),
+    "alarm_step": Variable(("layer", "head"), _RAISED, COUNT_OR_NAN, part="alarm"),
 }
 """The variables of ``/departures``. ``omnibus_q_value`` corrects only for the heads of a step."""
 
-ALARM_VARIABLES = ("e_value", "alarm_step")
-"""The variables of ``/departures`` that only a watched run has."""
+ALARM_VARIABLES = ("e_value", "alarm_step")  # those that only a watched run has
 
 
 def departure_steps(
     q_value: Float[np.ndarray, "step null layer head"], step: Int[np.ndarray, " step"]
 ) -> tuple[Float[np.ndarray, "null layer head"], Float[np.ndarray, "null layer head"]]:
-    """Find the first step at which each head departs from the null, and the step from which it departs for good.
+    """Find the first step at which each head departs from the null (q ≤ 0.05), and that from which for good.
 
-    A head departs at a step if q ≤ :data:`FOR_GOOD`. Steps at which a head could not be tested are ignored, except the
-    last one: heads that depart for good are exactly those flagged at the last step, so that their false discovery rate
-    is that of one step. The first step is not corrected for the number of steps.
+    Untested steps are ignored, except the last one: those that depart for good are exactly those flagged at the last.
     """
     untested, departs = np.isnan(q_value), np.nan_to_num(q_value, nan=1.0) <= FOR_GOOD
     for_good = departs & departs[-1] & np.logical_and.accumulate((departs | untested)[::-1])[::-1]
@@ -129,10 +108,7 @@ def departure_steps(
 def steps_before(
     q_value: Float[np.ndarray, "step null layer head"], step: Int[np.ndarray, " step"]
 ) -> Float[np.ndarray, "null layer head"]:
-    """Find the last step at which each head was tested and had not yet departed for good.
-
-    NaN where it differs at every step at which it was tested, and where it has not departed for good.
-    """
+    """Find the last step at which each head that departs for good was tested and did not differ; NaN if none."""
     stays = np.isfinite(q_value) & (q_value > FOR_GOOD)
     last = step[len(step) - 1 - np.argmax(stays[::-1], axis=0)]
     return np.where(stays.any(axis=0) & (np.nan_to_num(q_value[-1], nan=1.0) <= FOR_GOOD), last.astype(float), np.nan)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullLocator, SymmetricalLogLocator
 
@@ -34,8 +33,8 @@ from rmtbase.results.scores.figures._element_histograms import magnitudes_along_
 from rmtbase.results.scores.figures._scores import MAIN_STATISTICS
 from rmtbase.results.scores.figures._statistic_by_layer import relative_label, relative_to_null
 from rmtbase.results.scores.words import null_noun
+from rmtbase.results.trajectory.report import against
 from rmtbase.results.trajectory.schema import steps_before
-from rmtbase.results.trajectory.summary import against
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import heads_present
 
@@ -56,10 +55,10 @@ def statistic_along_steps(
     """
     table = group_of(trajectory, group)
     steps = table["step"].values
-    curves = _curves(table, statistic)
+    values, ends, layer_of_head, y_label = _curves(table, statistic)
     band = f"{'random matrices' if group == 'matrices' else null_noun(trajectory.attrs['null_entries'])}, 95 %"
-    if curves.low is not None and curves.high is not None:
-        low, high = np.nanmin(curves.low, axis=1), np.nanmax(curves.high, axis=1)
+    if ends:
+        low, high = np.nanmin(ends[0], axis=1), np.nanmax(ends[1], axis=1)
         ax.fill_between(steps, low, high, color=theme.null, alpha=0.28, linewidth=0.8, label=band)
     if statistic == "moved_share" and group == "heads":
         upper = trajectory["null"].to_dataset()["moved_share_upper"].values
@@ -70,25 +69,35 @@ def statistic_along_steps(
         names = table["component"].values.tolist()
         for name, line, look in zip(names, median.values, looks(theme, len(names)), strict=True):
             ax.plot(steps, line, linewidth=1.2, markersize=3.0, label=symbol_of(name), **look.line())
-    elif curves.value.shape[1] > _MOST_LINES:
+    elif values.shape[1] > _MOST_LINES:
         for lower, upper, alpha in _SHARES:
             label = f"{100 * (upper - lower):.0f} % of heads"
-            ends = np.nanquantile(curves.value, [lower, upper], axis=1)
-            ax.fill_between(steps, *ends, color=theme.observed, alpha=alpha, linewidth=0, label=label)
-        median = np.nanmedian(curves.value, axis=1)
+            quantiles = np.nanquantile(values, [lower, upper], axis=1)
+            ax.fill_between(steps, *quantiles, color=theme.observed, alpha=alpha, linewidth=0, label=label)
+        median = np.nanmedian(values, axis=1)
         ax.plot(steps, median, color=theme.observed, linewidth=1.6, label="median head")
     else:
-        _layer_lines(ax, steps, curves, theme)
-    if prefer_log(curves.value):
+        layers = np.unique(layer_of_head).tolist()
+        several = len(layers) > len(theme.series)
+        shades = theme.sequential[2:]
+        for k, layer in enumerate(layers):
+            colour = shades[k * (len(shades) - 1) // (len(layers) - 1)] if several else theme.series[k]
+            style, marker = "-" if several else LINE_STYLES[k], "o" if len(steps) <= _MARKED else ""
+            look = {"color": colour, "linestyle": style, "linewidth": 1.0, "marker": marker, "markersize": 2.5}
+            label = f"layer {layer}" if not several or k in (0, len(layers) - 1) else ""
+            for line in values[:, layer_of_head == layer].T:
+                ax.plot(steps, line, label=label, **look)
+                label = ""
+    if prefer_log(values):
         log_axis(ax)
-    elif curves.low is not None and curves.high is not None:
+    elif ends:
         # Heads may lie so far out that the null's band would be invisible on a linear axis.
-        width = float(np.nanmax(np.abs([curves.low, curves.high])))
-        farthest = float(np.nanmax(np.abs(curves.value), initial=0.0))
-        if width > 0 and farthest > _HIDDEN * width and float(np.nanmin(curves.value, initial=0.0)) < 0:
+        width = float(np.nanmax(np.abs(ends)))
+        farthest = float(np.nanmax(np.abs(values), initial=0.0))
+        if width > 0 and farthest > _HIDDEN * width and float(np.nanmin(values, initial=0.0)) < 0:
             symmetric_log_axis(ax, width)
     step_axis(ax, steps)
-    return Around(y=curves.label)
+    return Around(y=y_label)
 
 
 @panel
@@ -175,7 +184,6 @@ def departures(ax: Axes, theme: Theme, trajectory: xr.DataTree) -> Around:
 
 
 def step_axis(ax: Axes, steps: Int[np.ndarray, " step"]) -> None:
-    """Make the x axis a logarithmic axis of steps that includes step 0."""
     low, last = float(np.min(steps)), float(max(np.max(steps), 1))
     if low > 0:
         ax.set_xscale("log")
@@ -188,17 +196,8 @@ def step_axis(ax: Axes, steps: Int[np.ndarray, " step"]) -> None:
     ax.set_xlabel("step")
 
 
-class _Curves(NamedTuple):
-    """Values drawn for every head, (step, head): the statistic, and the ends of the 95 % range of its null."""
-
-    value: Float[np.ndarray, "step head"]
-    low: Float[np.ndarray, "step head"] | None
-    high: Float[np.ndarray, "step head"] | None
-    layer: Int[np.ndarray, " head"]
-    label: str
-
-
-def _curves(table: xr.Dataset, statistic: str) -> _Curves:
+def _curves(table: xr.Dataset, statistic: str) -> tuple[np.ndarray, list[np.ndarray], np.ndarray, str]:
+    """Return a statistic by step and head, the ends of 95 % of its null, if known, the layers, and a label."""
     column = column_of(table, statistic)
     places = [str(dim) for dim in column.dims if dim != "step"]
     layers = np.broadcast_to(
@@ -222,23 +221,7 @@ def _curves(table: xr.Dataset, statistic: str) -> _Curves:
             value, *ends = (relative_to_null(definition, numbers, mean) for numbers in (value, *ends))
             label = relative_label(definition)
     known = np.isfinite(value).any(axis=0)
-    low, high = (end[:, known] for end in ends) if np.isfinite(ends).any() else (None, None)
-    return _Curves(value[:, known], low, high, layers[known], label)
-
-
-def _layer_lines(ax: Axes, steps: Int[np.ndarray, " step"], curves: _Curves, theme: Theme) -> None:
-    """Draw a line for each head, with one colour and one style for each layer."""
-    layers = np.unique(curves.layer).tolist()
-    several = len(layers) > len(theme.series)
-    shades = theme.sequential[2:]
-    for k, layer in enumerate(layers):
-        colour = shades[k * (len(shades) - 1) // (len(layers) - 1)] if several else theme.series[k]
-        style, marker = "-" if several else LINE_STYLES[k], "o" if len(steps) <= _MARKED else ""
-        look = {"color": colour, "linestyle": style, "linewidth": 1.0, "marker": marker, "markersize": 2.5}
-        label = f"layer {layer}" if not several or k in (0, len(layers) - 1) else ""
-        for line in curves.value[:, curves.layer == layer].T:
-            ax.plot(steps, line, label=label, **look)
-            label = ""
+    return value[:, known], [end[:, known] for end in ends] if np.isfinite(ends).any() else [], layers[known], label
 
 
 def figure_recipes(tree: xr.DataTree) -> dict[str, FigureRecipe]:

@@ -56,7 +56,7 @@ class Animation:
         return len(self.steps)
 
     def frame(self, place: int) -> ThemedFigure:
-        """Draw the figure of one step; its axes have the same position and limits as in all frames."""
+        """Draw the figure of one step, with the axes of all frames."""
         figure, ax = self._draw(place)
         reach_all(ax, *self._reach)
         figure.set_size_inches(*self._layout[0])
@@ -73,7 +73,6 @@ class Animation:
 
     @cached_property
     def _reach(self) -> tuple[list[tuple[float, ...]], list[tuple[str, str]]]:
-        """Axis limits and scales of every frame."""
         limits, scales = [], []
         for place in range(len(self)):
             _, ax = self._draw(place)
@@ -83,7 +82,7 @@ class Animation:
 
     @cached_property
     def _layout(self) -> tuple[tuple[float, float], tuple[float, float, float, float]]:
-        """Size of the figure and position of its axes, as required by the last frame."""
+        """Size of the figure and position of its axes, as the last frame needs them."""
         figure, ax = self._draw(len(self) - 1)
         reach_all(ax, *self._reach)
         figure.set_figheight(figure.get_figheight() + legend_height(ax))
@@ -114,7 +113,7 @@ def animation_of(
     theme: Theme | str = "light",
     width: float | None = None,
 ) -> Animation:
-    """Animate custom frames, on axes with the same position and limits in all frames."""
+    """Animate custom frames."""
     if not steps or len(steps) != len(draws):
         raise ParameterError("draws", len(draws), f"one for each of the {len(steps)} steps, and one at least")
     return Animation(tuple(map(int, steps)), tuple(draws), literal(title), figure_style(theme, width))
@@ -175,7 +174,6 @@ def _image(figure: ThemedFigure, dpi: float) -> Image.Image:
 
 
 def _drawing(trajectory: xr.DataTree, what: str, place: int) -> Callable[..., Axes]:
-    """Return the function that draws one frame."""
     matrices = matrices_of(trajectory) if "matrices" in trajectory.children else None
     of_matrices = [] if matrices is None else matrices["statistic"].values.tolist()
     if what == "weibull-plane" and matrices is not None and "weibull_shape" in of_matrices:
