@@ -144,7 +144,7 @@ class Model(WeightMatrices):
         try:
             inventory, network = inventory_by_route(config, config_path, architecture, checkpoint, network)
         except (MissingTensorError, ShapeError) as error:
-            advise_on_names(error, checkpoint.shapes(), config, architecture)
+            advise_on_names(error, checkpoint.shapes(), architecture)
             raise
         inventory = with_other_matrices(inventory, checkpoint, config)
         notes = (*leftovers.leftover_notes(config, checkpoint, inventory), *named.notes)

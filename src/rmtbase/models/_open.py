@@ -303,7 +303,7 @@ def _open_memory(source: Source) -> Model | None:
         settings = _settings(config, kind, family)
     except ParameterError as error:
         if error.name == "family" and family is None:
-            advise_in_memory(error, model, tensors, config)
+            advise_in_memory(error, model, tensors)
         raise
     if network_given is not None and "transformers" in sys.modules:
         from rmtbase.models.forward._stored_names import as_saved

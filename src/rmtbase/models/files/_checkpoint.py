@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +18,6 @@ from jaxtyping import Float, Shaped
 
 from rmtbase.errors import CheckpointError, CorruptFileError, ParameterError
 from rmtbase.models.files import _tensor_file as stored_types
-from rmtbase.models.files._attention_names import own_names
 from rmtbase.models.files._files import read_json_object, reading
 from rmtbase.models.files._other_programs import missing_file
 from rmtbase.models.files._safetensors import SafetensorsFile
@@ -33,6 +33,10 @@ _CANDIDATES: tuple[tuple[str, str, _Opener], ...] = (
     ("pytorch_model.bin", ".bin", TorchFile.open),
     ("pytorch_model.bin.index.json", ".bin", TorchFile.open),
 )
+# torch.compile, FSDP and activation checkpointing insert these into names wherever they wrap a module;
+# torch.nn.DataParallel, its distributed variant and PEFT put the second set in front of all names.
+_WRAPPERS = re.compile(r"(?<![^.])(_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")
+_IN_FRONT = ("module.", "base_model.model.")
 _INDEX_ENDING = ".index.json"
 _LARGEST_INDEX = 1 << 26  # bytes; the index of a model with 92 000 tensors takes nine million
 _SHOWN = 3  # names in a note
@@ -81,7 +85,11 @@ class Checkpoint:
     @classmethod
     def _of_files(cls, path: Path, config_path: Path, files: _Files, notes: Iterable[str]) -> Checkpoint:
         tensors: dict[str, stored_types.CheckpointTensor] = {}
-        for name, unwrapped in own_names(files).items():
+        own_names = {name: _WRAPPERS.sub("", name) for name in files}
+        for in_front in _IN_FRONT:
+            if all(name.startswith(in_front) for name in own_names.values()):
+                own_names = {name: inner.removeprefix(in_front) for name, inner in own_names.items()}
+        for name, unwrapped in own_names.items():
             if unwrapped in tensors:
                 both = f"both {quoted(tensors[unwrapped].stored[0].name)} and {quoted(name)}"
                 raise CorruptFileError(files[name].path, both, f"one tensor {quoted(unwrapped)}, wrapped or not")

@@ -88,7 +88,7 @@ def _header_length(path: Path, stream: BinaryIO, file_size: int) -> int:
     (length,) = _LENGTH.unpack(first)
     if not 2 <= length <= _LONGEST_HEADER:
         kind = format_that_begins(first + stream.read(8))
-        format_found = "another format" if kind is None else kind.found
+        format_found = "another format" if kind is None else kind
         raise CorruptFileError(path, f"a header length of {length} bytes", f"{_VALID}: this is {format_found}")
     if _LENGTH.size + length > file_size:
         expected = f"at least the {_LENGTH.size + length} bytes of its header"

@@ -116,7 +116,7 @@ def _require_archive(path: Path, stream: BinaryIO, size: int) -> None:
         raise CorruptFileError(path, "a safetensors file", "one written by torch.save; name it model.safetensors")
     if not first.startswith(b"PK\x03\x04"):
         if (kind := format_that_begins(first)) is not None:
-            raise CorruptFileError(path, kind.found, "a zip archive written by torch.save")
+            raise CorruptFileError(path, kind, "a zip archive written by torch.save")
         raise CorruptFileError(path, "a file that is not a zip archive", _DOWNLOAD)
 
 
