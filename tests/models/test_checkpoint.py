@@ -127,7 +127,7 @@ class Attack:
 def test_a_pickle_that_would_run_code_is_refused_and_does_not_run(save, tmp_path):
     save({"w": Attack(str(tmp_path / "attacked"))}, tmp_path / "pytorch_model.bin")
     with pytest.raises(
-        Exception, match=r"pytorch_model\.bin: found (the object '(io|_io)\.open' in its|a bare) pickle"
+        Exception, match=r"pytorch_model\.bin: found (the object '(io|_io)\.open' in its pickle|a pickle, which can)"
     ):
         Checkpoint.open(tmp_path)
     assert not (tmp_path / "attacked").exists()

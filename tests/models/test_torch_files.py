@@ -142,7 +142,7 @@ def test_truncated_archives(cut, bin_file):
         (b"", "an empty file"),
         (b"version https://git-lfs.github.com/spec/v1\n", "a Git LFS pointer"),
         (b"GGUF\x03\x00\x00\x00", "a GGUF file"),
-        (pickle.dumps({"w": 1}), "a bare pickle, which is a program"),
+        (pickle.dumps({"w": 1}), "a pickle, which can run code"),
         (b"c__builtin__\nbytearray\nJ\xff\xff\xff\x7f\x85R.", "a file that is not a zip archive"),
         (b"PK\x03\x04", "no whole archive"),
         (b"PK\x03\x04" + bytes(200), "204 bytes that are no whole archive"),
@@ -212,7 +212,7 @@ HUGE = b"\x8a\x05\x00\x00\x00\x00\x02"  # 2^33
         (b"ctorch\nFloatStorage", "a pickle that breaks off"),
         (b"h\x05.", "a file that torch refuses to load (KeyError)"),
         (b"}K\x01K\x02s.", "a key of type int"),
-        (b"].", "a list at its top"),
+        (b"].", "of type list at its top"),
     ],
 )
 def test_a_pickle_that_asks_for_more_than_tensors_is_refused(program, fragment, bin_file):
@@ -247,7 +247,7 @@ SQUARE = b"J\x60\xea\x00\x00J\x60\xea\x00\x00\x86"
         (tensor(count=HUGE, shape=HUGE + b"\x85"), "a file that torch refuses to load (RuntimeError)"),
         (tensor(key=b"1"), "a file that torch refuses to load (RuntimeError)"),
         (tensor(kind=b"QInt8Storage"), "the object 'torch.QInt8Storage'"),
-        (PROTOCOL + b"}X\x01\x00\x00\x00w" + storage(b"K\x01") + b"s.", "a bare storage as entry 'w'"),
+        (PROTOCOL + b"}X\x01\x00\x00\x00w" + storage(b"K\x01") + b"s.", "Storage as entry 'w'"),
     ],
 )
 def test_a_tensor_that_pretends_to_be_larger_than_its_storage_is_refused(program, fragment, bin_file):
@@ -277,7 +277,7 @@ def of_a_class():
     [
         (lambda: {1: WEIGHT}, "a key of type int"),
         (lambda: {b"w": WEIGHT}, "the object '_codecs.encode'"),
-        (lambda: {"w": WEIGHT.untyped_storage()}, "a bare storage as entry 'w'"),
+        (lambda: {"w": WEIGHT.untyped_storage()}, "Storage as entry 'w'"),
         (lambda: {"w": WEIGHT.to_sparse()}, "the object 'torch._utils._rebuild_sparse_tensor'"),
         (lambda: {"w": WEIGHT.to_sparse_csr()}, "the object 'torch._utils._rebuild_sparse_tensor'"),
         (
@@ -294,10 +294,10 @@ def of_a_class():
         ),
         (lambda: {"w": of_a_class()}, "the object 'torch._tensor._rebuild_from_type_v2'"),
         (lambda: {"w": np.ones(3)}, "the object 'numpy"),
-        (lambda: {"model": {"w": WEIGHT}, "epoch": 3}, "a dictionary as entry 'model'"),
-        (lambda: {"w": [WEIGHT]}, "a list as entry 'w'"),
-        (lambda: [WEIGHT], "a list at its top"),
-        (lambda: WEIGHT, "a tensor at its top"),
+        (lambda: {"model": {"w": WEIGHT}, "epoch": 3}, "of type dict as entry 'model'"),
+        (lambda: {"w": [WEIGHT]}, "of type list as entry 'w'"),
+        (lambda: [WEIGHT], "of type list at its top"),
+        (lambda: WEIGHT, "of type Tensor at its top"),
         (lambda: torch.nn.Linear(2, 2), "the object 'torch.nn.modules.linear.Linear'"),
     ],
 )

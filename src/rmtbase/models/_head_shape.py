@@ -21,10 +21,18 @@ from rmtbase.errors import (
 )
 from rmtbase.models.files._demo import demo_checkpoint
 from rmtbase.models.files._files import read_json_object
-from rmtbase.models.files._hub import HUB_ID, fetch_config, find_known, hub_id, names_near
+from rmtbase.models.files._hub import (
+    HUB_ID,
+    existing_folder,
+    fetch_file,
+    find_known,
+    hub_id,
+    names_near,
+    require_checkpoint,
+    split_name,
+)
 from rmtbase.models.files._other_programs import refuse_other_formats
-from rmtbase.models.files._paths import existing_folder, require_checkpoint, split_name
-from rmtbase.models.formats._gguf_model import find_gguf, open_gguf
+from rmtbase.models.formats._gguf import find_gguf, open_gguf
 from rmtbase.models.forward._torch_route import Network
 from rmtbase.models.layouts._layout_table import entries, read_architecture, unread
 from rmtbase.models.layouts._sites import Site
@@ -73,7 +81,7 @@ def head_shape(model: str | Path, revision: str | None = None) -> HeadShape:
     if "/" not in name or not HUB_ID.fullmatch(name):
         expected = f"a folder, a hub id OWNER/NAME, or a known model such as {names_near(model)}"
         raise ParameterError("model", model, expected)
-    return _from_folder(fetch_config(name, revision), f"{name}, the hub's config.json")
+    return _from_folder(fetch_file(name, "config.json", revision).parent, f"{name}, the hub's config.json")
 
 
 def _from_folder(folder: Path, source: str) -> HeadShape:

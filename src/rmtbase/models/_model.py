@@ -18,7 +18,7 @@ from rmtbase.models.files._files import read_json_object
 from rmtbase.models.files._other_programs import advise_on_names, refuse_other_formats, refuse_other_programs
 from rmtbase.models.files._tensor_file import DIGITS, least_sigma, widened
 from rmtbase.models.formats._adapters import Adapter
-from rmtbase.models.formats._gguf_model import find_gguf, open_gguf
+from rmtbase.models.formats._gguf import find_gguf, open_gguf
 from rmtbase.models.formats._quantised import dequantised, require_readable_quantisation
 from rmtbase.models.forward._proof import Proof, kept_proof, not_proved, proof_is_wanted, proof_of, subject
 from rmtbase.models.forward._torch_route import Network, find_architecture, inventory_by_route

@@ -15,10 +15,19 @@ from rmtbase.models._weight_matrices import WeightMatrices
 from rmtbase.models.files._checkpoint import Checkpoint
 from rmtbase.models.files._demo import demo_checkpoint
 from rmtbase.models.files._files import read_json_object
-from rmtbase.models.files._hub import HUB_GGUF, HUB_ID, fetch_checkpoint, fetch_file, hub_id
+from rmtbase.models.files._hub import (
+    HUB_GGUF,
+    HUB_ID,
+    existing_folder,
+    expanded,
+    fetch_checkpoint,
+    fetch_file,
+    hub_id,
+    require_checkpoint,
+    split_name,
+)
 from rmtbase.models.files._other_formats import ADAPTER_CONFIG, is_adapter_alone, which_adapter
 from rmtbase.models.files._other_programs import advise_in_memory
-from rmtbase.models.files._paths import existing_folder, expanded, require_checkpoint, split_name
 from rmtbase.models.files._tensor_file import weights_in_effect
 from rmtbase.models.formats._adapters import WAYS, Adapter
 from rmtbase.models.forward._torch_route import Network

@@ -24,6 +24,7 @@ from rmtbase.models.files._safetensors import SafetensorsFile
 from rmtbase.models.files._tensor_file import StateDict
 from rmtbase.models.files._torch_file import TorchFile
 from rmtbase.shown import quoted, shown
+from rmtbase.words import listing
 
 _Files = Mapping[str, stored_types.TensorFile]  # by the names of the tensors
 _Opener = Callable[[Path], stored_types.TensorFile]
@@ -166,7 +167,7 @@ class Checkpoint:
         def check(name: str) -> None:
             self.require_supported(name)
             for stored in self.tensor(name).stored:
-                for start in range(0, stored.entry.size if stored_types.is_float(stored.entry) else 0, _CHUNK):
+                for start in range(0, stored.entry.size if stored.entry.dtype in stored_types.WEIGHTS else 0, _CHUNK):
                     bits = stored.read_bits(start, min(start + _CHUNK, stored.entry.size))
                     numbers = stored_types.numbers_of(bits, stored.entry.dtype)
                     if not np.isfinite(stored_types.largest_magnitude(numbers)):
@@ -219,26 +220,21 @@ def _read_shards(index: Path, suffix: str, open_file: _Opener) -> tuple[_Files, 
     for shard, names in sorted(placed.items()):
         # Shards are read in order, so that a fault in one is reported before the next is opened.
         file = open_file(index.parent / shard)
-        _require_agreement(index, file, names, files)
+        for name in names:
+            if name not in file.entries:
+                expected = f"it there, as {index.name} says: download both again"
+                raise CorruptFileError(file.path, f"no tensor {quoted(name)}", expected)
+        if twice := next((name for name in file.entries if name in files), None):
+            both = f"the tensor {quoted(twice)} in both {shown(files[twice].path.name)} and {shown(shard)}"
+            raise CorruptFileError(index, both, "each tensor in one of its shards")
         files |= dict.fromkeys(file.entries, file)
     unnamed = sorted(files.keys() - weight_map.keys())
-    notes = [f"tensors that {index.name} does not name are read too: {_some(unnamed)}"] if unnamed else []
+    notes = (
+        [f"tensors that {index.name} does not name are read too: {listing([*map(quoted, unnamed)], _SHOWN)}"]
+        if unnamed
+        else []
+    )
     return files, notes
-
-
-def _require_agreement(index: Path, file: stored_types.TensorFile, names: list[str], before: _Files) -> None:
-    for name in names:
-        if name not in file.entries:
-            expected = f"it there, as {index.name} says: download both again"
-            raise CorruptFileError(file.path, f"no tensor {quoted(name)}", expected)
-    twice = next((name for name in file.entries if name in before), None)
-    if twice is not None:
-        both = f"{shown(before[twice].path.name)} and {shown(file.path.name)}"
-        raise CorruptFileError(index, f"the tensor {quoted(twice)} in both {both}", "each tensor in one of its shards")
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(map(quoted, names[:_SHOWN])) + (f", … ({len(names)} of them)" if len(names) > _SHOWN else "")
 
 
 _BLOCK = 1 << 22  # elements in a block of rows, 16 MiB in float32; a block of wider rows is square
@@ -254,9 +250,8 @@ class WeightReader:
     def read_one_of(self, name: str) -> Any:
         """Read matrices of a stack one at a time, or all at once where they can only be made together."""
         tensor = self._checkpoint.tensor(name)
-        if len(tensor.entry.shape) == 3 and not tensor.is_made_whole:
-            return _Stack(self._checkpoint, name)
-        return self.read(name)
+        is_stack = len(tensor.entry.shape) == 3 and not tensor.is_made_whole
+        return _Stack(self._checkpoint, name) if is_stack else self.read(name)
 
     def blocks(self, name: str) -> Iterator[Shaped[np.ndarray, "row column"]]:
         """Yield blocks of rows, converted as by :meth:`read`; each is read by itself where it can be made by itself."""

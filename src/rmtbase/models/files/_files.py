@@ -1,9 +1,4 @@
-"""Reading of files from elsewhere, and of the JSON in them, whose size is checked before it is parsed.
-
-The limits concern the bytes of the text, the number of values (each comma, colon and opening bracket begins at most
-one), the digits of a number and the depth. The largest text within the limits takes seconds and some hundred megabytes.
-Duplicate names in an object are refused.
-"""
+"""Reading of files from elsewhere, and of the JSON in them, whose size is checked before it is parsed."""
 
 import json
 import os

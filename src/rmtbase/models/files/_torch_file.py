@@ -1,8 +1,7 @@
 """Files of ``torch.save``, read by ``torch.load`` with ``weights_only=True`` and memory-mapped.
 
-They are read only if a checkpoint has no safetensors file. Before torch reads a file, this module checks what torch
-does not: checksums, compressed records, and names of objects, since torch's own list lets a pickle make a bytearray of
-any size. Pages that were read stay in memory until the system needs it.
+Before torch reads a file, this module checks what torch does not: checksums, compressed records, and names of objects,
+since torch's own list lets a pickle make a bytearray of any size.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from jaxtyping import Shaped
 from rmtbase.errors import CheckpointError, CorruptFileError, MissingDependencyError
 from rmtbase.models.files._files import LFS_POINTER, LFS_WORDS, reading
 from rmtbase.models.files._other_formats import format_that_begins
-from rmtbase.models.files._tensor_file import TensorEntry, element_type
+from rmtbase.models.files._tensor_file import TensorEntry, entry_of
 from rmtbase.shown import one_line, quoted, shown
 
 # Despite weights_only=True, torch runs code up to 2.5.1 (CVE-2025-32434), and before 2.10 may corrupt memory.
@@ -49,8 +48,6 @@ _NO_ARCHIVE = {
         "the zip format: load it with torch.load(path, weights_only=True) and write that with torch.save, or take the "
         "model's safetensors file",
     ),
-    b"\x80": ("a bare pickle, which is a program", "a zip archive written by torch.save"),
-    b"GGUF": ("a GGUF file", "a zip archive written by torch.save: pass the checkpoint it was made from"),
 }
 
 
@@ -69,11 +66,9 @@ class TorchFile:
         require_torch()
         with reading(path) as stream:
             size = stream.seek(0, 2)
-            _require_archive(path, stream, size)
             _require_whole(path, stream, size)
         tensors = {name: value for name, value in _load(path).items() if _is_tensor(path, name, value, size)}
-        types = {name: element_type(str(tensor.dtype).removeprefix("torch.")) for name, tensor in tensors.items()}
-        entries = {name: TensorEntry(types[name], tuple(tensor.shape)) for name, tensor in tensors.items()}
+        entries = {name: entry_of(tensor) for name, tensor in tensors.items()}
         return cls(path, MappingProxyType(entries), size, MappingProxyType(tensors))
 
     def read_bits(self, name: str, start: int, stop: int) -> Shaped[np.ndarray, " size"]:
@@ -104,7 +99,8 @@ def require_torch() -> None:
         raise MissingDependencyError("torch", _PURPOSE, "hf", f"{_OLDEST[0]}.{_OLDEST[1]}", str(torch.__version__))
 
 
-def _require_archive(path: Path, stream: BinaryIO, size: int) -> None:
+def _require_whole(path: Path, stream: BinaryIO, size: int) -> None:
+    """Raise CorruptFileError unless an archive is complete and undamaged, and its pickle contains only tensors."""
     if size == 0:
         raise CorruptFileError(path, "an empty file", _DOWNLOAD)
     stream.seek(0)
@@ -118,10 +114,6 @@ def _require_archive(path: Path, stream: BinaryIO, size: int) -> None:
         if (kind := format_that_begins(first)) is not None:
             raise CorruptFileError(path, kind, "a zip archive written by torch.save")
         raise CorruptFileError(path, "a file that is not a zip archive", _DOWNLOAD)
-
-
-def _require_whole(path: Path, stream: BinaryIO, size: int) -> None:
-    """Raise CorruptFileError unless an archive is complete and undamaged, and its pickle contains only tensors."""
     try:
         with zipfile.ZipFile(stream) as archive:
             for record in archive.infolist():
@@ -177,7 +169,7 @@ def _load(path: Path) -> Mapping[Any, Any]:
     except Exception as error:  # torch raises many kinds, and every one of them means an unusable file
         raise CorruptFileError(path, f"a file that torch refuses to load ({type(error).__name__})", _VALID) from error
     if not isinstance(made, dict):
-        raise CorruptFileError(path, f"{_in_words(made)} at its top", _VALID)
+        raise CorruptFileError(path, f"a value of type {type(made).__name__} at its top", _VALID)
     return made
 
 
@@ -190,7 +182,7 @@ def _is_tensor(path: Path, name: Any, value: Any, file_size: int) -> bool:
     if value is None or isinstance(value, (bool, int, float, str)):
         return False
     if not isinstance(value, torch.Tensor):
-        raise CorruptFileError(path, f"{_in_words(value)} as entry {quoted(name)}", _VALID)
+        raise CorruptFileError(path, f"a value of type {type(value).__name__} as entry {quoted(name)}", _VALID)
     if value.is_conj() or value.is_neg():
         raise CorruptFileError(path, f"a conjugate or negated view as entry {quoted(name)}", _VALID)
     n_bytes = value.untyped_storage().nbytes()
@@ -198,9 +190,3 @@ def _is_tensor(path: Path, name: Any, value: Any, file_size: int) -> bool:
         described = f"a tensor {quoted(name)} of shape {shown(tuple(value.shape))} over a storage of {n_bytes:,} bytes"
         raise CorruptFileError(path, described, f"as many bytes as it takes, in a file of {file_size:,}")
     return True
-
-
-def _in_words(value: Any) -> str:
-    names = {"Tensor": "a tensor", "dict": "a dictionary", "OrderedDict": "a dictionary", "list": "a list"}
-    kind = type(value).__name__
-    return names.get(kind, "a bare storage" if "Storage" in kind else f"a value of type {kind}")
