@@ -1,7 +1,4 @@
-"""Settings of a low-rank adapter of PEFT, and the tensors of its updates checked against them.
-
-Source: ``peft/tuners/lora/config.py``; what becomes of each setting is in docs/adapters.md.
-"""
+"""Settings of a low-rank adapter of PEFT, and the tensors of its updates checked against them: docs/adapters.md."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -13,10 +10,11 @@ from typing import Any, NamedTuple
 from rmtbase.errors import CheckpointError, ParameterError, ShapeError
 from rmtbase.models.files._checkpoint import Checkpoint
 from rmtbase.models.files._other_formats import MERGED, adapter_in_words
+from rmtbase.reasons import packaged_texts
 from rmtbase.shown import quoted, shown
 
+# Function that maps the positions of a text at which a part of a pattern begins to those at which it ends.
 _Ends = Callable[[str, frozenset[int]], frozenset[int]]
-"""Function that maps the positions of a text at which a part of a pattern begins to those at which it ends."""
 
 _LONGEST = 4_000  # characters of a pattern
 _DEEPEST = 40  # levels of nested groups
@@ -85,16 +83,12 @@ def _compiled(pattern: str) -> _Ends:
         raise ParameterError("pattern", shown(pattern, 80), f"a regular expression ({error})") from error
     if len(pattern) > _LONGEST:
         raise ParameterError("pattern", shown(pattern, 80), f"one of at most {_LONGEST} characters")
-    ends, position = _alternatives(pattern, 0, 0)
-    if position != len(pattern):
-        raise _unread(pattern, position)
-    return ends
+    return _alternatives(pattern, 0, 0)[0]  # which ends with the pattern: its brackets are balanced
 
 
 def _unread(pattern: str, position: int) -> ParameterError:
-    return ParameterError(
-        "pattern", shown(pattern, 80), f"one without {shown(pattern[position : position + 12], 12)}, which is not read"
-    )
+    part = shown(pattern[position : position + 12], 12)
+    return ParameterError("pattern", shown(pattern, 80), f"one without {part}, which is not read")
 
 
 def _alternatives(pattern: str, position: int, depth: int) -> tuple[_Ends, int]:
@@ -113,18 +107,16 @@ def _alternatives(pattern: str, position: int, depth: int) -> tuple[_Ends, int]:
 
 def _part(pattern: str, position: int, depth: int) -> tuple[_Ends, int]:
     """Parse one part and its quantifier."""
-    if pattern[position] == "(":
-        group = _GROUP.match(pattern, position)
-        if group is None:
-            raise _unread(pattern, position)
-        inner, position = _alternatives(pattern, group.end(), depth + 1)
-        part = partial(_ahead, inner, group["ahead"] == "=") if group["ahead"] else inner
+    is_group = pattern[position] == "("
+    begun = (_GROUP if is_group else _ATOM).match(pattern, position)
+    if begun is None:
+        raise _unread(pattern, position)
+    if is_group:
+        inner, position = _alternatives(pattern, begun.end(), depth + 1)
+        part = partial(_ahead, inner, begun["ahead"] == "=") if begun["ahead"] else inner
         position += 1
     else:
-        atom = _ATOM.match(pattern, position)
-        if atom is None:
-            raise _unread(pattern, position)
-        part, position = partial(_atom, re.compile(atom[0])), atom.end()
+        part, position = partial(_atom, re.compile(begun[0])), begun.end()
     times = _TIMES.match(pattern, position)
     if times is None or times[0] == "{}":
         return part, position
@@ -138,9 +130,6 @@ def _part(pattern: str, position: int, depth: int) -> tuple[_Ends, int]:
     if max(least, most or 0) > _MOST_COPIES:
         raise ParameterError("pattern", shown(pattern, 80), f"one that repeats nothing more than {_MOST_COPIES} times")
     return partial(_repeated, part, least, most), position
-
-
-# Positions at which a part of a pattern ends, if it begins at one of these.
 
 
 def _atom(compiled: re.Pattern[str], text: str, starts: frozenset[int]) -> frozenset[int]:
@@ -177,50 +166,19 @@ def _repeated(part: _Ends, least: int, most: int | None, text: str, starts: froz
 
 _BASE = "the base model alone"
 _LORA = "adapters of peft_type LORA"
-_BESIDE = "trains inputs, or keys and values, beside the weights of its base, which stay as they are"
-_BY_INPUT = "changes the weights of its base by the input, so that none can be merged"
-_NOT_IN_WEIGHTS = {
-    **dict.fromkeys(("ADAPTION_PROMPT", "CARTRIDGE", "CPT", "MULTITASK_PROMPT_TUNING", "P_TUNING"), _BESIDE),
-    **dict.fromkeys(("PREFIX_TUNING", "PROMPT_TUNING"), _BESIDE),
-    **dict.fromkeys(("LILY", "POLY", "SHADOW", "XLORA"), _BY_INPUT),
-}
-# Settings that are read, or that do not affect the formula; all others must be unset.
-_KNOWN = {
-    *("peft_type", "r", "lora_alpha", "use_rslora", "use_dora", "rank_pattern", "alpha_pattern", "fan_in_fan_out"),
-    *("init_lora_weights", "modules_to_save", "bias", "target_modules", "exclude_modules", "layers_to_transform"),
-    *("layers_pattern", "task_type", "auto_mapping", "base_model_name_or_path", "revision", "inference_mode"),
-    *("peft_version", "lora_dropout", "megatron_core", "qalora_group_size", "runtime_config", "eva_config"),
-    *("ensure_weight_tying", "loftq_config", "corda_config", "lora_ga_config", "velora_config", "monteclora_config"),
-    *("lora_bias", "target_parameters", "trainable_token_indices"),
-}
-_UNMERGED = {
-    "alora_invocation_tokens": "updates only the tokens after an invocation, so that no weights have it merged in",
-    "arrow_config": "chooses among adapters for each token, so that no weights have them merged in",
-    "megatron_config": "is of Megatron's modules, not of those of the base",
-    "use_qalora": "averages the inputs of A in groups, which peft cannot merge",
-}
-_MERGED_BY_PEFT = {
-    "kasa_config": "sets the smallest singular values of the base to zero as well",
-    "layer_replication": "uses layers of the base several times, each with its own update",
-    "use_bdlora": "stores only the diagonal blocks of A or B",
-}
 _INITIALISED = ("true", "false", "none", "gaussian", "eva", "orthogonal", "mica")  # these do not change the base
 _CHANGE_THE_BASE = re.compile(r"pissa(_niter_\d+)?|olora|corda|loftq|lora_ga")
 
 
 class Update(NamedTuple):
     weight: str  # the name of the weight in the model
-    # a, b: the names of A (r, d_in) and B (d_out, r) in the adapter's file; of a convolution, d_in has the kernel's
-    # places in it
-    a: str
-    b: str
+    a: str  # the name of A (r, d_in) in the adapter's file; of a convolution, d_in has the kernel's places in it
+    b: str  # the name of B (d_out, r)
     scale: float  # s
     magnitude: str | None  # for DoRA, the name of m (d_out); otherwise None
     bias: str | None  # the name of b (d_out) where s b is added to the module's bias; otherwise None
     of_parameter: bool  # whether the weight was targeted as a parameter, so that ΔW has the shape in which it is stored
-    # whether the module is a linear map, neither a convolution nor an embedding (the last has lora_embedding in the
-    # names of A and B)
-    of_map: bool
+    of_map: bool  # whether the module is a linear map, neither a convolution nor an embedding
     is_targeted: bool  # whether the settings target the module or the parameter
 
     @property
@@ -243,14 +201,16 @@ class Update(NamedTuple):
 
 def require_plain(config: Mapping[str, Any], path: Path) -> None:
     kind = config.get("peft_type")
+    table = packaged_texts("rmtbase.models.formats", "adapters.toml")
     if kind != "LORA":
-        reason = _NOT_IN_WEIGHTS.get(kind) if isinstance(kind, str) else None
+        reason = table["reasons"].get(table["not_in_weights"].get(kind) if isinstance(kind, str) else None)
         why = f", which {reason}; expected" if reason else f"; only {_LORA} are read; expected one, {MERGED}, or"
         raise CheckpointError(path.parent, f"holds {adapter_in_words(config)}{why} {_BASE}")
+    unmerged, merged = table["settings"]["never_merged"], table["settings"]["merged_by_peft"]
     for key, value in config.items():
-        if value and key not in _KNOWN:
-            reason = {**_UNMERGED, **_MERGED_BY_PEFT}.get(key, "is not known here")
-            advice = _BASE if key in _UNMERGED else f"{MERGED}, or {_BASE}"
+        if value and key not in table["settings"]["known"]:
+            reason = {**unmerged, **merged}.get(key, "is not known here")
+            advice = _BASE if key in unmerged else f"{MERGED}, or {_BASE}"
             raise CheckpointError(path, f"{shown(key, 60)} is set: the adapter {reason}; expected {advice}")
     start = shown(config.get("init_lora_weights", True), 60)
     if start.lower() not in _INITIALISED:

@@ -60,14 +60,13 @@ class _Rows(NamedTuple):
 
 @dataclass(frozen=True)
 class Adapter:
-    folder: Path  # its folder
+    folder: Path
     checkpoint: Checkpoint = field(repr=False)  # its tensors
-    # the update of each module, in the order of the modules' names
-    updates: Mapping[str, adapter_settings.Update] = field(repr=False)
-    # tensors that replace tensors of the base (``modules_to_save``, biases, embeddings), by the model's name
+    updates: Mapping[str, adapter_settings.Update] = field(repr=False)  # by module, in the order of their names
+    # by the model's name, tensors that replace tensors of the base (``modules_to_save``, biases, embeddings)
     saved: Mapping[str, str] = field(repr=False)
     outside: frozenset[str]  # names of those in ``saved`` that belong to no layer
-    # tensors that replace rows of embeddings, with the numbers of the rows, by the model's name
+    # by the model's name, tensors that replace rows of embeddings, with the numbers of the rows
     tokens: Mapping[str, tuple[str, list[int]]] = field(repr=False)
     transposed: bool  # whether its settings say that modules store (d_in, d_out)
     unread: tuple[str, ...]  # modules with updates that are not read: of parameters with the weights of several experts
@@ -257,7 +256,7 @@ class Adapter:
         if unread := [*self.unread, *renamed]:
             notes.append(f"not read, so left as in the base: updates of experts or routers, {_some(unread)}")
         if self.beside:
-            adapters = listing([*map(quoted, self.beside)], _SHOWN)
+            adapters = _some(self.beside)
             notes.append(f"not read: other adapters within the folder, each opened by its own path: {adapters}")
         return notes
 
@@ -333,5 +332,4 @@ def _places(modules: Iterable[str]) -> dict[Place, str]:
 
 
 def _some(names: Iterable[str]) -> str:
-    listed = list(names)
-    return ", ".join(map(quoted, listed[:_SHOWN])) + (f", … ({len(listed)} of them)" if len(listed) > _SHOWN else "")
+    return listing([*map(quoted, names)], _SHOWN)
