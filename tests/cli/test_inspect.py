@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from dataclasses import asdict
 
 import pytest
 
@@ -31,7 +32,7 @@ def test_inspect_tells_layers_that_look_alike_together(run):
 def test_inspect_as_json_is_the_library_call(run):
     printed = json.loads(run("inspect", "demo", "--json").out)
     found = inspect_model(open_model("demo"))
-    assert printed == json.loads(json.dumps(found.as_dict()))
+    assert printed == json.loads(json.dumps(asdict(found)))
     layers, outside = printed["layers"]
     assert outside["layers"] == [-1]
     assert layers["layers"] == [0, 1, 2, 3]

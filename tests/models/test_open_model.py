@@ -14,7 +14,7 @@ from huggingface_hub import errors as hub_errors
 
 from rmtbase.errors import CheckpointError, CorruptFileError, MissingDependencyError, MissingFileError, ParameterError
 from rmtbase.models import demo_revisions, head_shape, open_model
-from rmtbase.models._open import split_name
+from rmtbase.models.files._hub import split_name
 
 
 def test_heads_of_a_folder_are_the_stored_rows(parts, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ def inspect(model: ModelArgument, fold: Fold = None) -> None:
     from rmtbase.terminal.output import show
 
     inspection = inspect_model(open_model(model, fold=fold or ()))
-    show(inspection.as_dict, partial(_print_inspection, inspection))
+    show(partial(asdict, inspection), partial(_print_inspection, inspection))
 
 
 def _print_inspection(inspection: Inspection, console: Console) -> None:

@@ -32,8 +32,6 @@ from rmtbase.shown import in_one_line
 
 
 class Named(NamedTuple):
-    """Name, revision and notes that a model is opened with."""
-
     name: str
     revision: str | None = None
     notes: tuple[str, ...] = ()
@@ -123,10 +121,6 @@ class Model(WeightMatrices):
         parts = {"fused": find_fused(given_sites, checkpoint.shape)}
         return cls._of_inventory(Inventory(sites=given_sites, others={}, parts=parts), checkpoint, named)
 
-    def of_module(self, network: Network | None) -> Model:
-        """Return the model with the module that holds its tensors, if there is one: it is run for the proof."""
-        return self if network is None else replace(self, _network=network)
-
     @classmethod
     def _checked(
         cls,
@@ -176,11 +170,6 @@ class Model(WeightMatrices):
     @property
     def is_of_updates(self) -> bool:
         return self._adapter is not None
-
-    @property
-    def updates(self) -> tuple[str, ...]:
-        """Modules, named without their layer, whose updates by an adapter these are; empty for weights."""
-        return tuple(dict.fromkeys(site.place.stack for site in self.sites)) if self.is_of_updates else ()
 
     def with_updates(self, updates: Model) -> Model:
         """Return this model with the updates of an adapter merged in: see :meth:`Adapter.merged`."""

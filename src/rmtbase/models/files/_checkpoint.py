@@ -46,24 +46,16 @@ _CHUNK = 1 << 20  # elements hashed at a time, few enough to stay in the process
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Tensors of one checkpoint, each read when asked for and never kept.
-
-    The tensors come from the first of these that the folder holds: ``model.safetensors``; the shards that
-    ``model.safetensors.index.json`` names; ``pytorch_model.bin``; the shards that ``pytorch_model.bin.index.json``
-    names (the last two need torch). Tensors have the names of the model's own modules, without the insertions of
-    torch.compile, FSDP, activation checkpointing, DataParallel and PEFT.
-    """
+    """Tensors of one checkpoint, by the names of the model's modules, each read when asked for and never kept."""
 
     path: Path  # the folder; for tensors in memory, their name in messages
     config_path: Path  # the path of the configuration, or its name in messages
     _tensors: Mapping[str, stored_types.CheckpointTensor] = field(repr=False, compare=False)
-    # choices about the files that are not obvious: tensors of a shard that the index does not name are read, as
-    # transformers does; an index beside a single file is not read; quantised weights are dequantised
+    # choices about the files that are not obvious, such as an index beside a single file, which is not read
     notes: tuple[str, ...] = ()
 
     @classmethod
     def open(cls, folder: str | Path) -> Checkpoint:
-        """Find the files, and read and check their headers; weights are read only for checksums of ``.bin`` files."""
         folder = Path(folder)
         if folder.suffix in (".safetensors", ".bin") and not folder.is_dir():
             files, notes = _read_single(folder, TorchFile.open if folder.suffix == ".bin" else SafetensorsFile.open)
@@ -79,7 +71,6 @@ class Checkpoint:
 
     @classmethod
     def of_tensors(cls, tensors: Mapping[Any, Any], name: str) -> Checkpoint:
-        """Open a state dict without copying its tensors; messages refer to it by ``name``."""
         state = StateDict.from_tensors(tensors, name)
         return cls._of_files(state.path, Path("config"), dict.fromkeys(state.entries, state), [])
 
@@ -98,7 +89,6 @@ class Checkpoint:
         return cls(path, config_path, MappingProxyType(tensors), tuple(notes))
 
     def replaced(self, used: Iterable[str], by: Mapping[str, stored_types.CheckpointTensor], note: str) -> Checkpoint:
-        """Return the checkpoint without the tensors ``used``, with the tensors ``by`` made from them, and a note."""
         gone = set(used)
         left = {name: tensor for name, tensor in self._tensors.items() if name not in gone}
         return replace(self, _tensors=MappingProxyType(left | dict(by)), notes=(*self.notes, note))
@@ -138,12 +128,10 @@ class Checkpoint:
         return stored_types.widened(self.read_stored(name))
 
     def read_stored(self, name: str) -> Shaped[np.ndarray, "..."]:
-        """Read a whole tensor in the precision in which it is stored; bfloat16 is that of ml_dtypes."""
         shape = self.shape(name)
         return self._read(name, 0, self._entry(name).size).reshape(shape)
 
     def read_rows(self, name: str, start: int, stop: int) -> Shaped[np.ndarray, "..."]:
-        """Read the rows ``start <= i < stop`` of a tensor in the precision in which it is stored."""
         shape = self.shape(name)
         width = self._entry(name).size // shape[0]
         return self._read(name, start * width, stop * width).reshape(stop - start, *shape[1:])
@@ -275,8 +263,6 @@ class WeightReader:
 
 
 class _Stack:
-    """Stack of matrices, each read when it is indexed."""
-
     def __init__(self, checkpoint: Checkpoint, name: str) -> None:
         self._checkpoint, self._name, self.shape = checkpoint, name, checkpoint.shape(name)
 

@@ -24,7 +24,6 @@ def demo_revisions() -> tuple[str, ...]:
 
 
 def demo_steps() -> dict[str, int]:
-    """Return the number of optimizer steps of each bundled checkpoint, by name. Raises as :func:`demo_revisions`."""
     return _read_index()[0]
 
 

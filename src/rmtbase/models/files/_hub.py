@@ -171,15 +171,15 @@ def _download(
 
 
 def explain(error: Exception, revision: str | None) -> str:
-    kinds = {kind.__name__ for kind in type(error).__mro__}
-    if "GatedRepoError" in kinds:
-        return "access to this model must be asked for on the hub; then log in with hf auth login"
-    if "RepositoryNotFoundError" in kinds:
-        return "neither a folder here nor a public model of the hub; check the name, or log in with hf auth login"
-    if "RevisionNotFoundError" in kinds:
-        return f"the hub has this model, but no revision {quoted(revision)}"
-    advice = "check the name and the connection, or pass the folder of a downloaded checkpoint"
-    return f"not a folder here, and cannot be fetched from the hub ({type(error).__name__}); {advice}"
+    causes = {
+        "GatedRepoError": "access to this model must be asked for on the hub; then log in with hf auth login",
+        "RepositoryNotFoundError": "neither a folder here nor a public model of the hub; check the name, or log in "
+        "with hf auth login",
+        "RevisionNotFoundError": f"the hub has this model, but no revision {quoted(revision)}",
+        "Exception": f"not a folder here, and cannot be fetched from the hub ({type(error).__name__}); check the name "
+        "and the connection, or pass the folder of a downloaded checkpoint",
+    }
+    return next(causes[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in causes)
 
 
 def split_name(
@@ -212,7 +212,6 @@ def _split(name: str, revision: str | None, subfolder: str | None) -> tuple[str,
 
 
 def existing_folder(model: str | Path) -> Path | None:
-    """Return the path of an existing folder or file, or None if there is nothing at that path."""
     folder = expanded(Path(model))
     try:
         folder.stat()  # from Python 3.14 on, Path.exists returns False where permission is denied
@@ -226,7 +225,6 @@ def existing_folder(model: str | Path) -> Path | None:
 
 
 def require_checkpoint(folder: Path, revision: str | None) -> None:
-    """Raise unless the path is a folder, or a file that holds a whole model. Neither has revisions."""
     kind = "folder" if folder.is_dir() else "file"
     is_shard = _SHARD.search(folder.name) is not None
     of_model = folder.name.startswith(("pytorch_model", "model")) or format_of(folder.name) is None  # no training state

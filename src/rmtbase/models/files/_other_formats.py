@@ -29,8 +29,6 @@ _LISTED, _LONGEST_NAME = 6, 60
 
 
 class Format(NamedTuple):
-    """Kind of file that is not a Hugging Face checkpoint."""
-
     pattern: str  # of the names of its files, in which case does not matter
     found: str  # what it is
     expected: str

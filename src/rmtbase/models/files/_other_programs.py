@@ -42,7 +42,6 @@ def refusal_of_file(path: Path) -> CheckpointError:
 
 
 def refuse_other_programs(config: Mapping[str, Any], path: Path) -> None:
-    """Refuse a configuration that names no type of transformers, but another program."""
     if config.get("model_type") or config.get("architectures"):
         return
     program = ""
@@ -104,7 +103,6 @@ def missing_file(folder: Path, name: str) -> MissingCheckpointFileError:
 
 
 def advise_on_names(error: MissingTensorError | ShapeError, shapes: _Shapes, architecture: str) -> None:
-    """Add the program that the tensors belong to, to an error about their names or shapes."""
     if isinstance(error, MissingTensorError):
         of_any_layer = re.sub(r"\d+", r"\\d+", re.escape(error.tensor))
         if not any(re.fullmatch(of_any_layer, name) for name in shapes):  # otherwise the file lacks a layer

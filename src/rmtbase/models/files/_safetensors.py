@@ -16,7 +16,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import BinaryIO
 
 import numpy as np
 from jaxtyping import Shaped
@@ -44,8 +43,21 @@ class SafetensorsFile:
     def open(cls, path: Path) -> SafetensorsFile:
         with reading(path) as stream:
             file_size = os.fstat(stream.fileno()).st_size
-            length = _header_length(path, stream, file_size)
-            header = stream.read(length)
+            first = stream.read(_LENGTH.size)
+            if file_size == 0:
+                raise CorruptFileError(path, "an empty file", _VALID)
+            if len(first) < _LENGTH.size:
+                raise CorruptFileError(path, f"{file_size} bytes", f"{_VALID}, which has at least {_LENGTH.size}")
+            (length,) = _LENGTH.unpack(first)
+            if not 2 <= length <= _LONGEST_HEADER:
+                first += stream.read(len(LFS_POINTER) - len(first))
+                if first == LFS_POINTER:
+                    raise CorruptFileError(path, *LFS_WORDS)
+                kind = format_that_begins(first) or "another format"
+                raise CorruptFileError(path, f"a header length of {length} bytes", f"{_VALID}: this is {kind}")
+            if _LENGTH.size + length > file_size:
+                expected = f"at least the {_LENGTH.size + length} bytes of its header"
+                raise CorruptFileError(path, f"{file_size} bytes (truncated)", expected)
             try:
                 with safe_open(path, framework="numpy") as file:
                     slices = {name: file.get_slice(name) for name in file.offset_keys()}
@@ -53,7 +65,9 @@ class SafetensorsFile:
                     entries = {name: TensorEntry(*entry) for name, entry in described.items()}
             except SafetensorError as error:
                 with suppress(ValueError, TypeError, LookupError, AttributeError, RecursionError):
-                    tensors = [value for name, value in json.loads(header).items() if name != "__metadata__"]
+                    tensors = [
+                        value for name, value in json.loads(stream.read(length)).items() if name != "__metadata__"
+                    ]
                     implied = _LENGTH.size + length + max(value["data_offsets"][1] for value in tensors)
                     if file_size != implied:
                         difference = "truncated" if file_size < implied else "with bytes after its end"
@@ -84,23 +98,3 @@ class SafetensorsFile:
             expected = f"{stop - start}: the file was changed while in use"
             raise CorruptFileError(self.path, f"{bits.size} of the elements of tensor {quoted(name)}", expected)
         return bits
-
-
-def _header_length(path: Path, stream: BinaryIO, file_size: int) -> int:
-    """Read the length of the header, and check that it fits into the file and is not larger than any real one."""
-    first = stream.read(_LENGTH.size)
-    if file_size == 0:
-        raise CorruptFileError(path, "an empty file", _VALID)
-    if len(first) < _LENGTH.size:
-        raise CorruptFileError(path, f"{file_size} bytes", f"{_VALID}, which has at least {_LENGTH.size}")
-    if first == LFS_POINTER[: len(first)] and first + stream.read(len(LFS_POINTER) - len(first)) == LFS_POINTER:
-        raise CorruptFileError(path, *LFS_WORDS)
-    (length,) = _LENGTH.unpack(first)
-    if not 2 <= length <= _LONGEST_HEADER:
-        kind = format_that_begins(first + stream.read(8))
-        format_found = "another format" if kind is None else kind
-        raise CorruptFileError(path, f"a header length of {length} bytes", f"{_VALID}: this is {format_found}")
-    if _LENGTH.size + length > file_size:
-        expected = f"at least the {_LENGTH.size + length} bytes of its header"
-        raise CorruptFileError(path, f"{file_size} bytes (truncated)", expected)
-    return length

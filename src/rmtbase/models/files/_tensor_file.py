@@ -53,7 +53,7 @@ _STEPS_OF_SIGMA = 15  # the same for the standard deviation of Gaussian weights
 @dataclass(frozen=True, slots=True)
 class TensorEntry:
     dtype: str  # the element type under its safetensors name ("F32", "BF16", ...), supported or not
-    shape: tuple[int, ...]  # the stored shape
+    shape: tuple[int, ...]
 
     @property
     def size(self) -> int:
@@ -61,8 +61,6 @@ class TensorEntry:
 
 
 class TensorFile(Protocol):
-    """File of named tensors."""
-
     @property
     def path(self) -> Path: ...
 
@@ -75,7 +73,6 @@ class TensorFile(Protocol):
 
 
 def entry_of(tensor: Any) -> TensorEntry:
-    """Return element type, by its safetensors name if it has one, and shape of a tensor of torch, NumPy or JAX."""
     name = str(tensor.dtype).removeprefix("torch.")
     return TensorEntry(_TORCH_NAMES.get(name, name), tuple(tensor.shape))
 
@@ -139,8 +136,6 @@ def require_finite(path: Path, name: str, values: Shaped[np.ndarray, "..."]) -> 
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """Tensor as a file stores it, under the name that it has in the file."""
-
     file: TensorFile
     name: str
     is_made_whole: ClassVar[bool] = False
@@ -209,11 +204,7 @@ CheckpointTensor = StoredTensor | DerivedTensor
 
 @dataclass(frozen=True)
 class StateDict:
-    """Named tensors of torch, NumPy or JAX, on any device, in place of a :class:`TensorFile`.
-
-    Numbers, booleans, strings, bytes and None beside them are skipped. Tensors may share their storage, as tied weights
-    do. They are not copied, so that later changes to them affect what is read.
-    """
+    """Named tensors of torch, NumPy or JAX, on any device; not copied, so that later changes affect what is read."""
 
     path: Path  # name in messages, not a file
     entries: Mapping[str, TensorEntry]  # the tensors by name

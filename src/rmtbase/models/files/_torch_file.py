@@ -62,12 +62,22 @@ class TorchFile:
 
     @classmethod
     def open(cls, path: Path) -> TorchFile:
-        """Check every record against its checksum, which reads the file once, and map the file into memory."""
         require_torch()
         with reading(path) as stream:
             size = stream.seek(0, 2)
             _require_whole(path, stream, size)
-        tensors = {name: value for name, value in _load(path).items() if _is_tensor(path, name, value, size)}
+        import torch
+
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # torch's advice is meant for its direct callers
+                loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        except Exception as error:  # torch raises many kinds, and every one of them means an unusable file
+            described = f"a file that torch refuses to load ({type(error).__name__})"
+            raise CorruptFileError(path, described, _VALID) from error
+        if not isinstance(loaded, dict):
+            raise CorruptFileError(path, f"a value of type {type(loaded).__name__} at its top", _VALID)
+        tensors = {name: value for name, value in loaded.items() if _is_tensor(path, name, value, size)}
         entries = {name: entry_of(tensor) for name, tensor in tensors.items()}
         return cls(path, MappingProxyType(entries), size, MappingProxyType(tensors))
 
@@ -89,7 +99,6 @@ class TorchFile:
 
 
 def require_torch() -> None:
-    """Raise MissingDependencyError unless torch 2.10 or later is installed, which reads files of others safely."""
     if importlib.util.find_spec("torch") is None:
         raise MissingDependencyError("torch", _PURPOSE, "hf")
     import torch
@@ -139,7 +148,6 @@ def _require_whole(path: Path, stream: BinaryIO, size: int) -> None:
 
 
 def pickle_in(path: Path, archive: zipfile.ZipFile) -> bytes:
-    """Read the pickle of an archive of ``torch.save``, which names its tensors."""
     records = [record for record in archive.infolist() if re.fullmatch(r"[^/]+/data\.pkl", record.filename)]
     if len(records) != 1:
         raise CorruptFileError(path, f"an archive with {len(records)} records data.pkl", _VALID)
@@ -157,20 +165,6 @@ def instructions(program: BinaryIO) -> Iterator[tuple[str, Any]]:
             if step == _MOST_STEPS:
                 raise ValueError(f"more than {_MOST_STEPS:,} steps")
             yield code.name, argument
-
-
-def _load(path: Path) -> Mapping[Any, Any]:
-    import torch
-
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch's advice is meant for its direct callers
-            made = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except Exception as error:  # torch raises many kinds, and every one of them means an unusable file
-        raise CorruptFileError(path, f"a file that torch refuses to load ({type(error).__name__})", _VALID) from error
-    if not isinstance(made, dict):
-        raise CorruptFileError(path, f"a value of type {type(made).__name__} at its top", _VALID)
-    return made
 
 
 def _is_tensor(path: Path, name: Any, value: Any, file_size: int) -> bool:

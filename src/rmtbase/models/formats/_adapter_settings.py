@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache, partial
+from functools import lru_cache, partial, reduce
 from math import prod, sqrt
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -102,11 +102,15 @@ def _alternatives(pattern: str, position: int, depth: int) -> tuple[_Ends, int]:
             continue
         part, position = _part(pattern, position, depth)
         alternatives[-1].append(part)
-    return partial(_any_of, [partial(_in_turn, parts) for parts in alternatives]), position
+
+    def ends(text: str, starts: frozenset[int]) -> frozenset[int]:
+        in_turn = (reduce(lambda reached, part: part(text, reached), parts, starts) for parts in alternatives)
+        return frozenset().union(*in_turn)
+
+    return ends, position
 
 
 def _part(pattern: str, position: int, depth: int) -> tuple[_Ends, int]:
-    """Parse one part and its quantifier."""
     is_group = pattern[position] == "("
     begun = (_GROUP if is_group else _ATOM).match(pattern, position)
     if begun is None:
@@ -134,16 +138,6 @@ def _part(pattern: str, position: int, depth: int) -> tuple[_Ends, int]:
 
 def _atom(compiled: re.Pattern[str], text: str, starts: frozenset[int]) -> frozenset[int]:
     return frozenset(match.end() for start in starts if (match := compiled.match(text, start)))
-
-
-def _in_turn(parts: list[_Ends], text: str, starts: frozenset[int]) -> frozenset[int]:
-    for part in parts:
-        starts = part(text, starts)
-    return starts
-
-
-def _any_of(parts: list[_Ends], text: str, starts: frozenset[int]) -> frozenset[int]:
-    return frozenset().union(*(part(text, starts) for part in parts))
 
 
 def _ahead(inner: _Ends, is_positive: bool, text: str, starts: frozenset[int]) -> frozenset[int]:
@@ -183,7 +177,6 @@ class Update(NamedTuple):
 
     @property
     def may_lack(self) -> bool:
-        """True if the base may have no such weight: that of another head, or a parameter that is stored otherwise."""
         return self.of_parameter or is_outside(self.weight)
 
     def is_turned(self, adapter: Checkpoint, base: Checkpoint, name: str) -> bool | None:
@@ -227,7 +220,6 @@ def is_outside(module: str) -> bool:
 
 
 def is_saved_outside(config: Mapping[str, Any], name: str) -> bool:
-    """Return True if the saved module that a tensor belongs to, by its name, is in no layer."""
     listed = config.get("modules_to_save")
     endings = tuple(ending for ending in listed if isinstance(ending, str)) if isinstance(listed, list) else ()
     parts = name.split(".")[:-1]
@@ -248,13 +240,6 @@ def rows_of_tokens(config: Mapping[str, Any], module: str, shape: tuple[int, ...
     return listed
 
 
-def _parameters(config: Mapping[str, Any], module: str) -> list[str]:
-    targets, owner = config.get("target_parameters"), f".{module}"
-    names = [str(target).rpartition(".") for target in targets] if isinstance(targets, list) else []
-    of_module = [parameter for ending, _, parameter in names if ending and owner.endswith(f".{ending}")]
-    return of_module or [parameter for ending, _, parameter in names if not ending]
-
-
 def update_of(
     module: str, parts: Mapping[str, str], checkpoint: Checkpoint, config: Mapping[str, Any], path: Path
 ) -> Update | None:
@@ -264,7 +249,11 @@ def update_of(
         is_plain = is_targeted(config, owner)
     except ParameterError as error:
         raise CheckpointError(path, f"target_modules, or what restricts them: {error}, or {MERGED}") from error
-    parameters = [] if is_plain else _parameters(config, owner)
+    parameters = []
+    if not is_plain and isinstance(targets := config.get("target_parameters"), list):
+        targeted = [str(target).rpartition(".") for target in targets]
+        of_module = [name for ending, _, name in targeted if ending and f".{owner}".endswith(f".{ending}")]
+        parameters = of_module or [name for ending, _, name in targeted if not ending]
     is_tied = bool(config.get("ensure_weight_tying")) and is_outside(module)
     of_embedding = any(part.startswith("lora_embedding") for part in parts)
     name_a, name_b = ("lora_embedding_A", "lora_embedding_B") if of_embedding else ("lora_A", "lora_B")
@@ -293,8 +282,8 @@ def update_of(
     if module.endswith(".base_layer.out_proj"):
         scale *= 2  # the output of torch's attention: PEFT's forward pass and its merge add this update twice
     of_map = len(shape_a) == 2 and not of_embedding
-    targeted = is_plain or is_tied or bool(parameters)
-    return Update(weight, a, b, scale, magnitude, bias, bool(parameters), of_map, targeted)
+    is_of_settings = is_plain or is_tied or bool(parameters)
+    return Update(weight, a, b, scale, magnitude, bias, bool(parameters), of_map, is_of_settings)
 
 
 def _of_pattern(config: Mapping[str, Any], pattern: str, otherwise: str, module: str, path: Path) -> float:

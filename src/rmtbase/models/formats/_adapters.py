@@ -74,7 +74,6 @@ class Adapter:
 
     @classmethod
     def open(cls, folder: Path) -> Adapter:
-        """Read the settings, and check them and the tensors against each other."""
         path = folder / other_formats.ADAPTER_CONFIG
         config = read_json_object(path)
         adapter_settings.require_plain(config, path)
@@ -291,7 +290,6 @@ class Adapter:
 
 @lru_cache(maxsize=2)
 def _by_module(config_path: Path, stored: tuple[str, ...]) -> dict[str, str]:
-    """Return the stored names by those in the modules of transformers; none without transformers."""
     try:
         network = Network.of_config(read_json_object(config_path), config_path).network
     except (MissingDependencyError, CheckpointError):

@@ -136,7 +136,6 @@ def nibbles(
 def times(
     values: Float32[np.ndarray, "..."], scales: Float32[np.ndarray, "..."], tensor: StoredTensor
 ) -> Float32[np.ndarray, "..."]:
-    """Multiply in place by scales, which are broadcast to the values."""
     if not scales.all() and ((scales == 0) & (values != 0)).any():
         problem = f"tensor {quoted(tensor.name)} holds scales that are zero where the codes are not"
         raise CheckpointError(tensor.path, f"{problem}; expected the scales that these were made with")
@@ -228,7 +227,6 @@ def matrix_shape(codes: StoredTensor, dtypes: tuple[str, ...], called: str) -> t
 
 
 def number_of_groups(codes: StoredTensor, inputs: int, group_size: int, called: str) -> int:
-    """Return the number of groups of inputs, all of the same size; −1 means one group of all inputs."""
     if group_size == -1:
         return 1
     if inputs % group_size:

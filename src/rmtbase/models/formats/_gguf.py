@@ -83,20 +83,9 @@ class GgufFile:
         alignment = metadata.get("general.alignment", _ALIGNMENT)
         if type(alignment) is not int or not 0 < alignment <= 1 << 20 or alignment & (alignment - 1):
             raise CorruptFileError(path, f"an alignment of {quoted(alignment)}", "a power of two")
-        return cls._checked(path, metadata, tensors, -(-header.position // alignment) * alignment, header.file_size)
-
-    @classmethod
-    def _checked(
-        cls,
-        path: Path,
-        metadata: dict[str, Any],
-        tensors: list[tuple[str, tuple[int, ...], int, int]],
-        data: int,
-        file_size: int,
-    ) -> GgufFile:
-        """Check that each tensor has a known type, and bytes within the file that it shares with no other."""
         from gguf import GGMLQuantizationType
 
+        file_size, data = header.file_size, -(-header.position // alignment) * alignment
         entries, types, begins, ranges = {}, {}, {}, []
         for name, shape, number, offset in tensors:
             if name in entries:
@@ -168,8 +157,6 @@ def _blocks_of(kind: str) -> tuple[int, int, Callable[[np.ndarray], np.ndarray]]
 
 
 class _Header:
-    """Sequential reader of a header, which rejects every length beyond the end of the file."""
-
     def __init__(self, path: Path, stream: BinaryIO) -> None:
         self.path, self._stream = path, stream
         self.file_size = os.fstat(stream.fileno()).st_size
@@ -281,7 +268,6 @@ def _families() -> dict[str, _Family]:
 
 
 def find_gguf(path: Path) -> Path | None:
-    """Return the GGUF file at a path, or in a folder without other weights; None if there is none."""
     if not path.is_dir():
         return path if path.suffix.lower() == _SUFFIX and os.path.lexists(path) else None
     try:
@@ -299,7 +285,6 @@ def find_gguf(path: Path) -> Path | None:
 
 
 def open_gguf(path: Path) -> tuple[dict[str, Any], Checkpoint]:
-    """Open a GGUF file as a configuration and a checkpoint with the names of transformers."""
     file = GgufFile.open(path)
     architecture = file.metadata.get("general.architecture")
     kind = file.metadata.get("general.type", "model")
@@ -348,7 +333,8 @@ def _translated(file: GgufFile, stored: str, family: _Family, architecture: str)
         return f"{family.layer}{layer}.{name}.{ending}", tensor
     renamed = f"{family.layer}{layer}.{family.names[name]}.{ending}"
     if name in family.turned and ending == "weight" and len(tensor.entry.shape) == 2:
-        return renamed, _rearranged(tensor, tensor.entry.shape[::-1], np.transpose)
+        turned = TensorEntry(tensor.entry.dtype, tensor.entry.shape[::-1])
+        return renamed, DerivedTensor(turned, (tensor,), lambda *_: tensor.array().T)
     if name not in family.permuted:
         return renamed, tensor
     keys = (_HEADS[name], _HEADS["attn_q"])  # by default there are as many key heads as heads
@@ -358,14 +344,8 @@ def _translated(file: GgufFile, stored: str, family: _Family, architecture: str)
         problem = f"tensor {quoted(stored)} has {rows} rows"
         raise CheckpointError(file.path, f"{problem}; expected an even number for each of {quoted(heads)} heads")
 
-    def unpermuted(values: np.ndarray) -> np.ndarray:
-        pairs = values.reshape(heads, rows // heads // 2, 2, -1)
-        return pairs.swapaxes(1, 2).reshape(values.shape)
+    def unpermuted(*_: int) -> np.ndarray:
+        pairs = tensor.array().reshape(heads, rows // heads // 2, 2, -1)
+        return pairs.swapaxes(1, 2).reshape(tensor.entry.shape)
 
-    return renamed, _rearranged(tensor, tensor.entry.shape, unpermuted)
-
-
-def _rearranged(
-    tensor: StoredTensor, shape: tuple[int, ...], arrange: Callable[[np.ndarray], np.ndarray]
-) -> DerivedTensor:
-    return DerivedTensor(TensorEntry(tensor.entry.dtype, shape), (tensor,), lambda *_: arrange(tensor.array()))
+    return renamed, DerivedTensor(tensor.entry, (tensor,), unpermuted)
