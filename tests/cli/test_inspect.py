@@ -5,6 +5,7 @@ import io
 import json
 import re
 import shlex
+from dataclasses import asdict
 
 import pytest
 from strict import strict_json
@@ -30,7 +31,7 @@ def test_inspect_tells_layers_that_look_alike_together(run):
     assert "  model.layers.{}.input_layernorm.weight (4 of them)" in lines
     assert "note: rotary: W_QK is the content part at zero relative position" in lines
     printed = json.loads(run("inspect", "demo", "--json").out)
-    assert printed == json.loads(json.dumps(inspect_model(open_model("demo")).as_dict()))
+    assert printed == json.loads(json.dumps(asdict(inspect_model(open_model("demo")))))
     layers, outside = printed["layers"]
     assert (layers["layers"], outside["layers"]) == ([0, 1, 2, 3], [-1])
     assert layers["sizes"]["n_key_heads"] == 4 and layers["shapes"]["mlp_out"] == [128, 320]

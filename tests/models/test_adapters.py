@@ -1,5 +1,6 @@
 """Low-rank adapters as PEFT saves them: merged they are what PEFT merges, by themselves what the formula says."""
 
+import itertools
 import json
 import math
 import re
@@ -18,16 +19,11 @@ from rmtbase.models import open_model
 
 D_MODEL, N_HEADS, N_KEY_HEADS, D_HEAD, N_LAYERS = 32, 4, 2, 6, 2
 ROWS = {"q": N_HEADS * D_HEAD, "k": N_KEY_HEADS * D_HEAD, "v": N_KEY_HEADS * D_HEAD}
-LLAMA = {
-    "model_type": "llama",
-    "num_hidden_layers": N_LAYERS,
-    "num_attention_heads": N_HEADS,
-    "num_key_value_heads": N_KEY_HEADS,
-    "hidden_size": D_MODEL,
-    "head_dim": D_HEAD,
-    "intermediate_size": 40,
-}
-OF_LLAMA = {key: value for key, value in LLAMA.items() if key != "model_type"}
+OF_LLAMA = {
+    "num_hidden_layers": N_LAYERS, "num_attention_heads": N_HEADS, "num_key_value_heads": N_KEY_HEADS,
+    "hidden_size": D_MODEL, "head_dim": D_HEAD, "intermediate_size": 40,
+}  # fmt: skip
+LLAMA = {"model_type": "llama"} | OF_LLAMA
 SETTINGS = {"peft_type": "LORA", "r": 4, "lora_alpha": 6, "target_modules": ["q_proj", "k_proj", "v_proj"]}
 
 
@@ -84,32 +80,21 @@ def trained(adapted):
     return adapted
 
 
-def test_the_updates_are_a_model_of_one_head_for_each_module(tmp_path):
-    folder, tensors = adapter_in(tmp_path / "adapter"), updates()
-    model = open_model(folder)
+@pytest.mark.parametrize("with_base", [False, True])
+def test_the_updates_are_a_model_of_one_head_for_each_module_or_of_those_of_the_base(with_base, base, tmp_path):
+    folder = adapter_in(tmp_path / "adapter")
+    model = open_model(folder, adapter="delta", base=base) if with_base else open_model(folder)
     assert [str(place) for place in model.layers] == [
         f"self_attn.{part}_proj layer {layer}" for part in "kqv" for layer in range(N_LAYERS)
     ]
     for index, site in enumerate(model.sites):
         part = site.place.stack.removeprefix("self_attn.")[0]
-        found = model.queries(index)[0].T @ model.keys(index)[0]
-        np.testing.assert_allclose(found, 6 / 4 * product(tensors, site.place.layer, part), rtol=1e-12)
-        assert (site.d_query, site.d_head, site.d_key) == (ROWS[part], 4, D_MODEL)
-    assert "without its base" in model.notes[0]
-
-
-def test_with_its_base_the_updates_have_the_heads_of_the_base(base, tmp_path):
-    model = open_model(adapter_in(tmp_path / "adapter"), adapter="delta", base=base)
-    assert [str(place) for place in model.layers] == [
-        f"self_attn.{part}_proj layer {layer}" for part in "kqv" for layer in range(N_LAYERS)
-    ]
-    for index, site in enumerate(model.sites):
-        part = site.place.stack.removeprefix("self_attn.")[0]
-        heads = model.queries(index)
-        assert (site.n_heads, site.n_key_heads, site.d_query) == (N_HEADS if part == "q" else N_KEY_HEADS, 1, D_HEAD)
-        found = np.concatenate([one.T @ model.keys(index)[0] for one in heads])
-        np.testing.assert_allclose(found, 6 / 4 * product(updates(), site.place.layer, part), rtol=1e-12)
-    assert "by the heads of its base" in model.notes[0]
+        heads, (key,) = model.queries(index), model.keys(index)
+        n_heads, width = (N_HEADS if part == "q" else N_KEY_HEADS, D_HEAD) if with_base else (1, ROWS[part])
+        assert (site.n_heads, site.n_key_heads, site.d_query, site.d_head, site.d_key) == (n_heads, 1, width, 4, 32)
+        update = np.concatenate([head.T @ key for head in heads])
+        np.testing.assert_allclose(update, 6 / 4 * product(updates(), site.place.layer, part), rtol=1e-12)
+    assert ("by the heads of its base" if with_base else "without its base") in model.notes[0]
     wide = open_model(adapter_in(tmp_path / "wide", updates(rank=8), r=8), adapter="delta", base=base)
     assert {site.n_heads for site in wide.sites} == {1}
     assert any(note.startswith("of a rank above the rows of a head, so left whole: ") for note in wide.notes)
@@ -162,24 +147,17 @@ def test_ranks_may_differ_as_the_settings_say(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "choice",
+    ("choice", "patterns"),
     [
-        {"target_modules": r".*\.layers\.\d+\.self_attn\.(q|k)_proj"},
-        {"target_modules": r"^model\.layers\.[01]{1,2}\.self_attn\.(?:k_proj|q_proj)$"},
-        {"target_modules": "all-linear", "exclude_modules": r".*mlp.*"},
-        {"target_modules": ["q_proj", "k_proj"], "exclude_modules": ["layers.1.self_attn.k_proj"]},
-        {"target_modules": ["q_proj", "k_proj"], "layers_to_transform": [1], "layers_pattern": "layers"},
-        {"target_modules": ["q_proj", "k_proj"], "layers_to_transform": 0},
-    ],
-)
-@pytest.mark.parametrize(
-    "patterns",
-    [
-        {"rank_pattern": {r".*\.\d+\.self_attn\.q_proj": 2}, "alpha_pattern": {"k_proj|q_proj": 5}},
-        {
-            "rank_pattern": {"^model.layers.[1-9]*.self_attn.+": 2},
-            "alpha_pattern": {r"(?!model\.layers\.0).*q_proj": 5},
-        },
+        (
+            {"target_modules": r"^model\.layers\.[01]{1,2}\.self_attn\.(?:k_proj|q_proj)$"},
+            {"rank_pattern": {r".*\.\d+\.self_attn\.q_proj": 2}, "alpha_pattern": {"k_proj|q_proj": 5}},
+        ),
+        (
+            {"target_modules": ["q_proj", "k_proj"], "layers_to_transform": [1], "layers_pattern": "layers"},
+            {"rank_pattern": {"^model.layers.[1-9]*.self_attn.+": 2}, "alpha_pattern": {r"(?!model.*0).*q_proj": 5}},
+        ),
+        ({"target_modules": "all-linear", "exclude_modules": r".*mlp.*"}, {"alpha_pattern": {"k_proj|q_proj": 5}}),
     ],
 )
 @pytest.mark.filterwarnings("ignore")  # of peft, of patterns that match nothing
@@ -225,26 +203,22 @@ def test_of_several_adapters_in_a_folder_the_paths_are_named(base, tmp_path):
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")  # of peft and transformers to each other
 def test_merged_is_what_peft_merges_and_the_base_is_left_as_it_is(tmp_path):
-    """Every option is tried in test_peft_methods.py."""
     torch.manual_seed(3)
     model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**OF_LLAMA, vocab_size=11))
     model.save_pretrained(tmp_path / "base")
     settings = peft.LoraConfig(r=3, lora_alpha=7, target_modules=["q_proj", "k_proj"], use_dora=True)
     adapted = peft.get_peft_model(model, settings)
     trained(adapted).save_pretrained(tmp_path / "adapter")
-    found = open_model(tmp_path / "adapter", base=tmp_path / "base")
     adapted.merge_and_unload().save_pretrained(tmp_path / "merged")
-    expected = open_model(tmp_path / "merged")
+    merged, expected = open_model(tmp_path / "adapter", base=tmp_path / "base"), open_model(tmp_path / "merged")
     plain = open_model(tmp_path / "adapter", base=tmp_path / "base", adapter="base")
-    assert found.components == expected.components == plain.components
-    for layer in range(2):
-        for component in found.components:
-            np.testing.assert_allclose(
-                found.matrix(layer, component), expected.matrix(layer, component), rtol=1e-5, atol=2e-6
-            )
-        assert np.abs(found.matrix(layer, "attention_query") - plain.matrix(layer, "attention_query")).max() > 0.01
-    assert found.fingerprint() != plain.fingerprint() == open_model(tmp_path / "base").fingerprint()
-    assert any(note.startswith("adapter adapter merged in: ") for note in found.notes)
+    assert merged.components == expected.components == plain.components
+    for layer, component in itertools.product(range(2), merged.components):
+        found, of_peft = merged.matrix(layer, component), expected.matrix(layer, component)
+        np.testing.assert_allclose(found, of_peft, rtol=1e-5, atol=2e-6)
+    assert np.abs(merged.matrix(1, "attention_query") - plain.matrix(1, "attention_query")).max() > 0.01
+    assert merged.fingerprint() != plain.fingerprint() == open_model(tmp_path / "base").fingerprint()
+    assert any(note.startswith("adapter adapter merged in: ") for note in merged.notes)
 
 
 @pytest.mark.parametrize("tied", [False, True])
@@ -306,9 +280,7 @@ def test_an_adapter_of_the_hub_is_opened_as_one_in_a_folder(hub, tmp_path):
     assert (merged.name, merged.revision) == ("org/base + org/adapter", "v2")
     in_folders = open_model(tmp_path / "c0ffee", base=tmp_path / "base")
     assert merged.fingerprint() == in_folders.fingerprint()
-
-
-def test_the_base_that_an_adapter_names_is_fetched_where_none_is_given(hub, tmp_path):
+    hub.clear()
     assert open_model(tmp_path / "c0ffee", adapter="base").name == "org/base"
     assert open_model(tmp_path / "c0ffee", "v3", adapter="merged").name == "org/base + c0ffee"
     assert hub == [("org/base", "v2"), ("org/base", "v3")]
@@ -354,12 +326,9 @@ def test_updates_at_initialisation_are_zero_and_said_to_be(tmp_path):
 def test_what_is_not_read_is_refused_by_its_name(settings, fragment, tmp_path):
     with pytest.raises(CheckpointError, match=fragment):
         open_model(adapter_in(tmp_path / "adapter", **settings))
-
-
-def test_tensors_that_belong_to_no_update_are_refused(tmp_path):
     tensors = updates() | {f"base_model.model.{module(0, 'q')}.lora_C.weight": np.ones((4, 4), np.float32)}
     with pytest.raises(CheckpointError, match=r"q_proj.lora_C.weight' is not supported in an adapter"):
-        open_model(adapter_in(tmp_path / "adapter", tensors))
+        open_model(adapter_in(tmp_path / "other", tensors))
 
 
 def test_a_tensor_that_the_settings_do_not_name_replaces_that_of_the_base_as_in_peft(base, tmp_path):
@@ -387,8 +356,15 @@ def test_dora_has_no_low_rank_update_by_itself(base, tmp_path):
 
 def test_a_base_that_does_not_fit_is_named(base, tmp_path):
     folder = adapter_in(tmp_path / "adapter")
+    gate = {
+        f"base_model.model.model.layers.0.mlp.gate_proj.lora_{side}.weight": np.ones(shape, np.float32)
+        for side, shape in (("A", (4, D_MODEL)), ("B", (40, 4)))
+    }
+    of_parameter = adapter_in(tmp_path / "gate", gate, target_modules=[], target_parameters=["gate_proj.weight"])
+    with pytest.raises(CheckpointError, match=r"no tensor 'model.layers.0.mlp.gate_proj.weight', which the adapter"):
+        open_model(of_parameter, base=base)
     (base / "config.json").write_text(json.dumps(LLAMA | {"num_hidden_layers": 1}))
-    tensors = {name: one for name, one in load_file(base / "model.safetensors").items() if ".1." not in name}
+    tensors = {name: tensor for name, tensor in load_file(base / "model.safetensors").items() if ".1." not in name}
     save_file(tensors, base / "model.safetensors")
     with pytest.raises(CheckpointError, match=r"no tensor 'model.layers.1.self_attn.k_proj.weight', which the adapter"):
         open_model(folder, base=base)
@@ -427,13 +403,3 @@ def test_rows_of_tokens_that_do_not_fit_are_named(rows, base, tmp_path):
         open_model(adapter_in(tmp_path / "bad", updates() | new, trainable_token_indices=rows), base=base)
     whole = open_model(adapter_in(tmp_path / "good", updates() | new, trainable_token_indices=[4, 2]), base=base)
     np.testing.assert_array_equal(np.flatnonzero(whole.stored("model.embed_tokens.weight").any(axis=1)), [2, 4])
-
-
-def test_a_targeted_parameter_that_the_base_lacks_is_named(base, tmp_path):
-    settings = {"target_modules": [], "target_parameters": ["gate_proj.weight"]}
-    tensors = {
-        f"base_model.model.model.layers.0.mlp.gate_proj.lora_{side}.weight": np.ones(shape, np.float32)
-        for side, shape in (("A", (4, D_MODEL)), ("B", (40, 4)))
-    }
-    with pytest.raises(CheckpointError, match=r"no tensor 'model.layers.0.mlp.gate_proj.weight', which the adapter"):
-        open_model(adapter_in(tmp_path / "adapter", tensors, **settings), base=base)

@@ -113,15 +113,15 @@ def test_it_is_said_where_the_rounding_of_bfloat16_counts(scale, counts, tmp_pat
     assert not counts or lines[0].startswith("attention_query of layer 0, layer 1: the rounding of the stored weights")
 
 
+OF_HEADS = {"head_dim": 4, "num_attention_heads": 8, "num_key_value_heads": 4}
+
+
 @pytest.mark.parametrize(
     ("config", "fragment"),
     [
         ({"model_type": "mistral"}, "a mistral model': expected a llama model as one"),
         ({"num_hidden_layers": 1}, "of 1 layers': expected the 2 layers of one"),
-        (
-            {"head_dim": 4, "num_attention_heads": 8, "num_key_value_heads": 4},
-            "with n_heads = 8 in layer 0': expected 4, as of one",
-        ),
+        (OF_HEADS, "with n_heads = 8 in layer 0': expected 4, as of one"),
     ],
 )
 def test_another_architecture_or_shape_is_refused_by_name(config, fragment, tmp_path):

@@ -19,29 +19,22 @@ from rmtbase.models.formats import _gguf
 
 D_MODEL, D_MLP, N_HEADS, N_KEY_HEADS, D_HEAD = 256, 1024, 4, 2, 64
 SIZES = {"block_count": 2, "embedding_length": D_MODEL, "feed_forward_length": D_MLP, "attention.head_count": N_HEADS}
+KEYS, MODEL = N_KEY_HEADS * D_HEAD, D_MODEL  # N_HEADS * D_HEAD is as many
 LLAMA = {
-    "attn_q": ("self_attn.q_proj", N_HEADS * D_HEAD, D_MODEL),
-    "attn_k": ("self_attn.k_proj", N_KEY_HEADS * D_HEAD, D_MODEL),
-    "attn_v": ("self_attn.v_proj", N_KEY_HEADS * D_HEAD, D_MODEL),
-    "attn_output": ("self_attn.o_proj", D_MODEL, N_HEADS * D_HEAD),
-    "ffn_gate": ("mlp.gate_proj", D_MLP, D_MODEL),
-    "ffn_up": ("mlp.up_proj", D_MLP, D_MODEL),
-    "ffn_down": ("mlp.down_proj", D_MODEL, D_MLP),
-}
+    "attn_q": ("self_attn.q_proj", MODEL, MODEL), "attn_k": ("self_attn.k_proj", KEYS, MODEL),
+    "attn_v": ("self_attn.v_proj", KEYS, MODEL), "attn_output": ("self_attn.o_proj", MODEL, MODEL),
+    "ffn_gate": ("mlp.gate_proj", D_MLP, MODEL), "ffn_up": ("mlp.up_proj", D_MLP, MODEL),
+    "ffn_down": ("mlp.down_proj", MODEL, D_MLP),
+}  # fmt: skip
 BERT = {
-    "attn_q": ("attention.self.query", D_MODEL, D_MODEL),
-    "attn_k": ("attention.self.key", D_MODEL, D_MODEL),
-    "attn_v": ("attention.self.value", D_MODEL, D_MODEL),
-    "attn_output": ("attention.output.dense", D_MODEL, D_MODEL),
-    "ffn_up": ("intermediate.dense", D_MLP, D_MODEL),
-    "ffn_down": ("output.dense", D_MODEL, D_MLP),
-}
+    "attn_q": ("attention.self.query", MODEL, MODEL), "attn_k": ("attention.self.key", MODEL, MODEL),
+    "attn_v": ("attention.self.value", MODEL, MODEL), "attn_output": ("attention.output.dense", MODEL, MODEL),
+    "ffn_up": ("intermediate.dense", D_MLP, MODEL), "ffn_down": ("output.dense", MODEL, D_MLP),
+}  # fmt: skip
 GPT2 = {
-    "attn_qkv": ("attn.c_attn", 3 * D_MODEL, D_MODEL),
-    "attn_output": ("attn.c_proj", D_MODEL, D_MODEL),
-    "ffn_up": ("mlp.c_fc", D_MLP, D_MODEL),
-    "ffn_down": ("mlp.c_proj", D_MODEL, D_MLP),
-}
+    "attn_qkv": ("attn.c_attn", 3 * MODEL, MODEL), "attn_output": ("attn.c_proj", MODEL, MODEL),
+    "ffn_up": ("mlp.c_fc", D_MLP, MODEL), "ffn_down": ("mlp.c_proj", MODEL, D_MLP),
+}  # fmt: skip
 SIZES_OF_LLAMA = {
     "hidden_size": D_MODEL, "num_hidden_layers": 2, "num_attention_heads": N_HEADS, "num_key_value_heads": N_KEY_HEADS,
     "intermediate_size": D_MLP,
@@ -83,18 +76,25 @@ def converted(path, architecture, kind=Type.F32, change=lambda words, tensors: N
     if architecture == "qwen3":
         words["attention.key_length"] = D_HEAD
     change(words, tensors)
+    prefixed = {
+        word if word.startswith(("general.", "split.")) else f"{architecture}.{word}": words[word] for word in words
+    }
+    return written(path, architecture, prefixed, tensors), weights
+
+
+def written(path, architecture, words, tensors):
     writer = gguf.GGUFWriter(path, architecture)
     for word, value in words.items():
         kinds = {int: writer.add_uint32, float: writer.add_float32, str: writer.add_string, list: writer.add_array}
-        add = kinds[type(value)]
-        add(word if word.startswith(("general.", "split.", "tokenizer.")) else f"{architecture}.{word}", value)
-    for name, (stored, of) in tensors.items():
-        writer.add_tensor(name, stored, raw_dtype=of)
+        kinds[type(value)](word, value)
+    for name, (stored, kind) in tensors.items():
+        writer.add_tensor(name, stored, raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
+    if tensors:
+        writer.write_tensors_to_file()
     writer.close()
-    return path, weights
+    return path
 
 
 @pytest.mark.parametrize(
@@ -119,11 +119,8 @@ def test_a_file_is_the_model_that_it_was_converted_from(architecture, kind, tmp_
         for component in model.components:
             assert model.matrix(layer, component).tobytes() == same.matrix(layer, component).tobytes()
         assert np.array_equal(model.queries(layer), same.queries(layer))
-    quantised = [note for note in model.notes if note.startswith("quantised in a GGUF file")]
-    expected = (
-        [] if kind in (Type.F32, Type.F16, Type.BF16) else [f"quantised in a GGUF file ({kind.name}): dequantised,"]
-    )
-    assert [note[: len(start)] for note, start in zip(quantised, expected, strict=True)] == expected
+    quantised = [note.partition(":")[0] for note in model.notes if note.startswith("quantised in a GGUF file")]
+    assert quantised == ([] if kind.name in ("F32", "F16", "BF16") else [f"quantised in a GGUF file ({kind.name})"])
 
 
 @pytest.mark.parametrize("architecture", FAMILIES)
@@ -223,9 +220,22 @@ def test_a_file_of_a_repository_is_fetched_alone(tmp_path, monkeypatch):
     assert len(asked) == 1
 
 
-def test_a_checkpoint_beside_a_file_comes_first(parts, tmp_path):
-    converted(tmp_path / "model.gguf", "qwen2")
+def test_a_checkpoint_beside_a_file_comes_first_and_what_is_lacking_or_changed_is_named(parts, tmp_path, monkeypatch):
+    path, _ = converted(tmp_path / "m.gguf", "qwen2")
+    with pytest.raises(CheckpointError, match="the folder holds a GGUF file"):
+        Checkpoint.open(tmp_path)
+    model = open_model(path)
+    path.write_bytes(path.read_bytes()[:5000])
+    with pytest.raises(CorruptFileError, match="changed while in use"):
+        model.queries(1)
     assert open_model(parts.write(tmp_path)).architecture == "llama"
+    written(path, "rwkv7", {}, {})
+    with pytest.raises(CheckpointError, match="of the architecture 'rwkv7'; expected llama, qwen2"):
+        open_model(path)
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "gguf" else find(name))
+    with pytest.raises(MissingDependencyError, match=r'needs the package .gguf., .* pip install "rmtbase\[gguf\]"'):
+        open_model(path)
 
 
 KINDS = [*(kind for kind in Type if kind in gguf.quants._type_traits and kind != Type.BF16)]
@@ -238,26 +248,12 @@ def test_blocks_are_numbers_wherever_reading_begins(kind, tmp_path, monkeypatch)
     stored = np.random.default_rng(kind.value).integers(0, 256, (6, 512 // weights * size), dtype=np.uint8)
     with np.errstate(all="ignore"):
         reference = gguf.quants.dequantize(stored, kind)
-    writer = gguf.GGUFWriter(tmp_path / "m.gguf", "llama")
-    writer.add_tensor("w", stored, raw_dtype=kind)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    file = _gguf.GgufFile.open(tmp_path / "m.gguf")
+    file = _gguf.GgufFile.open(written(tmp_path / "m.gguf", "llama", {}, {"w": (stored, kind)}))
     assert file.entries["w"].shape == (6, 512)
     assert file.types["w"] == kind.name
     assert np.array_equal(file.read_bits("w", 0, 3072).reshape(6, 512), reference, equal_nan=True)
     for start, stop in ((1, 2), (31, 290), (700, 3072)):
         assert np.array_equal(file.read_bits("w", start, stop), reference.reshape(-1)[start:stop], equal_nan=True)
-
-
-def test_a_missing_package_is_named(tmp_path, monkeypatch):
-    path, _ = converted(tmp_path / "m.gguf", "qwen2")
-    find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "gguf" else find(name))
-    with pytest.raises(MissingDependencyError, match=r'needs the package .gguf., .* pip install "rmtbase\[gguf\]"'):
-        open_model(path)
 
 
 def test_a_scale_that_is_no_number_is_named(tmp_path):
@@ -270,6 +266,10 @@ def test_a_scale_that_is_no_number_is_named(tmp_path):
         model.queries(1)
 
 
+def with_tensor(name, values, kind=Type.F32):
+    return lambda words, tensors: tensors.update({f"blk.0.{name}.weight": (values, kind)})
+
+
 @pytest.mark.parametrize(
     ("change", "fragment"),
     [
@@ -277,21 +277,17 @@ def test_a_scale_that_is_no_number_is_named(tmp_path):
         (lambda words, tensors: words.pop("attention.head_count"), "expected an even number for each of None heads"),
         (lambda words, tensors: words.update({"attention.head_count": [4, 4]}), "for each of [4, 4] heads"),
         (lambda words, tensors: words.update({"attention.head_count": 3}), "has 256 rows; expected an even number"),
-        (lambda words, tensors: words.update({"attention.head_count": 0}), "for each of 0 heads"),
         (lambda words, tensors: words.update({"block_count": 9}), "9 layers, but tensors of only 2"),
         (lambda words, tensors: words.update({"general.type": "adapter"}), "a GGUF file of 'adapter'"),
         (lambda words, tensors: words.update({"split.count": 3}), "one of 3 parts of a GGUF file"),
         (
-            lambda words, tensors: tensors.update({"blk.0.attn_sinks.weight": (np.ones(4, np.float32), Type.F32)}),
-            "'blk.0.attn_sinks.weight' is not part of the attention of a llama model",
+            with_tensor("attn_sinks", np.ones(4, np.float32)),
+            "'blk.0.attn_sinks.weight' is not part of the attention of a",
         ),
+        (with_tensor("attn_q", np.zeros((256, 292), np.uint8), Type.Q8_K), "element type Q8_K; expected one of F64"),
         (
-            lambda words, tensors: tensors.update({"blk.0.attn_q.weight": (np.zeros((256, 292), np.uint8), Type.Q8_K)}),
-            "element type Q8_K; expected one of F64",
-        ),
-        (
-            lambda words, tensors: tensors.update({"blk.0.attn_q.weight": (np.ones((256, 100), np.float32), Type.F32)}),
-            "'model.layers.0.self_attn.q_proj.weight' has shape (256, 100); expected (256, 256)",
+            with_tensor("attn_q", np.ones((256, 100), np.float32)),
+            "q_proj.weight' has shape (256, 100); expected (256, 256)",
         ),
     ],
 )
@@ -300,15 +296,6 @@ def test_what_does_not_fit_is_named(change, fragment, tmp_path):
     with pytest.raises(CheckpointError) as caught:
         open_model(path)
     assert fragment in str(caught.value)
-
-
-def test_an_architecture_whose_names_are_not_known_is_named(tmp_path):
-    writer = gguf.GGUFWriter(tmp_path / "m.gguf", "rwkv7")
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.close()
-    with pytest.raises(CheckpointError, match="of the architecture 'rwkv7'; expected llama, qwen2"):
-        open_model(tmp_path / "m.gguf")
 
 
 # What is no such file
@@ -337,7 +324,6 @@ def tensor(name=b"w", sizes=(32,), kind=0, offset=0):
         (head(version=1), "of version 1; expected version 2 or 3"),
         (b"GGUF" + struct.pack(">IQQ", 3, 0, 0), "of a big-endian machine"),
         (head(n_tensors=2**60), "1,152,921,504,606,846,976 tensors"),
-        (head(n_words=2**60), "1,152,921,504,606,846,976 metadata entries"),
         (head(n_words=1) + struct.pack("<Q", 2**62), "a text of 4,611,686,018,427,387,904 bytes"),
         (head(n_words=1) + text(b"a") + struct.pack("<IIQ", 9, 4, 2**61), "2,305,843,009,213,693,952 members of 'a'"),
         (head(n_words=1) + text(b"a") + struct.pack("<IIQ", 9, 9, 1), "a list of the kind 9 of 'a'"),
@@ -345,10 +331,8 @@ def tensor(name=b"w", sizes=(32,), kind=0, offset=0):
         (head(n_words=1) + text(b"\xff"), "the text"),
         (head(n_words=2) + 2 * (text(b"a") + struct.pack("<IB", 0, 1)), "the metadata 'a' twice"),
         (head(n_words=1) + text(b"general.alignment") + struct.pack("<II", 4, 3), "an alignment of 3"),
-        (head(n_words=1) + text(b"general.alignment") + struct.pack("<II", 4, 0), "an alignment of 0"),
         (head(1) + tensor(sizes=(1,) * 5), "5 dimensions of tensor 'w'"),
         (head(1) + tensor(sizes=(2**40, 2**40)), "tensor 'w' of shape"),
-        (head(1) + tensor(sizes=(0,)), "tensor 'w' of shape (0,)"),
         (head(1) + tensor(sizes=()), "tensor 'w' of shape ()"),
         (head(1) + tensor(kind=4), "tensor 'w' of the type 4"),
         (head(1) + tensor(kind=12), "in blocks of 256 weights"),
@@ -384,17 +368,3 @@ def test_every_cut_and_every_flipped_byte_of_the_description_ends_in_words(tmp_p
             open_model(path)
         except CheckpointError as error:
             assert str(error).isprintable()
-
-
-def test_a_file_that_shrinks_while_in_use_is_named(tmp_path):
-    path, _ = converted(tmp_path / "m.gguf", "qwen2")
-    model = open_model(path)
-    path.write_bytes(path.read_bytes()[:5000])
-    with pytest.raises(CorruptFileError, match="changed while in use"):
-        model.queries(1)
-
-
-def test_a_folder_of_it_alone_has_no_safetensors(tmp_path):
-    converted(tmp_path / "m.gguf", "qwen2")
-    with pytest.raises(CheckpointError, match="the folder holds a GGUF file"):
-        Checkpoint.open(tmp_path)

@@ -18,12 +18,9 @@ from rmtbase.errors import CheckpointError, MissingTensorError, ParameterError, 
 from rmtbase.models import Checkpoint, open_model, require_other_files
 
 PLAIN = {"vocab_size": 32, "hidden_size": 48, "num_attention_heads": 6, "num_hidden_layers": 2, "intermediate_size": 80}
+OF_GPT2 = {"vocab_size": 32, "n_embd": 48, "n_head": 6, "n_layer": 2, "n_positions": 32}
 MODULES = {
-    "gpt2": lambda: transformers.GPT2LMHeadModel(
-        transformers.GPT2Config(
-            vocab_size=32, n_embd=48, n_head=6, n_layer=2, n_positions=32, bos_token_id=0, eos_token_id=0
-        )
-    ),
+    "gpt2": lambda: transformers.GPT2LMHeadModel(transformers.GPT2Config(**OF_GPT2, bos_token_id=0, eos_token_id=0)),
     "gpt_neox": lambda: transformers.GPTNeoXModel(transformers.GPTNeoXConfig(**PLAIN)),
     "llama": lambda: transformers.LlamaForCausalLM(
         transformers.LlamaConfig(**PLAIN, num_key_value_heads=2, tie_word_embeddings=True)
@@ -68,8 +65,14 @@ def test_a_state_dict_needs_its_family_and_the_number_of_heads_alone(family, tmp
     state = module.state_dict()
     assert_same_model(open_model(state, family=family, config=config_of(family)), open_model(tmp_path))
     assert_same_model(open_model(state, family=family, config=module.config), open_model(tmp_path))
-    within = {f"module.model.{name}": tensor for name, tensor in state.items()}
-    assert_same_model(open_model(within, config=module.config.to_dict()), open_model(tmp_path))
+    for rename in (
+        lambda name: f"module.model.{name}",
+        lambda name: name.partition(".")[2] if family != "gpt_neox" else name,
+        lambda name: f"base_model.model._orig_mod.{name}",
+        lambda name: name.replace(".0.", ".0._checkpoint_wrapped_module.").replace(".1.", ".1._fsdp_wrapped_module."),
+    ):
+        renamed = {rename(name): tensor for name, tensor in state.items()}
+        assert_same_model(open_model(renamed, config=module.config.to_dict()), open_model(tmp_path))
 
 
 def test_scores_of_a_module_are_those_of_its_files(tmp_path):
@@ -83,11 +86,6 @@ def test_scores_of_a_module_are_those_of_its_files(tmp_path):
     assert (here.attrs["model"], here.attrs["revision"]) == ("mine", "step 7")
 
 
-def test_a_module_may_be_wrapped_for_several_devices():
-    module = module_of("llama", torch.float32)
-    assert_same_model(open_model(torch.nn.DataParallel(module)), open_model(module))
-
-
 def test_tensors_of_numpy_and_jax_are_read_too(tmp_path):
     module = module_of("gpt2", torch.bfloat16)
     expected = open_model(module)
@@ -98,25 +96,19 @@ def test_tensors_of_numpy_and_jax_are_read_too(tmp_path):
     assert_same_model(open_model(of_jax, family="gpt2", config={"n_head": 6}), expected)
 
 
-def test_what_is_no_tensor_beside_them_is_passed_over():
+def test_what_is_no_tensor_is_passed_over_and_a_module_is_called_by_its_class_or_as_told():
     module = module_of("bert")
+    model = open_model(module)
     state = OrderedDict(module.state_dict(), epoch=3, note="trained", extra=None)
-    assert_same_model(open_model(state, config=module.config), open_model(module))
-
-
-@pytest.mark.parametrize("bad", [{"name": 3}, {"revision": 7}])
-def test_a_module_is_called_by_a_text(bad):
-    with pytest.raises(ParameterError, match=f"{next(iter(bad))} = [37]: expected a text"):
-        open_model(module_of("bert"), **bad)
-
-
-def test_a_module_is_called_by_its_class_or_as_told():
-    module = module_of("bert")
-    assert open_model(module).name == "BertForMaskedLM"
+    assert_same_model(open_model(state, config=module.config), model)
+    assert_same_model(open_model(torch.nn.DataParallel(module)), model)
+    for bad in ({"name": 3}, {"revision": 7}):
+        with pytest.raises(ParameterError, match=f"{next(iter(bad))} = [37]: expected a text"):
+            open_model(module, **bad)
+    assert (model.name, model.files) == ("BertForMaskedLM", ())
     assert open_model(module, name="mine").name == "mine"
-    assert open_model(module.state_dict(), config=module.config).name == "state dict"
-    assert open_model(module).files == ()
-    require_other_files([], open_model(module))
+    assert open_model(state, config=module.config).name == "state dict"
+    require_other_files([], model)
 
 
 @pytest.mark.parametrize("given", ["module", "module with a configuration of its own", "state dict"])
@@ -172,23 +164,16 @@ def test_values_that_are_no_weights_are_named():
         open_model(state | {"transformer.h.0.attn.c_attn.lora_A.weight": state[name]}, **options)
 
 
-@pytest.mark.parametrize("bad", [{"model": {"h.0.attn.c_attn.weight": 1}}, {0: torch.ones(2, 2)}, {"a": [1.0]}])
-def test_a_mapping_that_is_no_state_dict(bad):
-    with pytest.raises(ParameterError, match="a state dict: names of tensors, and the tensors"):
-        open_model(bad, family="gpt2", config={"n_head": 6})
-
-
-def test_a_family_is_for_models_in_memory_alone(tmp_path):
+def test_what_is_no_state_dict_or_model_is_named_by_its_type():
+    for bad in ({"model": {"h.0.attn.c_attn.weight": 1}}, {0: torch.ones(2, 2)}, {"a": [1.0]}):
+        with pytest.raises(ParameterError, match="a state dict: names of tensors, and the tensors"):
+            open_model(bad, family="gpt2", config={"n_head": 6})
     for options in ({"family": "gpt2"}, {"config": {"n_head": 12}}, {"name": "mine"}):
         with pytest.raises(ParameterError, match="none: it is for a module or a state dict"):
             open_model("demo", **options)
-
-
-def test_what_is_no_model_is_named_by_its_type():
-    with pytest.raises(ParameterError, match="model = 'Tensor': expected a folder"):
-        rmtbase.score(torch.ones(3, 3))
-    with pytest.raises(ParameterError, match="model = 'list': expected a folder"):
-        rmtbase.score([np.ones((3, 3))])
+    for model, kind in ((torch.ones(3, 3), "Tensor"), ([np.ones((3, 3))], "list")):
+        with pytest.raises(ParameterError, match=f"model = '{kind}': expected a folder"):
+            rmtbase.score(model)
 
 
 def test_a_tensor_in_memory_is_read_in_rows_and_digested_as_one_of_a_file(tmp_path):

@@ -6,14 +6,15 @@ False failures: standard deviations at five standard errors (6e-7 each), and one
 import numpy as np
 import pytest
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers import GPT2Config, GPT2LMHeadModel, GPT2Model, LlamaConfig, LlamaForCausalLM
 
 import rmtbase
 from exhaustive import mostly_exhaustive
 from rmtbase.ensembles import INITIALIZERS, initialized_matrix
 from rmtbase.errors import ParameterError
-from rmtbase.models import initialize
+from rmtbase.models import initialize, inspect_model, open_model
 
+SIZES = {"n_embd": 128, "n_head": 8, "vocab_size": 50, "n_positions": 16}
 OPTIONS = {
     "uniform": {"bound": 0.1},
     "small_init": {"d_model": 64},
@@ -24,7 +25,7 @@ OPTIONS = {
 
 @pytest.fixture
 def gpt2():
-    return GPT2LMHeadModel(GPT2Config(n_layer=4, n_embd=128, n_head=8, vocab_size=50, n_positions=16))
+    return GPT2LMHeadModel(GPT2Config(n_layer=4, **SIZES))
 
 
 def state(module):
@@ -71,7 +72,7 @@ def test_only_matrices_change_and_shared_ones_once(gpt2):
 def test_draws_depend_on_seed_and_name_alone(gpt2):
     initialize(gpt2, "torch_linear", seed=3)
     first = state(gpt2)
-    deeper = GPT2LMHeadModel(GPT2Config(n_layer=5, n_embd=128, n_head=8, vocab_size=50, n_positions=16))
+    deeper = GPT2LMHeadModel(GPT2Config(n_layer=5, **SIZES))
     torch.manual_seed(5)
     initialize(deeper, "torch_linear", seed=3)
     again = state(deeper)
@@ -107,9 +108,8 @@ def test_every_initializer_draws_with_its_own_deviation(name):
 
 def test_patterns_give_matrices_laws_of_their_own(gpt2):
     embedding = gpt2.transformer.wte.weight.detach().clone()
-    names = initialize(
-        gpt2, {"*.c_proj.weight": {"initializer": "scaled_normal", "n_layers": 4}, "*.h.*": {"std": 0.02}}
-    )
+    rules = {"*.c_proj.weight": {"initializer": "scaled_normal", "n_layers": 4}, "*.h.*": {"std": 0.02}}
+    names = initialize(gpt2, rules)
     assert len(names) == 4 * 4
     assert torch.equal(embedding, gpt2.transformer.wte.weight)
     block = gpt2.transformer.h[2]
@@ -156,3 +156,21 @@ def test_what_cannot_be_drawn_leaves_the_module_unchanged(given, expected):
         nothing = torch.nn.Linear(4, 4)
     with pytest.raises(ParameterError, match="floating-point"):
         initialize(nothing, "normal")
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"init_method": "trunc_normal_"}, "'init_method' is 'trunc_normal_': trunc_normal_ of torch"),
+        ({"weight_init": {"name": "truncated_normal"}}, "--initialization normal"),
+        ({"init_fn": "orthogonal_"}, "--initialization orthogonal"),
+        ({"initializer_cutoff_factor": 2.0}, "cut at 2 standard deviations: --initialization truncated_normal"),
+        ({"initializer_cutoff_factor": "2"}, None),
+        ({"init_method": "normal", "name": "trunc_normal"}, None),
+    ],
+)
+def test_a_truncated_or_orthogonal_initializer_is_explained(settings, said):
+    config = GPT2Config(n_layer=1, **SIZES, **settings)
+    notes = [note for note in inspect_model(open_model(GPT2Model(config))).notes if note.startswith("configuration:")]
+    assert len(notes) == (said is not None)
+    assert said is None or said in notes[0]

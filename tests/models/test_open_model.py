@@ -1,7 +1,6 @@
 """Where models come from: folders, the hub, the bundle; and what opening one costs."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +13,7 @@ from huggingface_hub import errors as hub_errors
 
 from rmtbase.errors import CheckpointError, CorruptFileError, MissingDependencyError, MissingFileError, ParameterError
 from rmtbase.models import demo_revisions, head_shape, open_model
-from rmtbase.models._open import split_name
+from rmtbase.models.files._hub import split_name
 
 
 def test_heads_of_a_folder_are_the_stored_rows(parts, tmp_path):
@@ -45,51 +44,45 @@ def test_layers_with_the_same_weights_are_a_warning(parts, tmp_path):
     assert warning.startswith("layers 0, 1 hold byte-identical")
 
 
-@pytest.mark.parametrize("name", ["./nowhere", "/nowhere/at/all", "../nowhere", "a/b/c", "a b", "org/", "~nowhere"])
-def test_a_path_that_does_not_exist_is_not_looked_for_on_the_hub(name, no_hub):
-    with pytest.raises(MissingFileError, match="no such file"):
-        open_model(name)
+NOWHERE = ("./nowhere", "/nowhere/at/all", "../nowhere", "a/b/c", "a b", "org/", "~nowhere", Path("org/name"))
+
+
+def test_a_path_that_does_not_exist_is_not_looked_for_on_the_hub(no_hub):
+    for name in NOWHERE:
+        with pytest.raises(MissingFileError, match="no such file"):
+            open_model(name)
+    with pytest.raises(CheckpointError, match="cannot be read"):  # too long for the system
+        open_model("./" + "a" * 5000)
 
 
 @pytest.mark.parametrize(
     ("name", "parts"),
     [
         ("demo@step-200", ("demo", "step-200", None)),
-        ("pythia-70m@step512", ("pythia-70m", "step512", None)),
         ("org/name//text_encoder", ("org/name", None, "text_encoder")),
         ("org/name//a/b@refs/pr/1", ("org/name", "refs/pr/1", "a/b")),
-        ("org/name", ("org/name", None, None)),
-        ("a/b/c", ("a/b/c", None, None)),
-        ("@x", ("@x", None, None)),
-        ("demo@", ("demo@", None, None)),
+        *((name, (name, None, None)) for name in ("org/name", "a/b/c", "@x", "demo@")),
     ],
 )
 def test_a_name_states_its_revision_and_its_subfolder(name, parts):
     assert split_name(name) == parts
 
 
-def test_a_folder_with_an_at_sign_is_a_folder(parts, tmp_path):
+def test_a_folder_has_no_revision_and_one_is_stated_once(parts, tmp_path):
     folder = parts.write(tmp_path / "model@home")
     assert open_model(str(folder)).path == folder
-    with pytest.raises(ParameterError, match="revision = 'main': expected none for a folder"):
-        open_model(f"{folder}@main")
-
-
-def test_a_revision_is_stated_once():
+    for given in (f"{folder}@main", folder):
+        with pytest.raises(ParameterError, match="revision = 'main': expected none for a folder"):
+            open_model(given, None if isinstance(given, str) else "main")
     assert open_model("demo@step-200").fingerprint() == open_model("demo", "step-200").fingerprint()
     with pytest.raises(ParameterError, match="revision = 'final': expected none beside the name 'demo@step-200'"):
         open_model("demo@step-200", "final")
 
 
-def test_a_path_object_is_never_a_hub_name(no_hub):
-    with pytest.raises(MissingFileError, match="org/name"):
-        open_model(Path("org/name"))
-
-
-@pytest.mark.parametrize("model", ["", "  ", None, 3])
-def test_what_cannot_name_a_model(model):
-    with pytest.raises(ParameterError, match="a folder, the name of a model on the hub, or 'demo'"):
-        open_model(model)
+def test_what_cannot_name_a_model():
+    for model in ("", "  ", None, 3):
+        with pytest.raises(ParameterError, match="a folder, the name of a model on the hub, or 'demo'"):
+            open_model(model)
 
 
 def test_a_file_is_not_a_folder(parts, tmp_path):
@@ -99,16 +92,6 @@ def test_a_file_is_not_a_folder(parts, tmp_path):
         open_model(shard)
     with pytest.raises(CheckpointError, match="is a file; pass the folder that holds it"):
         open_model(tmp_path / "config.json")
-
-
-def test_a_folder_has_no_revisions(parts, tmp_path):
-    with pytest.raises(ParameterError, match="revision = 'step1': expected none for a folder"):
-        open_model(parts.write(tmp_path), revision="step1")
-
-
-def test_a_path_too_long_for_the_system(no_hub):
-    with pytest.raises(CheckpointError, match="cannot be read"):
-        open_model("./" + "a" * 5000)
 
 
 # The hub
@@ -150,20 +133,17 @@ def test_only_configuration_and_safetensors_are_fetched(parts, tmp_path, hub):
     }  # fmt: skip
 
 
-def test_a_name_without_organisation_is_a_hub_name(parts, tmp_path, hub):
-    folder = str(parts.write(tmp_path))
-    requests = hub(lambda patterns: folder)
-    assert open_model("some-model").revision == "main"
-    assert requests[0]["model"] == "some-model"
+PYTHIA = "EleutherAI/pythia-70m"
+NAMES = {"some-model": "some-model", "pythia-70m": PYTHIA, "Pythia-70M": PYTHIA, PYTHIA: PYTHIA}
 
 
-@pytest.mark.parametrize("name", ["pythia-70m", "Pythia-70M", "EleutherAI/pythia-70m"])
-def test_a_known_model_is_fetched_by_its_hub_id(name, parts, tmp_path, hub):
+@pytest.mark.parametrize("name", NAMES)
+def test_a_known_model_is_fetched_by_its_hub_id_and_others_by_their_name(name, parts, tmp_path, hub):
     folder = str(parts.write(tmp_path))
     requests = hub(lambda patterns: folder)
-    model = open_model(name, revision="step1")
-    assert (model.name, model.revision) == ("EleutherAI/pythia-70m", "step1")
-    assert requests[0]["model"] == "EleutherAI/pythia-70m" == head_shape("pythia-70m").source.partition(",")[0]
+    model = open_model(name)
+    assert (model.name, model.revision, requests[0]["model"]) == (NAMES[name], "main", NAMES[name])
+    assert head_shape("pythia-70m").source.partition(",")[0] == NAMES["pythia-70m"]
 
 
 def test_a_folder_comes_before_a_known_model_of_its_name(parts, tmp_path, monkeypatch, no_hub):
@@ -196,22 +176,17 @@ def test_bin_files_are_fetched_only_where_there_is_nothing_else(parts, tmp_path,
     assert len(requests) == 2
 
 
-def test_bin_files_are_not_fetched_without_torch(parts, tmp_path, hub, monkeypatch):
+def test_bin_files_are_not_fetched_without_torch_and_a_model_without_weights_is_told_so(
+    parts, tmp_path, hub, monkeypatch
+):
     (parts.write(tmp_path) / "model.safetensors").unlink()
     requests = hub(lambda patterns: str(tmp_path))
+    with pytest.raises(CheckpointError, match=r"org/name: .* neither safetensors nor pytorch_model.bin .* pass its"):
+        open_model("org/name")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(MissingDependencyError, match="torch"):
         open_model("org/name")
-    assert len(requests) == 1
-
-
-def test_a_model_of_the_hub_without_known_weights_is_told_so(tmp_path, hub):
-    (tmp_path / "config.json").write_text("{}")
-    hub(lambda patterns: str(tmp_path))
-    with pytest.raises(
-        CheckpointError, match=r"org/name: .* neither safetensors nor pytorch_model.bin .* pass its path"
-    ):
-        open_model("org/name")
+    assert len(requests) == 3
 
 
 class TransportError(Exception):
@@ -241,28 +216,10 @@ def test_a_hub_that_does_not_deliver_is_one_clear_line(kind, fragment, hub):
     assert "\n" not in str(caught.value)
 
 
-def run_python(code, **environment):
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_offline_says_what_to_do(tmp_path):
-    code = (
-        "import rmtbase.models as m, rmtbase.errors as e\n"
-        "try: m.open_model('org/name')\n"
-        "except e.CheckpointError as error: print(error)\n"
-    )
-    told = run_python(code, HF_HUB_OFFLINE="1", HF_HOME=str(tmp_path))
-    assert "cannot be fetched from the hub" in told
-    assert "pass the folder of a downloaded checkpoint" in told
+def test_offline_says_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(CheckpointError, match=r"cannot be fetched from the hub .* pass the folder of a downloaded"):
+        open_model("some-org/no-such-name", cache=tmp_path)
 
 
 def test_reading_safetensors_imports_no_large_library(parts, tmp_path):
@@ -275,7 +232,8 @@ def test_reading_safetensors_imports_no_large_library(parts, tmp_path):
         f"m.open_model({str(folder)!r}).queries(0)\n"
         "print(sorted(imported), sorted(large & set(sys.modules)))\n"
     )
-    assert run_python(code).strip() == "[] []"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout.strip(), done.returncode) == ("[] []", 0), done.stderr
 
 
 # The bundled model
@@ -299,20 +257,14 @@ def test_demo_is_the_default_revision(bundle):
     assert demo_revisions() == ("step0", "final")
 
 
-@pytest.mark.parametrize("revision", ["step1", "../final", ""])
-def test_unknown_demo_revision_lists_the_known(revision, bundle):
-    with pytest.raises(ParameterError, match="one of the bundled checkpoints: step0, final"):
-        open_model("demo", revision=revision)
-
-
-@pytest.mark.parametrize("index", [{}, {"revisions": 3, "default": "a"}, {"revisions": ["a"], "default": "a"}])
-def test_damaged_demo_index(index, bundle):
-    (bundle / "index.json").write_text(json.dumps(index))
-    with pytest.raises(CorruptFileError, match="no list of revisions"):
-        open_model("demo")
-
-
-def test_package_without_its_demo(bundle):
+def test_an_unknown_demo_revision_lists_the_known_and_a_damaged_index_is_named(bundle):
+    for revision in ("step1", "../final", ""):
+        with pytest.raises(ParameterError, match="one of the bundled checkpoints: step0, final"):
+            open_model("demo", revision=revision)
+    for index in ({}, {"revisions": 3, "default": "a"}, {"revisions": ["a"], "default": "a"}):
+        (bundle / "index.json").write_text(json.dumps(index))
+        with pytest.raises(CorruptFileError, match="no list of revisions"):
+            open_model("demo")
     (bundle / "index.json").unlink()
     with pytest.raises(MissingFileError, match=r"index\.json"):
         open_model("demo")

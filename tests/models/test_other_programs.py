@@ -12,88 +12,45 @@ from safetensors.torch import save_file
 
 from rmtbase.errors import CheckpointError, MissingTensorError, ParameterError, RmtbaseError, ShapeError
 from rmtbase.models import open_model
-from rmtbase.models.files._attention_names import Order, Program, find_attention
 
 HEADS, KEY_HEADS, D_HEAD, D_MODEL = 6, 2, 5, 24
 WIDTH, KEY_WIDTH = HEADS * D_HEAD, KEY_HEADS * D_HEAD
 TOTAL = WIDTH + 2 * KEY_WIDTH
 
 
-def separate(names, ending=".weight", shapes=((WIDTH, D_MODEL), (KEY_WIDTH, D_MODEL), (KEY_WIDTH, D_MODEL))):
+def separate(*names):
     """The shapes of queries, keys, values and outputs under these names."""
-    return {f"{name}{ending}": shape for name, shape in zip(names, (*shapes, (D_MODEL, WIDTH)), strict=True)}
+    shapes = (WIDTH, D_MODEL), (KEY_WIDTH, D_MODEL), (KEY_WIDTH, D_MODEL), (D_MODEL, WIDTH)
+    return {f"{name}.weight": shape for name, shape in zip(names, shapes, strict=True)}
 
 
-def by_heads(lead, key_heads):
-    sizes = {"W_Q": (HEADS, D_MODEL, D_HEAD), f"{lead}K": (key_heads, D_MODEL, D_HEAD)}
-    return sizes | {f"{lead}V": (key_heads, D_MODEL, D_HEAD), "W_O": (HEADS, D_HEAD, D_MODEL)}
+LITGPT = {"attn.proj.weight": (24, WIDTH), "norm_1.weight": (24,)}
+FLAX = {f"{name}/kernel": (D_MODEL, HEADS, D_HEAD) for name in ("query", "key", "value", "out")}
+LENS = {name: (HEADS, D_MODEL, D_HEAD) for name in ("W_Q", "_W_K", "_W_V", "W_O")}
+# The program, the beginning of the names of a layer, and the shapes in it.
+PROGRAMS = (
+    ("nanoGPT (Linear, not transposed)", "transformer.h.{}.attn.", {"c_attn.weight": (72, 24)}),
+    ("GPT-2 of transformers (Conv1D, transposed)", "h.{}.attn.", {"c_attn.weight": (24, 72)}),
+    ("litgpt", "transformer.h.{}.", {"attn.qkv.weight": (TOTAL, 24), **LITGPT}),
+    ("litgpt", "transformer.h.{}.", {"attn.attn.weight": (TOTAL, 24), **LITGPT}),
+    ("torchtune", "layers.{}.attn.", separate("q_proj", "k_proj", "v_proj", "output_proj")),
+    ("Meta's Llama", "layers.{}.attention.", separate("wq", "wk", "wv", "wo")),
+    ("TransformerLens", "blocks.{}.attn.", LENS),
+    ("torch.nn.MultiheadAttention", "encoder.layers.{}.self_attn.", {"in_proj_weight": (72, 24)}),
+    ("Megatron", "decoder.layers.{}.self_attention.", {"linear_qkv.weight": (TOTAL, 24)}),
+    ("timm", "blocks.{}.attn.", {"qkv.weight": (72, 24)}),
+    ("diffusers", "down_blocks.{}.transformer_blocks.0.attn1.", separate("to_q", "to_k", "to_v", "to_out.0")),
+    ("a module by widespread names", "params/Block_{}/SelfAttention_0/", FLAX),
+    ("a module by widespread names", "trf_blocks.{}.att.", separate("W_query", "W_key", "W_value", "out_proj")),
+)
 
 
-FLAX = separate(("query", "key", "value", "out"), "/kernel", ((D_MODEL, HEADS, D_HEAD),) * 3) | {
-    "out/kernel": (HEADS, D_HEAD, D_MODEL)
-}
-ROWS = (WIDTH, KEY_WIDTH, KEY_WIDTH)
-THIRDS = (D_MODEL, D_MODEL, D_MODEL)
-FUSED = {"c_proj.weight": (D_MODEL, D_MODEL)}
-# Beginning of the names of a layer, the shapes in it and outside, the program, the order of rows, their numbers, and
-# the number of heads that shapes show.
-PROGRAMS = {
-    "nanoGPT": (
-        "transformer.h.{}.attn.", {"c_attn.weight": (72, 24), **FUSED},
-        Program.NANO_GPT, Order.CONCATENATED, THIRDS, None,
-    ),
-    "GPT-2": ("h.{}.attn.", {"c_attn.weight": (24, 72), **FUSED}, Program.GPT2, Order.CONCATENATED, THIRDS, None),
-    "litgpt": (
-        "transformer.h.{}.", {"attn.qkv.weight": (TOTAL, 24), "attn.proj.weight": (24, WIDTH), "norm_1.weight": (24,)},
-        Program.LITGPT, Order.CONCATENATED, ROWS, None,
-    ),
-    "old litgpt": (
-        "transformer.h.{}.", {"attn.attn.weight": (TOTAL, 24), "attn.proj.weight": (24, WIDTH), "norm_1.weight": (24,)},
-        Program.LITGPT, Order.GROUPS, ROWS, None,
-    ),
-    "torchtune": (
-        "layers.{}.attn.", separate(("q_proj", "k_proj", "v_proj", "output_proj")) | {"q_norm.scale": (D_HEAD,)},
-        Program.TORCHTUNE, Order.SEPARATE, ROWS, HEADS,
-    ),
-    "Meta": ("layers.{}.attention.", separate(("wq", "wk", "wv", "wo")), Program.META, Order.SEPARATE, ROWS, None),
-    "TransformerLens": (
-        "blocks.{}.attn.", by_heads("W_", HEADS), Program.TRANSFORMER_LENS, Order.HEADS, (WIDTH,) * 3, HEADS
-    ),
-    "TransformerLens, grouped": (
-        "blocks.{}.attn.", by_heads("_W_", KEY_HEADS), Program.TRANSFORMER_LENS, Order.HEADS, ROWS, HEADS
-    ),
-    "torch": (
-        "encoder.layers.{}.self_attn.", {"in_proj_weight": (72, 24), "out_proj.weight": (24, 24)},
-        Program.TORCH, Order.CONCATENATED, THIRDS, None,
-    ),
-    "Megatron": (
-        "decoder.layers.{}.self_attention.", {"linear_qkv.weight": (TOTAL, 24), "linear_proj.weight": (24, WIDTH)},
-        Program.MEGATRON, Order.GROUPS, ROWS, None,
-    ),
-    "timm": (
-        "blocks.{}.attn.", {"qkv.weight": (72, 24), "proj.weight": (24, 24)},
-        Program.TIMM, Order.CONCATENATED, THIRDS, None,
-    ),
-    "diffusers": (
-        "down_blocks.{}.transformer_blocks.0.attn1.", separate(("to_q", "to_k", "to_v", "to_out.0")),
-        Program.DIFFUSERS, Order.SEPARATE, ROWS, None,
-    ),
-    "Flax": ("params/Block_{}/SelfAttention_0/", FLAX, Program.OTHER, Order.SEPARATE, (WIDTH,) * 3, HEADS),
-    "of one's own": (
-        "trf_blocks.{}.att.", separate(("W_query", "W_key", "W_value", "out_proj")),
-        Program.OTHER, Order.SEPARATE, ROWS, None,
-    ),
-}  # fmt: skip
-
-
-def shapes_of(name):
-    stem, shapes, *_ = PROGRAMS[name]
-    outside = {"patch_embed.proj.weight": (D_MODEL, 3, 2, 2)} if name == "timm" else {"embedding.weight": (7, D_MODEL)}
-    return outside | {stem.format(layer) + leaf: shape for layer in range(3) for leaf, shape in shapes.items()}
-
-
-def state_of(name):
-    return {key: torch.randn(shape) for key, shape in shapes_of(name).items()}
+def state_of(program, stem="", shapes=None):
+    if shapes is None:
+        program, stem, shapes = next(row for row in PROGRAMS if row[0].startswith(program))
+    outside = {"patch_embed.proj.weight": (D_MODEL, 3, 2, 2)} if program == "timm" else {"embedding.weight": (7, 24)}
+    shapes = outside | {stem.format(layer) + leaf: shape for layer in range(3) for leaf, shape in shapes.items()}
+    return {name: torch.randn(shape) for name, shape in shapes.items()}
 
 
 def refused(given, *fragments, kind=RmtbaseError, **options):
@@ -104,34 +61,14 @@ def refused(given, *fragments, kind=RmtbaseError, **options):
     assert str(caught.value).isprintable()
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_attention_is_recognised_by_names_and_shapes(name):
-    *_, program, order, rows, n_heads = PROGRAMS[name]
-    found = find_attention(shapes_of(name), {})
-    assert (found.program, len(found.modules), found.n_heads) == (program, 3, n_heads)
-    assert {(module.order, module.rows) for module in found.modules} == {(order, rows)}
-    compiled = {f"_orig_mod.{key}": shape for key, shape in shapes_of(name).items()}
-    assert find_attention(compiled, {}) == found
-    if rows == ROWS:
-        sizes = {"n_heads": HEADS, "n_kv_heads": KEY_HEADS}
-        assert find_attention(shapes_of(name), sizes).n_heads == HEADS
-        if n_heads is None:
-            assert find_attention(shapes_of(name), {**sizes, "n_kv_heads": 5}).n_heads is None
-
-
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_the_error_names_the_program(name, tmp_path):
-    words = f"in 3 modules under the names of {PROGRAMS[name][2].value}"
-    refused(state_of(name), words, "sites=[Site", kind=ParameterError)
-    save_file(state_of(name), tmp_path / "weights.safetensors")
+@pytest.mark.parametrize(("program", "stem", "shapes"), PROGRAMS)
+def test_the_error_names_the_program(program, stem, shapes, tmp_path):
+    state, words = state_of(program, stem, shapes), f"attention in 3 modules under the names of {program}: say where"
+    refused(state, words, "sites=[Site", kind=ParameterError)
+    refused({f"_orig_mod.{name}": tensor for name, tensor in state.items()}, words, kind=ParameterError)
+    save_file(state, tmp_path / "weights.safetensors")
     refused(tmp_path / "weights.safetensors", "is a safetensors file", words, "which is not read", kind=CheckpointError)
     refused(tmp_path, "weights under another name: weights.safetensors", words, kind=CheckpointError)
-
-
-def test_queries_beside_a_gate_and_fused_rows_of_any_order_are_not_taken_for_heads():
-    gated = dict.fromkeys(("a.k_proj.weight", "a.v_proj.weight", "a.o_proj.weight"), (24, 24))
-    assert find_attention({"a.q_proj.weight": (48, 24), **gated}, {}) is None
-    assert find_attention({"blocks.0.attn.qkv.weight": (72, 24), "b.weight": (24, 24)}, {}) is None
 
 
 TRAININGS = {
@@ -183,7 +120,7 @@ def test_nanogpt_as_gpt2_is_told_to_transpose(tmp_path):
     options = {"family": "gpt2", "config": {"n_head": 4}}
     state = {name: tensor for name, tensor in state_of("nanoGPT").items() if "attn" in name}
     refused(state, "nanoGPT's linear layers are the transpose of gpt2's", kind=ShapeError, **options)
-    save_file(state_of("Meta"), tmp_path / "model.safetensors")
+    save_file(state_of("Meta's Llama"), tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2", "n_head": 4, "n_layer": 3, "n_embd": 24}))
     refused(tmp_path, "under the names of Meta's Llama", kind=MissingTensorError)
 
@@ -205,6 +142,7 @@ def test_a_missing_layer_of_a_known_type_is_named_alone(tmp_path):
     [
         (["layers.0.mixer.A_log", "layers.0.mixer.in_proj.weight"], "state-space model"),
         (["blocks.0.att.receptance.weight", "blocks.0.att.key.weight"], "those of RWKV, whose layers have no queries"),
+        (["blocks.0.attn.qkv.weight", "b.weight"], "no attention that is recognised among its 2 tensors ("),
         (["a.weight", "b.weight"], "no attention that is recognised among its 2 tensors ('a.weight', 'b.weight')"),
     ],
 )

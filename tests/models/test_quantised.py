@@ -10,6 +10,7 @@ from quantised_examples import D_IN, D_OUT, EXAMPLES, four_bit, gptq, packed
 from safetensors.torch import save_file
 
 import rmtbase
+from exhaustive import mostly_exhaustive
 from rmtbase.errors import CheckpointError, NonFiniteError, ShapeError
 from rmtbase.models import Checkpoint, MatrixName, open_model
 from rmtbase.models.formats._quantised import dequantised
@@ -17,13 +18,9 @@ from rmtbase.models.formats._quantised import dequantised
 LAYER = "model.layers.{}.self_attn."
 Q = LAYER.format(0) + "q_proj"
 CONFIG = {
-    "model_type": "llama",
-    "hidden_size": D_IN,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 6,
-    "num_key_value_heads": 6,
-    "head_dim": D_OUT // 6,
-}
+    "model_type": "llama", "hidden_size": D_IN, "num_hidden_layers": 2, "num_attention_heads": 6,
+    "num_key_value_heads": 6, "head_dim": D_OUT // 6,
+}  # fmt: skip
 
 
 def made(example, seed=0):
@@ -52,6 +49,10 @@ def same_bits(model, other):
     return all(model.matrix(i, one).tobytes() == other.matrix(i, one).tobytes() for i in range(2) for one in parts)
 
 
+def opened(folder, quantisation):
+    return dequantised(Checkpoint.open(folder), {"quantization_config": quantisation}, folder / "config.json")
+
+
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_a_matrix_is_what_its_own_library_makes_of_it(name, tmp_path):
     example = EXAMPLES[name]
@@ -64,14 +65,7 @@ def test_a_matrix_is_what_its_own_library_makes_of_it(name, tmp_path):
     assert note.startswith(f"quantised with {example.said}: 4 matrices are dequantised, and W_QK carries the rounding")
     assert [one for one in model.notes if one != note] == list(plain.notes)
     assert model.least_sigma(0, "attention_query") == plain.least_sigma(0, "attention_query")
-
-
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_rows_are_made_without_the_others(name, tmp_path):
-    tensors, _ = made(EXAMPLES[name])
-    folder = written(tmp_path, tensors)
-    config = {"quantization_config": EXAMPLES[name].config}
-    checkpoint = dequantised(Checkpoint.open(folder), config, folder / "config.json")
+    checkpoint = opened(tmp_path / "quantised", EXAMPLES[name].config)
     whole = checkpoint.read_stored(f"{Q}.weight")
     assert not checkpoint.tensor(f"{Q}.weight").is_made_whole
     for start, stop in ((0, 1), (5, 41), (33, 96), (95, 96)):
@@ -82,8 +76,7 @@ def test_experts_in_fp8_are_made_one_by_one(tmp_path):
     torch.manual_seed(4)
     codes, scales = torch.randn(5, 70, 40).to(torch.float8_e4m3fn), torch.rand(5, 3, 2) + 0.5
     folder = written(tmp_path, {"experts.up": codes, "experts.up_scale_inv": scales})
-    config = {"quantization_config": {"quant_method": "fp8", "weight_block_size": [32, 32]}}
-    checkpoint = dequantised(Checkpoint.open(folder), config, folder / "config.json")
+    checkpoint = opened(folder, {"quant_method": "fp8", "weight_block_size": [32, 32]})
     spread = scales.repeat_interleave(32, 1).repeat_interleave(32, 2)[:, :70, :40]
     for expert, reference in enumerate(codes.float() * spread):
         assert checkpoint.read_rows("experts.up", expert, expert + 1)[0].tobytes() == reference.numpy().tobytes()
@@ -130,8 +123,7 @@ def test_experts_in_mxfp4_are_read_beside_whole_attention(tmp_path):
     scales = torch.randint(100, 140, (3, 8, 2), dtype=torch.uint8)
     name = "model.layers.0.mlp.experts.down_proj"
     folder = written(tmp_path, {f"{name}_blocks": blocks, f"{name}_scales": scales})
-    config = {"quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn"]}}
-    checkpoint = dequantised(Checkpoint.open(folder), config, folder / "config.json")
+    checkpoint = opened(folder, {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn"]})
     assert checkpoint.names == (name,)
     reference = convert_moe_packed_tensors(blocks, scales).float().numpy()
     assert checkpoint.shape(name) == reference.shape
@@ -139,32 +131,23 @@ def test_experts_in_mxfp4_are_read_beside_whole_attention(tmp_path):
     assert checkpoint.read_rows(name, 1, 3).astype(np.float32).tobytes() == reference[1:3].tobytes()
 
 
-def test_a_module_that_is_quantised_in_memory_is_read_too(tmp_path):
-    for name in ("int8", "nf4, nested", "fp8", "pack-quantized"):
-        tensors, _ = made(EXAMPLES[name])
-        folder = open_model(written(tmp_path, tensors, EXAMPLES[name].config))
-        memory = open_model(tensors, config=CONFIG | {"quantization_config": EXAMPLES[name].config})
-        assert same_bits(folder, memory)
-        assert folder.fingerprint() == memory.fingerprint()
-
-
-@pytest.mark.parametrize("name", ["gptq", "awq"])
-def test_codes_that_programs_pack_in_their_own_ways_are_read_from_files_alone(name):
-    tensors, _ = made(EXAMPLES[name])
-    with pytest.raises(CheckpointError, match=r"is in memory and quantised with .*; expected the folder"):
-        open_model(tensors, config=CONFIG | {"quantization_config": EXAMPLES[name].config})
-
-
-@pytest.mark.parametrize("name", ["fp8", "gptq"])
-def test_codes_in_a_bin_file_are_read(name, tmp_path):
-    tensors, _ = made(EXAMPLES[name])
-    folder = written(tmp_path, tensors, EXAMPLES[name].config)
-    model = open_model(folder)
-    matrices = [model.matrix(layer, "attention_key") for layer in range(2)]
-    (folder / "model.safetensors").unlink()
-    torch.save(tensors, folder / "pytorch_model.bin")
-    again = open_model(folder)
-    assert all(np.array_equal(again.matrix(layer, "attention_key"), matrices[layer]) for layer in range(2))
+def test_codes_are_read_from_memory_and_bin_files_too(tmp_path):
+    for name in ("int8", "nf4, nested", "fp8", "pack-quantized", "gptq", "awq"):
+        (tensors, _), quantisation = made(EXAMPLES[name]), EXAMPLES[name].config
+        folder = written(tmp_path, tensors, quantisation)
+        model = open_model(folder)
+        if name in ("gptq", "awq"):  # which programs pack in their own ways
+            with pytest.raises(CheckpointError, match=r"is in memory and quantised with .*; expected the folder"):
+                open_model(tensors, config=CONFIG | {"quantization_config": quantisation})
+        else:
+            memory = open_model(tensors, config=CONFIG | {"quantization_config": quantisation})
+            assert same_bits(model, memory)
+            assert model.fingerprint() == memory.fingerprint()
+        torch.save(tensors, folder / "pytorch_model.bin")
+        matrices = [model.matrix(layer, "attention_key") for layer in range(2)]
+        (folder / "model.safetensors").unlink()
+        again = open_model(folder)
+        assert all(np.array_equal(again.matrix(layer, "attention_key"), matrices[layer]) for layer in range(2))
 
 
 def test_the_fingerprint_is_of_codes_and_scales(tmp_path):
@@ -196,10 +179,8 @@ def test_one_matrix_is_dequantised_at_a_time_and_a_few_are_held(tmp_path):
     for layer in range(2):
         for part in ("q_proj", "k_proj"):
             base = LAYER.format(layer) + part
-            tensors |= {
-                f"{base}.qweight": packed(codes.T, 4).T.contiguous(),
-                f"{base}.qzeros": packed(codes[: size // 128], 4),
-            }
+            tensors[f"{base}.qweight"] = packed(codes.T, 4).T.contiguous()
+            tensors[f"{base}.qzeros"] = packed(codes[: size // 128], 4)
             tensors[f"{base}.scales"] = torch.full((size // 128, size), 0.01).half()
     config = CONFIG | {"hidden_size": size, "head_dim": None, "num_attention_heads": 8, "num_key_value_heads": 8}
     folder = written(tmp_path, tensors, gptq(4, 128).config)
@@ -232,23 +213,22 @@ def refused(tmp_path, tensors, quantisation, *fragments, kind=CheckpointError, r
     assert message.isprintable()
 
 
-def nan_in(tensor):
-    changed = tensor.clone()
-    changed.reshape(-1)[0] = float("nan")
-    return changed
+def first(value):
+    def change(tensor):
+        changed = tensor.clone()
+        changed.reshape(-1)[0] = value
+        return changed
+
+    return change
 
 
-def first_zero(tensor):
-    changed = tensor.clone()
-    changed[0] = 0
-    return changed
+nan_in, first_zero = first(float("nan")), first(0)
 
 
 @pytest.mark.parametrize(
     ("name", "ending", "change", "kind", "fragments"),
     [
         ("gptq", ".scales", lambda t: t[:1], ShapeError, ["has shape (1, 96); expected (2, 96)", "GPTQ (4 bit)"]),
-        ("gptq", ".scales", lambda t: t.int(), CheckpointError, ["element type I32; expected F32 or F16 or BF16"]),
         ("gptq", ".qzeros", lambda t: t[:, :1], ShapeError, [".qzeros' has shape (2, 1); expected (2, 12)"]),
         ("gptq", ".qweight", lambda t: t.float(), CheckpointError, [".qweight' has element type F32; expected I32"]),
         ("gptq", ".qweight", lambda t: t[0], CheckpointError, ["shape (96,); expected a matrix of codes of GPTQ"]),
@@ -259,12 +239,10 @@ def first_zero(tensor):
         ("awq", ".qweight", lambda t: t[:50], CheckpointError, ["50 inputs; expected a multiple of the 32"]),
         ("fp8", ".weight_scale_inv", lambda t: t[:1], ShapeError, ["has shape (1, 2); expected (3, 2)"]),
         ("fp8", ".weight_scale_inv", lambda t: t.double(), CheckpointError, ["has element type F64; expected F32"]),
-        ("fp8", ".weight", lambda t: t.to(torch.bfloat16), CheckpointError, ["BF16; expected F8_E4M3"]),
         ("fp8", ".weight", lambda t: t.to(torch.float8_e5m2), CheckpointError, ["F8_E5M2; expected F8_E4M3"]),
         ("fp8", ".weight", None, CheckpointError, [f"expected '{Q}.weight' beside it"]),
         ("fbgemm", ".weight_scale", lambda t: t[:, 0], ShapeError, ["has shape (96,); expected (96, 1)"]),
         ("pack-quantized", ".weight_shape", lambda t: t * 1000, CheckpointError, ["holds the shape (96000, 64000)"]),
-        ("pack-quantized", ".weight_shape", lambda t: -t, CheckpointError, ["holds the shape (-96, -64)"]),
         ("pack-quantized", ".weight_shape", lambda t: t[:1], ShapeError, ["weight_shape' has shape (1,)"]),
         ("pack-quantized", ".weight_scale", lambda t: t[:, :1], ShapeError, ["has shape (96, 1); expected (96, 2)"]),
         ("pack-quantized with zeros", ".weight_zero_point", None, CheckpointError, ["expected its weight_zero_point"]),
@@ -279,11 +257,9 @@ def first_zero(tensor):
     ],
 )  # fmt: skip
 def test_tensors_that_do_not_fit_are_named_at_the_opening(name, ending, change, kind, fragments, tmp_path):
-    tensors, _ = made(EXAMPLES[name])
-    if change is None:
-        del tensors[Q + ending]
-    else:
-        tensors[Q + ending] = change(tensors[Q + ending]).contiguous()
+    (tensors, _), removed = made(EXAMPLES[name]), torch.empty(0)
+    tensors[Q + ending] = removed if change is None else change(tensors[Q + ending]).contiguous()
+    tensors = {stored: tensor for stored, tensor in tensors.items() if tensor is not removed}
     refused(tmp_path, tensors, EXAMPLES[name].config, *fragments, kind=kind)
 
 
@@ -293,15 +269,12 @@ def test_tensors_that_do_not_fit_are_named_at_the_opening(name, ending, change, 
         ("gptq", ".scales", nan_in, NonFiniteError, [f"'{Q}.scales' holds 1 NaN"]),
         ("gptq", ".scales", first_zero, CheckpointError, [f"'{Q}.scales' holds scales that are zero"]),
         ("gptq", ".g_idx", lambda t: t + 1, CheckpointError, ["holds groups from 1 to 2; expected 0 to 1"]),
-        ("gptq", ".g_idx", lambda t: t - 1, CheckpointError, ["holds groups from -1 to 0; expected 0 to 1"]),
         ("gptq", ".qzeros", lambda t: t | -1, CheckpointError, ["holds 15, a zero point less one of 16"]),
         ("awq", ".scales", lambda t: t * float("inf"), NonFiniteError, ["192 infinite"]),
         ("fp8", ".weight_scale_inv", nan_in, NonFiniteError, ["weight_scale_inv' holds 1 NaN"]),
         ("fp8", ".weight_scale_inv", first_zero, CheckpointError, ["zero where the codes are not"]),
         ("fp8 with exponents as bytes", ".weight_scale_inv", lambda t: t | 255, NonFiniteError, ["6 NaN"]),
         ("fp8", ".weight", lambda t: (t.view(torch.uint8) | 127).view(torch.float8_e4m3fn), NonFiniteError, ["NaN"]),
-        ("int8", ".SCB", nan_in, NonFiniteError, [".SCB' holds 1 NaN"]),
-        ("nf4", ".weight.absmax", nan_in, NonFiniteError, ["absmax' holds 1 NaN"]),
         ("nf4", ".weight.quant_map", lambda t: t * 2, CheckpointError, ["is not the table of nf4"]),
         ("nf4, nested", ".weight.nested_absmax", nan_in, NonFiniteError, ["nested_absmax' holds 1 NaN"]),
         ("pack-quantized", ".weight_scale", lambda t: t * 1e38 * 1e3, NonFiniteError, ["infinite"]),
@@ -318,9 +291,7 @@ def test_values_that_cannot_be_are_named_when_they_are_read(name, ending, change
     [
         ("gptq", {"bits": 5}, "quantization_config: bits = 5; expected 2 or 3 or 4 or 8"),
         ("gptq", {"bits": True}, "bits = True"),
-        ("gptq", {"bits": 10**50}, "expected 2 or 3 or 4 or 8"),
         ("gptq", {"group_size": -5}, "group_size = -5; expected a positive number of inputs"),
-        ("gptq", {"group_size": 0}, "group_size = 0"),
         ("gptq", {"group_size": "32"}, "group_size = '32'"),
         ("gptq", {"checkpoint_format": "marlin"}, "checkpoint_format = 'marlin'; expected 'gptq' or 'gptq_v2'"),
         ("gptq", {"dynamic": {"-:.*": {}}}, "dynamic = "),
@@ -328,7 +299,6 @@ def test_values_that_cannot_be_are_named_when_they_are_read(name, ending, change
         ("awq", {"zero_point": False}, "zero_point = False"),
         ("awq", {"bits": 8}, "bits = 8; expected 4"),
         ("fp8", {"weight_block_size": [0, 32]}, "weight_block_size = [0, 32]; expected two positive integers"),
-        ("fp8", {"weight_block_size": 128}, "weight_block_size = 128"),
         ("fp8", {"weight_block_size": [2**70, 1]}, "weight_block_size = "),
         ("fp8", {"fmt": "e5m2"}, "fmt = 'e5m2'"),
         ("pack-quantized", {"format": "nvfp4-pack-quantized"}, "format = 'nvfp4-pack-quantized'; expected"),
@@ -345,33 +315,25 @@ def test_settings_that_are_not_read_are_named(name, change, fragment, tmp_path):
     refused(tmp_path, tensors, EXAMPLES[name].config | change, fragment)
 
 
-@pytest.mark.parametrize(
-    ("change", "fragment"),
-    [
-        ({"shape": [10**9, 10**9]}, "expected 500000000000000000"),
-        ({"shape": [-96, 64]}, "shape = [-96, 64]; expected a list"),
-        ({"blocksize": 0}, "blocksize = 0; expected a positive integer"),
-        ({"dtype": "int8"}, "dtype = 'int8'; expected 'float32'"),
-        ({"quant_type": "fp4"}, "quant_type = 'fp4'; expected 'nf4'"),
-        ({"nested_offset": "1"}, "nested_offset = '1'; expected a finite number"),
-        ({"nested_blocksize": -1}, "nested_blocksize = -1"),
-    ],
+DESCRIPTIONS = (
+    ({"shape": [10**9, 10**9]}, "expected 500000000000000000"),
+    ({"shape": [-96, 64]}, "shape = [-96, 64]; expected a list"),
+    ({"blocksize": 0}, "blocksize = 0; expected a positive integer"),
+    ({"dtype": "int8"}, "dtype = 'int8'; expected 'float32'"),
+    ({"quant_type": "fp4"}, "quant_type = 'fp4'; expected 'nf4'"),
+    ({"nested_offset": "1"}, "nested_offset = '1'; expected a finite number"),
 )
-def test_a_description_that_does_not_fit_is_named(change, fragment, tmp_path):
+
+
+def test_a_description_that_does_not_fit_or_is_none_is_named(tmp_path):
     example = four_bit("nf4", nested=True)
     tensors, _ = made(example)
     name = f"{Q}.weight.quant_state.bitsandbytes__nf4"
-    state = json.loads(bytes(tensors[name].tolist())) | change
-    tensors[name] = torch.tensor(list(json.dumps(state).encode()), dtype=torch.uint8)
-    refused(tmp_path, tensors, example.config, fragment)
-
-
-def test_a_description_that_is_none_is_named(tmp_path):
-    example = four_bit("nf4", nested=False)
-    tensors, _ = made(example)
-    name = f"{Q}.weight.quant_state.bitsandbytes__nf4"
-    for text, fragment in ((b"{", "that is not JSON"), (b"[1]", "not a JSON object"), (b" " * 70_000, "at most 65536")):
-        refused(tmp_path, tensors | {name: torch.tensor(list(text), dtype=torch.uint8)}, example.config, fragment, name)
+    state = json.loads(bytes(tensors[name].tolist()))
+    texts = [(json.dumps(state | change).encode(), fragment) for change, fragment in DESCRIPTIONS]
+    none = (b"{", "that is not JSON"), (b"[1]", "not a JSON object"), (b" " * 70_000, "at most 65536")
+    for text, fragment in (*texts, *none):
+        refused(tmp_path, tensors | {name: torch.tensor(list(text), dtype=torch.uint8)}, example.config, fragment)
 
 
 def test_what_is_left_of_a_quantisation_is_refused_by_name(tmp_path):
@@ -392,3 +354,93 @@ def test_scores_are_those_of_the_dequantised_weights_to_the_bit(tmp_path):
     assert "quantised with bitsandbytes (4 bit)" in quantised.attrs["notes"]
     for group in ("heads", "null", "matrices"):
         assert quantised[group].to_dataset().identical(plain[group].to_dataset())
+
+
+# Zero points whose version the settings get wrong, and groups of inputs that are not consecutive
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("bits", mostly_exhaustive([4, 3, 2, 8], always=2))
+def test_symmetric_zero_points_show_their_version_whatever_the_settings_say(bits, version, tmp_path):
+    example = gptq(bits, 32, version=version, sym=True)
+    tensors, references = made(example)
+    plain = open_model(written(tmp_path / "plain", references))
+    other = {"checkpoint_format": "gptq_v2" if version == 1 else "gptq"}
+    for settings in (example.config, example.config | other):
+        model = open_model(written(tmp_path / "quantised", tensors, settings))
+        assert same_bits(model, plain)
+        (note,) = [note for note in model.notes if note.startswith("quantised")]
+        told = f"; zero points are all {2 ** (bits - 1) - (version == 1)}: version {version}, though the settings say"
+        assert (told in note) == (settings is not example.config)
+
+
+def test_zero_points_that_differ_are_read_as_the_settings_say_which_is_noted(tmp_path):
+    example = gptq(4, 32)
+    tensors, references = made(example)
+    plain = open_model(written(tmp_path / "plain", references))
+    for symmetric in ({}, {"sym": True}, {"sym": None}):
+        model = open_model(written(tmp_path / "quantised", tensors, example.config | symmetric))
+        assert same_bits(model, plain)
+        assert any(note.endswith("of version 1, which they do not show") for note in model.notes)
+    shifted = open_model(written(tmp_path / "shifted", tensors, example.config | {"checkpoint_format": "gptq_v2"}))
+    assert any(note.endswith("of version 2, which they do not show") for note in shifted.notes)
+    assert not same_bits(shifted, plain)
+
+
+def test_equal_zero_points_of_asymmetric_codes_are_read_as_the_settings_say(tmp_path):
+    tensors, references = made(gptq(4, 32, version=2, sym=True))
+    model = open_model(written(tmp_path / "quantised", tensors, gptq(4, 32).config))
+    step = tensors[f"{Q}.scales"].float().repeat_interleave(32, 0).T.numpy()
+    expected = references[f"{Q}.weight"].numpy().astype(np.float32) - step
+    assert np.abs(model.matrix(0, "attention_query") - expected).max() < step.max() * 2**-6
+    assert any(note.endswith("of version 1, which they do not show") for note in model.notes)
+
+
+def test_an_index_of_zeros_alone_is_of_consecutive_groups(tmp_path):
+    """GPTQ-for-LLaMa wrote it so where it had not ordered the inputs."""
+    tensors, references = made(EXAMPLES["gptq"])
+    zeros = {name: torch.zeros_like(tensor) for name, tensor in tensors.items() if name.endswith("g_idx")}
+    model = open_model(written(tmp_path / "quantised", tensors | zeros, EXAMPLES["gptq"].config))
+    assert same_bits(model, open_model(written(tmp_path / "plain", references)))
+    settings = EXAMPLES["gptq"].config | {"desc_act": True}
+    refused(tmp_path / "ordered", tensors | zeros, settings, "holds groups from 0 to 0; expected 0 to 1", reading=True)
+
+
+def test_an_order_without_its_index_is_refused_by_name(tmp_path):
+    for example, fragment in (
+        ("gptq by order", "desc_act = True; expected a g_idx beside"),
+        ("pack-quantized in act-order", "in act-order (actorder); expected weight_g_idx beside it"),
+    ):
+        tensors, _ = made(EXAMPLES[example])
+        without = {name: tensor for name, tensor in tensors.items() if not name.endswith("g_idx")}
+        refused(tmp_path, without, EXAMPLES[example].config, fragment, "k_proj.")
+
+
+def with_index(tensors, index):
+    bases = [f"{LAYER.format(layer)}{part}" for layer in range(2) for part in ("q_proj", "k_proj")]
+    return tensors | {f"{base}.weight_g_idx": index.clone() for base in bases}
+
+
+def test_an_index_beside_packed_codes_counts_unless_it_was_never_set(tmp_path):
+    for name in ("pack-quantized", "pack-quantized with zeros"):
+        tensors, references = made(EXAMPLES[name])
+        plain = open_model(written(tmp_path / "plain", references))
+        for index in (torch.full((D_IN,), -1), torch.arange(D_IN) // 32):
+            folder = written(tmp_path / "quantised", with_index(tensors, index.int()), EXAMPLES[name].config)
+            assert same_bits(open_model(folder), plain)
+        turned = with_index(tensors, torch.arange(D_IN).flip(0).int() // 32)
+        assert not same_bits(open_model(written(tmp_path / "quantised", turned, EXAMPLES[name].config)), plain)
+
+
+@pytest.mark.parametrize(
+    ("name", "index", "fragment", "reading"),
+    [
+        ("pack-quantized", torch.zeros(D_IN), "holds groups from 0 to 0; expected 0 to 1, all of them", True),
+        ("pack-quantized", torch.arange(D_IN) // 16, "holds groups from 0 to 3; expected 0 to 1", True),
+        ("pack-quantized", torch.zeros(D_OUT), "weight_g_idx' has shape (96,); expected (64,)", False),
+        ("pack-quantized by outputs", torch.zeros(D_IN), "act-order (actorder); expected scales of groups", False),
+    ],
+)
+def test_an_index_that_does_not_fit_is_named(name, index, fragment, reading, tmp_path):
+    tensors, _ = made(EXAMPLES[name])
+    refused(tmp_path, with_index(tensors, index.int()), EXAMPLES[name].config, fragment, reading=reading)

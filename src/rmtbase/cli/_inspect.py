@@ -1,5 +1,8 @@
 """``rmtbase inspect``: the parts of a model, and which of them are scored."""
 
+from dataclasses import asdict
+from functools import partial
+
 from rmtbase.terminal.options import Fold, ModelArgument
 
 
@@ -28,4 +31,4 @@ def inspect(model: ModelArgument, fold: Fold = None) -> None:
     for pattern, count in inspection.left_out.items():
         lines.append(cell(f"  {pattern}" + (f" ({count} of them)" if count > 1 else "")))
     lines += [cell(f"note: {note}") for note in inspection.notes]
-    show(inspection.as_dict, lambda console: console.print(*lines, sep="\n"))
+    show(partial(asdict, inspection), lambda console: console.print(*lines, sep="\n"))

@@ -14,9 +14,8 @@ from rmtbase.models._open import open_model, require_model
 from rmtbase.models._revisions import Revision, Series, find_series
 from rmtbase.models._weight_matrices import WeightMatrices
 from rmtbase.models.files._checkpoint import Checkpoint
-from rmtbase.models.files._demo import demo_revisions
+from rmtbase.models.files._demo import demo_revisions, token_names
 from rmtbase.models.files._hub import KnownModel, known_models
-from rmtbase.models.files._vocabulary import token_names
 from rmtbase.models.layouts._expressions import Expression, Gained, Product, Rows, Scaled, Stacked, Tensor, take_rows
 from rmtbase.models.layouts._layout_table import known_types as supported_architectures
 from rmtbase.models.layouts._layouts import COMPONENTS, EXPERT_COMPONENTS, FUSED_COMPONENTS, split_qkv

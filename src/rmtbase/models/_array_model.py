@@ -17,6 +17,7 @@ from rmtbase.models.layouts._layouts import ATTENTION_PARTS
 from rmtbase.models.layouts._sites import Place, Site
 from rmtbase.parameters import require_real_array
 from rmtbase.shown import in_one_line
+from rmtbase.words import counted
 
 
 @in_one_line
@@ -51,7 +52,10 @@ class ArrayModel(WeightMatrices):
         q, k = _Factors.of("w_q", w_q), _Factors.of("w_k", w_k)
         n_heads, d_head, d_model = q.shape
         if len(q.layers) != len(k.layers):
-            raise ParameterError("w_k", k.in_words, f"as many layers as w_q, which is {q.in_words}")
+            described, expected = (
+                f"{counted(len(factors.layers), 'layer')} of shape {factors.shape}" for factors in (k, q)
+            )
+            raise ParameterError("w_k", described, f"as many layers as w_q, which is {expected}")
         if k.shape[1:] != q.shape[1:] or n_heads % k.shape[0]:
             expected = f"(key heads, {d_head}, {d_model})"
             raise ParameterError("w_k", k.shape, f"shape {expected}, key heads a divisor of {n_heads}")
@@ -130,24 +134,19 @@ class _Factors:
             raise ParameterError(name, shape_of_all, expected)
         return cls(name, layers, shape, len(shape_of_all) == 4)
 
-    @property
-    def in_words(self) -> str:
-        return f"{len(self.layers)} layer{'' if len(self.layers) == 1 else 's'} of shape {self.shape}"
-
     def read(self, layer: int) -> NDArray[Any]:
         return require_real_array(self.name, self.layers[layer])
 
     def require_weights(self) -> None:
         for layer in range(len(self.layers)):
             array = self.read(layer).astype(np.float64)
-            finite = np.isfinite(array).all(axis=(1, 2))
-            if not finite.all():
-                place = self.place(layer, int(np.argmin(finite)))
-                raise ParameterError(self.name, f"NaN or infinity in {place}", "finite weights")
-            present = array.any(axis=(1, 2))
-            if not present.all():
-                place = self.place(layer, int(np.argmin(present)))
-                raise ParameterError(self.name, f"{place} is all zeros", "heads with weights in them")
+            for passes, problem, expected in (
+                (np.isfinite(array).all(axis=(1, 2)), "NaN or infinity in {}", "finite weights"),
+                (array.any(axis=(1, 2)), "{} is all zeros", "heads with weights in them"),
+            ):
+                if not passes.all():
+                    place = self.place(layer, int(np.argmin(passes)))
+                    raise ParameterError(self.name, problem.format(place), expected)
 
     def place(self, layer: int, head: int) -> str:
         return f"layer {layer} head {head}" if self.has_layers else f"head {head}"

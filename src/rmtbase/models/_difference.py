@@ -186,6 +186,16 @@ def difference(minuend: Model, less: Model) -> Difference:
     if minuend.folded != less.folded:
         folded, expected = (", ".join(model.folded) or "nothing" for model in (less, minuend))
         raise ParameterError("minus", f"{less.name}, with {folded} folded in", f"{expected}, as in {minuend.name}")
+    parts = {
+        part: tuple(
+            name
+            for name in matrices
+            if name in less.parts.get(part, ())
+            and minuend.shape(name) == less.shape(name)
+            and (part != "fused" or minuend.is_stored_as(name, less))  # fused ones need the same order of rows
+        )
+        for part, matrices in minuend.parts.items()
+    }
     return Difference(
         name=f"{_called(minuend)} - {_called(less)}",
         revision=None,
@@ -193,18 +203,11 @@ def difference(minuend: Model, less: Model) -> Difference:
         sites=tuple(replace(site, **_WITHOUT_TENSORS) for site in minuend.sites),
         layers=minuend.layers,
         components=tuple(name for name in minuend.components if name in less.components),
-        parts={part: matrices for part in minuend.parts if (matrices := _in_both(minuend, less, part))},
+        parts={part: matrices for part, matrices in parts.items() if matrices},
         notes=(_FACTORS, *dict.fromkeys((*minuend.notes, *less.notes))),
         of=minuend,
         less=less,
     )
-
-
-def _in_both(minuend: Model, less: Model, part: str) -> tuple[MatrixName, ...]:
-    """Return the matrices of a part that both models have in the same shape; fused ones need the same order of rows."""
-    names = set(less.parts.get(part, ()))
-    both = (name for name in minuend.parts[part] if name in names and minuend.shape(name) == less.shape(name))
-    return tuple(name for name in both if part != "fused" or minuend.is_stored_as(name, less))
 
 
 def _called(model: Model) -> str:
@@ -212,11 +215,7 @@ def _called(model: Model) -> str:
 
 
 def require_other_files(paths: Iterable[Path], model: WeightMatrices) -> None:
-    """Raise :class:`~rmtbase.errors.OutputError` if a path leads to a file of the model, or of one of a difference.
-
-    Files are compared rather than names: the hub's cache keeps a model's files as symbolic links, and the path may be
-    a link or its target.
-    """
+    """Raise OutputError if a path, or the target of its link, is a file of the model, or of one of a difference."""
     sources = [source for source in opened_from(model) if source.files]
     files = {identity(file) for source in sources for file in (*source.path.iterdir(), *source.files)} - {None}
     for path in paths:

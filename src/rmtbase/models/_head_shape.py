@@ -1,13 +1,11 @@
 """Shape of a model's attention heads, from the model's name or from only its configuration.
 
-A key may be present but ignored, or absent with a default other than d_model / n_heads; the configuration itself does
-not show this. It is therefore read with the table of architectures, as weights are: the keys that give the sizes of
-each model type there have been proved. A type that the table lacks is run without weights, where ``transformers`` is
-installed.
+A configuration does not show which keys are ignored, or what is the default of an absent one. The table of
+architectures has the keys of each model type that were proved; a type that it lacks is run without weights.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,13 +19,20 @@ from rmtbase.errors import (
 )
 from rmtbase.models.files._demo import demo_checkpoint
 from rmtbase.models.files._files import read_json_object
-from rmtbase.models.files._hub import HUB_ID, fetch_config, find_known, hub_id, names_near
+from rmtbase.models.files._hub import (
+    HUB_ID,
+    existing_folder,
+    fetch_file,
+    find_known,
+    hub_id,
+    names_near,
+    require_checkpoint,
+    split_name,
+)
 from rmtbase.models.files._other_programs import refuse_other_formats
-from rmtbase.models.files._paths import existing_folder, require_checkpoint, split_name
-from rmtbase.models.formats._gguf_model import find_gguf, open_gguf
+from rmtbase.models.formats._gguf import find_gguf, open_gguf
 from rmtbase.models.forward._torch_route import Network
 from rmtbase.models.layouts._layout_table import entries, read_architecture, unread
-from rmtbase.models.layouts._sites import Site
 from rmtbase.models.layouts._sizes import Sizes
 from rmtbase.shown import one_line, quoted
 
@@ -73,7 +78,7 @@ def head_shape(model: str | Path, revision: str | None = None) -> HeadShape:
     if "/" not in name or not HUB_ID.fullmatch(name):
         expected = f"a folder, a hub id OWNER/NAME, or a known model such as {names_near(model)}"
         raise ParameterError("model", model, expected)
-    return _from_folder(fetch_config(name, revision), f"{name}, the hub's config.json")
+    return _from_folder(fetch_file(name, "config.json", revision).parent, f"{name}, the hub's config.json")
 
 
 def _from_folder(folder: Path, source: str) -> HeadShape:
@@ -87,7 +92,6 @@ def _from_folder(folder: Path, source: str) -> HeadShape:
 
 
 def _of_config(config: Mapping[str, Any], path: Path, source: str) -> HeadShape:
-    """Read the shape with the table of architectures or, where that fails, from a forward pass."""
     inner = config.get("text_config")
     if isinstance(inner, dict) and not any(key in config for key in _WIDTHS):
         config_of_stack, inside = inner, ("text",)
@@ -147,7 +151,18 @@ def _of_network(config: Mapping[str, Any], path: Path, source: str, refused: Che
         ) from error
     stack = min((site.place.stack for site in inventory.sites), key=_STACKS.index)
     sites = [site for site in inventory.sites if site.place.stack == stack]
-    d_model, d_head = _one_shape(sites, path)
+    for site in sites:
+        if site.d_query != site.d_key:
+            problem = f"queries of {site.module} read {site.d_query} dimensions and its keys {site.d_key}"
+            raise CheckpointError(path, f"{problem}; expected one d_model: W_QK is not square")
+        if any(matrix is not None and matrix.holds_product() for matrix in (site.query, site.key)):
+            raise CheckpointError(path, f"queries or keys of {site.module} are products: {_LATENT}")
+    shapes = Counter((site.d_query, site.d_head) for site in sites).most_common()
+    if len(shapes) > 1:
+        listed = ", ".join(f"--d-model {d_model} --d-head {d_head} ({n})" for (d_model, d_head), n in shapes)
+        problem = f"heads of {len(shapes)} shapes, but a baseline has only one; ask for each separately"
+        raise CheckpointError(path, f"{problem}: {listed} layers")
+    ((d_model, d_head), _) = shapes[0]
     n_heads, n_key_heads = ({getattr(site, name) for site in sites} for name in ("n_heads", "n_key_heads"))
     sources = [source, *([f"its {stack}"] if stack else []), *inventory.notes[:_SHOWN]]
     return HeadShape(
@@ -158,20 +173,3 @@ def _of_network(config: Mapping[str, Any], path: Path, source: str, refused: Che
         n_layers=len({site.place for site in sites}),
         source=": ".join(sources),
     )
-
-
-def _one_shape(sites: Sequence[Site], path: Path) -> tuple[int, int]:
-    for site in sites:
-        if site.d_query != site.d_key:
-            problem = f"queries of {site.module} read {site.d_query} dimensions and its keys {site.d_key}"
-            raise CheckpointError(path, f"{problem}; expected one d_model: W_QK is not square")
-        if any(matrix is not None and matrix.holds_product() for matrix in (site.query, site.key)):
-            raise CheckpointError(path, f"queries or keys of {site.module} are products: {_LATENT}")
-    shapes = Counter((site.d_query, site.d_head) for site in sites)
-    if len(shapes) > 1:
-        counts = shapes.most_common()
-        listed = ", ".join(f"--d-model {d_model} --d-head {d_head} ({n})" for (d_model, d_head), n in counts)
-        problem = f"heads of {len(shapes)} shapes, but a baseline has only one; ask for each separately"
-        raise CheckpointError(path, f"{problem}: {listed} layers")
-    (shape,) = shapes
-    return shape

@@ -54,6 +54,7 @@ def initialize(
     import jax
     import torch
 
+    from rmtbase.ensembles import initialized_matrix
     from rmtbase.linalg import reproducible_jax
 
     rules: Mapping[str, Options]  # the arguments of ``initialized_matrix`` for each pattern of names
@@ -72,12 +73,19 @@ def initialize(
     for pattern in rules:
         if not any(_rule(rules, matrix.name) == pattern for matrix in drawn):
             raise ParameterError("initializer", pattern, "a pattern of a matrix that none before it matches")
-    ensembles = [matrix.ensemble(rules[str(_rule(rules, matrix.name))]) for matrix in drawn]
+    ensembles = []
+    for matrix in drawn:
+        shape = matrix.parameter.shape
+        n_rows, n_columns = (shape[0], math.prod(shape[1:])) if matrix.is_kernel else shape[-2:]
+        sizes = (n_columns, n_rows) if matrix.is_transposed else (n_rows, n_columns)
+        ensembles.append(initialized_matrix(*sizes, **rules[str(_rule(rules, matrix.name))]))
     with reproducible_jax("float32"), torch.no_grad():
         of_seed = jax.random.key(require_seed(seed))
         for matrix_set, ensemble in zip(drawn, ensembles, strict=True):
             key = jax.random.fold_in(of_seed, zlib.crc32(matrix_set.name.encode()))
-            for number, matrix in enumerate(matrix_set.matrices()):
+            weights = matrix_set.parameter.detach()
+            is_stack = weights.ndim > 2 and not matrix_set.is_kernel
+            for number, matrix in enumerate(weights.flatten(0, -3) if is_stack else [weights]):
                 context = ensemble.row_context(jax.random.fold_in(key, number))
                 values = torch.from_numpy(np.array(ensemble.rows(context, 0, ensemble.n_rows)))
                 matrix.copy_((values.T if matrix_set.is_transposed else values).reshape(matrix.shape))
@@ -90,20 +98,8 @@ class _Matrix(NamedTuple):
     is_kernel: bool  # True for the kernel of a convolution
     is_transposed: bool  # True if it is stored as (inputs, outputs)
 
-    def ensemble(self, options: Options) -> Any:
-        from rmtbase.ensembles import initialized_matrix
-
-        shape = self.parameter.shape
-        n_rows, n_columns = (shape[0], math.prod(shape[1:])) if self.is_kernel else shape[-2:]
-        return initialized_matrix(*((n_columns, n_rows) if self.is_transposed else (n_rows, n_columns)), **options)
-
-    def matrices(self) -> Iterator[torch.Tensor]:
-        weights = self.parameter.detach()
-        yield from [weights] if self.is_kernel else weights.flatten(0, -3) if weights.ndim > 2 else [weights]
-
 
 def _matrices(module: torch.nn.Module) -> Iterator[_Matrix]:
-    """Yield the weight matrices; the name of a shared one is its first."""
     import torch
 
     for name, parameter in module.named_parameters():

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -56,23 +56,16 @@ class Alike:
 @in_one_line
 @dataclass(frozen=True)
 class Inspection:
-    """Description of a model; see :func:`inspect_model`."""
-
-    # model, revision, architecture: identification of the model
     model: str
     revision: str | None
     architecture: str
-    # n_sites, n_layers: how many places have attention, and how many have any weight matrix
-    n_sites: int
-    n_layers: int
+    n_sites: int  # places with attention
+    n_layers: int  # places with any weight matrix
     layers: tuple[Alike, ...]  # groups of layers that are alike, in order
     read: int  # how many stored tensors the matrices are made of
     # the unused tensors: how many have each name, with {} for numbers in the name
     left_out: Mapping[str, int] = field(hash=False)
     notes: tuple[str, ...]  # what must be known to interpret the model: what was folded in, left out and proved
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def inspect_model(model: Model) -> Inspection:

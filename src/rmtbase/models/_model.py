@@ -18,7 +18,7 @@ from rmtbase.models.files._files import read_json_object
 from rmtbase.models.files._other_programs import advise_on_names, refuse_other_formats, refuse_other_programs
 from rmtbase.models.files._tensor_file import DIGITS, least_sigma, widened
 from rmtbase.models.formats._adapters import Adapter
-from rmtbase.models.formats._gguf_model import find_gguf, open_gguf
+from rmtbase.models.formats._gguf import find_gguf, open_gguf
 from rmtbase.models.formats._quantised import dequantised, require_readable_quantisation
 from rmtbase.models.forward._proof import Proof, kept_proof, not_proved, proof_is_wanted, proof_of, subject
 from rmtbase.models.forward._torch_route import Network, find_architecture, inventory_by_route
@@ -32,8 +32,6 @@ from rmtbase.shown import in_one_line
 
 
 class Named(NamedTuple):
-    """Name, revision and notes that a model is opened with."""
-
     name: str
     revision: str | None = None
     notes: tuple[str, ...] = ()
@@ -123,10 +121,6 @@ class Model(WeightMatrices):
         parts = {"fused": find_fused(given_sites, checkpoint.shape)}
         return cls._of_inventory(Inventory(sites=given_sites, others={}, parts=parts), checkpoint, named)
 
-    def of_module(self, network: Network | None) -> Model:
-        """Return the model with the module that holds its tensors, if there is one: it is run for the proof."""
-        return self if network is None else replace(self, _network=network)
-
     @classmethod
     def _checked(
         cls,
@@ -144,7 +138,7 @@ class Model(WeightMatrices):
         try:
             inventory, network = inventory_by_route(config, config_path, architecture, checkpoint, network)
         except (MissingTensorError, ShapeError) as error:
-            advise_on_names(error, checkpoint.shapes(), config, architecture)
+            advise_on_names(error, checkpoint.shapes(), architecture)
             raise
         inventory = with_other_matrices(inventory, checkpoint, config)
         notes = (*leftovers.leftover_notes(config, checkpoint, inventory), *named.notes)
@@ -176,11 +170,6 @@ class Model(WeightMatrices):
     @property
     def is_of_updates(self) -> bool:
         return self._adapter is not None
-
-    @property
-    def updates(self) -> tuple[str, ...]:
-        """Modules, named without their layer, whose updates by an adapter these are; empty for weights."""
-        return tuple(dict.fromkeys(site.place.stack for site in self.sites)) if self.is_of_updates else ()
 
     def with_updates(self, updates: Model) -> Model:
         """Return this model with the updates of an adapter merged in: see :meth:`Adapter.merged`."""

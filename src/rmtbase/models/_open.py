@@ -12,13 +12,12 @@ from rmtbase.errors import MissingCheckpointFileError, MissingTensorError, Param
 from rmtbase.models._difference import Difference, difference
 from rmtbase.models._model import Model, Named
 from rmtbase.models._weight_matrices import WeightMatrices
+from rmtbase.models.files import _hub as hub
 from rmtbase.models.files._checkpoint import Checkpoint
 from rmtbase.models.files._demo import demo_checkpoint
 from rmtbase.models.files._files import read_json_object
-from rmtbase.models.files._hub import HUB_GGUF, HUB_ID, fetch_checkpoint, fetch_file, hub_id
 from rmtbase.models.files._other_formats import ADAPTER_CONFIG, is_adapter_alone, which_adapter
 from rmtbase.models.files._other_programs import advise_in_memory
-from rmtbase.models.files._paths import existing_folder, expanded, require_checkpoint, split_name
 from rmtbase.models.files._tensor_file import weights_in_effect
 from rmtbase.models.formats._adapters import WAYS, Adapter
 from rmtbase.models.forward._torch_route import Network
@@ -116,25 +115,14 @@ def open_model(  # pyright: ignore[reportInconsistentOverload]  # which leaves t
         CheckpointError: or one of its subclasses: the checkpoint cannot be fetched or read.
         MissingDependencyError: the weights exist only as ``.bin`` files, and torch 2.10 or later is not installed.
     """
-    where, revision, subfolder = split_name(model, revision, subfolder)
-    source = Source(where, revision, subfolder, adapter, base, cache, InMemory(family, config, name, inputs, sites))
+    where, revision, subfolder = hub.split_name(model, revision, subfolder)
+    source = Source(where, revision, subfolder, adapter, base, cache, family, config, name, inputs, sites)
     opened = _opened(source, _OPENERS).fold(fold)
     if not proof:
         opened = opened.without_proof()
     if minus is None:
         return opened
     return difference(opened, minus if isinstance(minus, Model) else open_model(minus, fold=fold))
-
-
-@dataclass(frozen=True)
-class InMemory:
-    """Arguments of :func:`open_model` for a module or a state dict in memory."""
-
-    family: str | None = None
-    config: Any = None
-    name: str | None = None
-    inputs: Mapping[str, Any] | None = None
-    sites: Sequence[Site] | None = None
 
 
 @dataclass(frozen=True)
@@ -147,13 +135,18 @@ class Source:
     adapter: str | None = None
     base: str | Path | None = None
     cache: Path | None = None
-    in_memory: InMemory = InMemory()
+    # the arguments for a module or a state dict in memory
+    family: str | None = None
+    config: Any = None
+    name: str | None = None
+    inputs: Mapping[str, Any] | None = None
+    sites: Sequence[Site] | None = None
     adapted: Callable[[Checkpoint], Checkpoint] | None = None  # changes the tensors of a stored model
 
     @property
     def folder(self) -> Path | None:
         """The existing folder or file, unless it is the bundled model."""
-        return None if self.where == "demo" else existing_folder(self.where)
+        return None if self.where == "demo" else hub.existing_folder(self.where)
 
 
 def _opened(source: Source, openers: Iterable[Callable[[Source], Model | None]]) -> Model:
@@ -161,7 +154,7 @@ def _opened(source: Source, openers: Iterable[Callable[[Source], Model | None]])
 
 
 def _open_given_sites(source: Source) -> Model | None:
-    sites = source.in_memory.sites
+    sites = source.sites
     folder = source.folder if sites is not None and isinstance(source.where, (str, Path)) else None
     if folder is None or sites is None:
         return None
@@ -169,14 +162,14 @@ def _open_given_sites(source: Source) -> Model | None:
         if (value := getattr(source, keyword)) is not None:
             raise ParameterError(keyword, str(value), "none beside sites")
     folder = folder / (source.subfolder or "")
-    opened = Model.of_sites(Checkpoint.open(folder), sites, Named(source.in_memory.name or folder.resolve().stem))
+    opened = Model.of_sites(Checkpoint.open(folder), sites, Named(source.name or folder.resolve().stem))
     return opened.without_proof(_NO_MODULE)
 
 
 def _open_opened(source: Source) -> Model | None:
     """Return a model that is open already; refuse everything that is no path or name, and arguments for memory."""
-    for keyword, value in vars(source.in_memory).items():
-        if value is not None:
+    for keyword in ("family", "config", "name", "inputs", "sites"):
+        if (value := getattr(source, keyword)) is not None:
             described = value if isinstance(value, str) else type(value).__name__
             raise ParameterError(keyword, described, "none: it is for a module or a state dict in memory")
     model = source.where
@@ -202,10 +195,12 @@ def _open_adapter(source: Source) -> Model | None:
         raise ParameterError("adapter", way, f"one of {', '.join(WAYS)}")
     name = Path(where).resolve().name
     of_base = Source(base, source.revision, source.subfolder, cache=source.cache)
-    is_fetched = folder is None and isinstance(where, str) and where != "demo" and HUB_ID.fullmatch(where) is not None
+    is_fetched = (
+        folder is None and isinstance(where, str) and where != "demo" and hub.HUB_ID.fullmatch(where) is not None
+    )
     if is_fetched:
         revision, inside = (source.revision, source.subfolder) if base is None else (None, None)
-        folder, name = fetch_checkpoint(where, revision, inside, source.cache) / (inside or ""), where
+        folder, name = hub.fetch_checkpoint(where, revision, inside, source.cache) / (inside or ""), where
     if folder is None or not (folder / ADAPTER_CONFIG).is_file():
         advice = which_adapter(folder) if folder is not None else None
         expected = f"the folder of an adapter, with {ADAPTER_CONFIG}, as the model"
@@ -220,7 +215,7 @@ def _open_adapter(source: Source) -> Model | None:
     if base is None and is_adapter_alone(folder):
         settings = read_json_object(folder / ADAPTER_CONFIG)
         base, named = settings.get("base_model_name_or_path"), settings.get("revision")
-        if not isinstance(base, str) or not HUB_ID.fullmatch(base):
+        if not isinstance(base, str) or not hub.HUB_ID.fullmatch(base):
             raise ParameterError("base", None, f"the base model of the adapter, which {folder.name} does not hold")
         named = named if isinstance(named, str) else None
         of_base = replace(of_base, revision=named, subfolder=None) if is_fetched else of_base
@@ -230,14 +225,10 @@ def _open_adapter(source: Source) -> Model | None:
     return opened if way == "base" or base is None else replace(opened, name=f"{opened.name} + {name}")
 
 
-def _open_demo(source: Source) -> Model | None:
-    if source.where != "demo":
-        return None
-    folder, revision = demo_checkpoint(source.revision)
-    return Model.from_folder(folder, Named("demo", revision), source.adapted)
-
-
 def _open_folder(source: Source) -> Model | None:
+    if source.where == "demo":
+        path, revision = demo_checkpoint(source.revision)
+        return Model.from_folder(path, Named("demo", revision), source.adapted)
     path = source.folder
     if path is None:
         return None
@@ -245,20 +236,20 @@ def _open_folder(source: Source) -> Model | None:
         path = path / source.subfolder
         if not path.is_dir():
             raise MissingCheckpointFileError(path, advice="pass the name of a folder within that of the checkpoint")
-    require_checkpoint(path, source.revision)
+    hub.require_checkpoint(path, source.revision)
     return Model.from_folder(path, Named(path.resolve().name), source.adapted)
 
 
 def _open_hub(source: Source) -> Model:
     where, subfolder, revision = source.where, source.subfolder, source.revision or "main"
-    file = HUB_GGUF.fullmatch(where) if isinstance(where, str) and subfolder is None else None
+    file = hub.HUB_GGUF.fullmatch(where) if isinstance(where, str) and subfolder is None else None
     if file is not None:
-        path = fetch_file(file["model"], file["file"], source.revision, source.cache)
+        path = hub.fetch_file(file["model"], file["file"], source.revision, source.cache)
         return Model.from_folder(path, Named(where, revision, (_commit_note(path.parent),)), source.adapted)
-    if isinstance(where, Path) or not HUB_ID.fullmatch(where):
-        raise MissingCheckpointFileError(expanded(Path(where)))
-    name = hub_id(where)
-    folder = fetch_checkpoint(name, source.revision, subfolder, source.cache)
+    if isinstance(where, Path) or not hub.HUB_ID.fullmatch(where):
+        raise MissingCheckpointFileError(hub.expanded(Path(where)))
+    name = hub.hub_id(where)
+    folder = hub.fetch_checkpoint(name, source.revision, subfolder, source.cache)
     notes = (_commit_note(folder),)
     if subfolder is not None:
         folder, name = folder / subfolder, f"{name}/{subfolder}"
@@ -273,13 +264,13 @@ def _commit_note(folder: Path) -> Note:
 
 
 def _open_memory(source: Source) -> Model | None:
-    model, arguments = source.where, source.in_memory
+    model = source.where
     torch = sys.modules.get("torch")  # a caller that holds a module has imported torch
     module = model if torch is not None and isinstance(model, torch.nn.Module) else None
     if module is None and not isinstance(model, Mapping):
         return None
     network = network_given = model_type = None
-    config, family, sites = arguments.config, arguments.family, arguments.sites
+    config, family, sites = source.config, source.family, source.sites
     inner: Any = model
     if module is None:
         kind, own_name, tensors = "state dict", None, model
@@ -287,23 +278,23 @@ def _open_memory(source: Source) -> Model | None:
         kind, own_name = type(module).__name__, getattr(module, "name_or_path", None)
         inner = getattr(module, "module", module)  # torch.nn.DataParallel and its distributed variant wrap a module
         tensors = weights_in_effect(inner)
-        network_given = Network(inner, Path(type(inner).__name__), arguments.inputs, module)
+        network_given = Network(inner, Path(type(inner).__name__), source.inputs, module)
         own_config = getattr(module, "config", getattr(inner, "config", None))
         if config is None and hasattr(own_config, "to_dict"):  # otherwise it is not a configuration of transformers
             config = own_config
         model_type = getattr(config, "model_type", None)
-        if family is None and (arguments.inputs is not None or model_type not in (None, *supported_architectures())):
-            network = Network.of_module(inner, arguments.inputs, module)
+        if family is None and (source.inputs is not None or model_type not in (None, *supported_architectures())):
+            network = Network.of_module(inner, source.inputs, module)
             config = config or {"model_type": kind}
-    name = arguments.name or (own_name if isinstance(own_name, str) else None) or kind
+    name = source.name or (own_name if isinstance(own_name, str) else None) or kind
     if sites is not None:
         opened = Model.of_sites(Checkpoint.of_tensors(tensors, name), sites, Named(name, source.revision))
-        return opened.of_module(network_given) if network_given else opened.without_proof(_NO_MODULE)
+        return replace(opened, _network=network_given) if network_given else opened.without_proof(_NO_MODULE)
     try:
         settings = _settings(config, kind, family)
     except ParameterError as error:
         if error.name == "family" and family is None:
-            advise_in_memory(error, model, tensors, config)
+            advise_in_memory(error, model, tensors)
         raise
     if network_given is not None and "transformers" in sys.modules:
         from rmtbase.models.forward._stored_names import as_saved
@@ -316,10 +307,10 @@ def _open_memory(source: Source) -> Model | None:
         if network is not None or not is_complete or module is None:
             raise
         return Model.from_state_dict(tensors, settings, named, Network.of_module(inner, given=module))
-    return opened.of_module(network or network_given)
+    return replace(opened, _network=network or network_given or opened._network)
 
 
-_STORED = (_open_demo, _open_folder, _open_hub)
+_STORED = (_open_folder, _open_hub)
 _OPENERS = (_open_memory, _open_given_sites, _open_opened, _open_adapter, *_STORED)
 """Ways to open a model; the first that knows it opens it."""
 

@@ -14,8 +14,7 @@ from rmtbase.errors import CheckpointError, MissingCheckpointFileError, Paramete
 from rmtbase.models._model import Model
 from rmtbase.models._open import open_model
 from rmtbase.models.files._demo import demo_root, demo_steps
-from rmtbase.models.files._hub import HUB_ID, fetch_refs, hub_id
-from rmtbase.models.files._paths import existing_folder
+from rmtbase.models.files._hub import HUB_ID, existing_folder, fetch_refs, hub_id
 from rmtbase.models.layouts._folding import require_folds
 from rmtbase.shown import in_one_line
 from rmtbase.words import listing
@@ -29,8 +28,6 @@ _SHOWN = 6  # names in an error
 
 @in_one_line
 class Revision(NamedTuple):
-    """Checkpoint of a series."""
-
     step: int  # optimizer steps taken
     name: str  # name of the branch, tag or folder
     identity: str  # changes when the files may have: the commit on the hub, or sizes and times of the files in a folder
@@ -103,7 +100,14 @@ def find_series(
     folder = demo_root() if model == "demo" else existing_folder(model)
     if folder is not None:
         name = "demo" if model == "demo" else folder.resolve().name
-        steps_by_name = demo_steps() if model == "demo" else _steps_in(folder)
+        if not folder.is_dir():
+            raise CheckpointError(folder, "is a file; pass the folder that holds the folders of checkpoints")
+        try:
+            in_folder = sorted(path.name for path in folder.iterdir() if path.is_dir())
+        except OSError as error:
+            raise CheckpointError(folder, f"cannot be read: {error.strerror}") from error
+        stepped = {name: step for name in in_folder if (step := step_of(name)) is not None}
+        steps_by_name = demo_steps() if model == "demo" else stepped
         named = _chosen(names, steps_by_name, f"checkpoints of {name}")
         if missing := [revision for _, revision in named if not (folder / revision).is_dir()]:
             raise ParameterError("revisions", missing[0], _some(steps_by_name))
@@ -165,16 +169,6 @@ def _some(steps_by_name: Mapping[str, int]) -> str:
     if not names:
         return "names that state a number of steps, such as step512"
     return f"'{ALL}', or some of {listing(names, _SHOWN)}"
-
-
-def _steps_in(folder: Path) -> dict[str, int]:
-    if not folder.is_dir():
-        raise CheckpointError(folder, "is a file; pass the folder that holds the folders of checkpoints")
-    try:
-        names = [path.name for path in folder.iterdir() if path.is_dir()]
-    except OSError as error:
-        raise CheckpointError(folder, f"cannot be read: {error.strerror}") from error
-    return {name: step for name in sorted(names) if (step := step_of(name)) is not None}
 
 
 def _identity(folder: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -17,13 +18,13 @@ from jaxtyping import Float, Shaped
 
 from rmtbase.errors import CheckpointError, CorruptFileError, ParameterError
 from rmtbase.models.files import _tensor_file as stored_types
-from rmtbase.models.files._attention_names import own_names
 from rmtbase.models.files._files import read_json_object, reading
 from rmtbase.models.files._other_programs import missing_file
 from rmtbase.models.files._safetensors import SafetensorsFile
 from rmtbase.models.files._tensor_file import StateDict
 from rmtbase.models.files._torch_file import TorchFile
 from rmtbase.shown import quoted, shown
+from rmtbase.words import listing
 
 _Files = Mapping[str, stored_types.TensorFile]  # by the names of the tensors
 _Opener = Callable[[Path], stored_types.TensorFile]
@@ -33,6 +34,10 @@ _CANDIDATES: tuple[tuple[str, str, _Opener], ...] = (
     ("pytorch_model.bin", ".bin", TorchFile.open),
     ("pytorch_model.bin.index.json", ".bin", TorchFile.open),
 )
+# torch.compile, FSDP and activation checkpointing insert these into names wherever they wrap a module;
+# torch.nn.DataParallel, its distributed variant and PEFT put the second set in front of all names.
+_WRAPPERS = re.compile(r"(?<![^.])(_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")
+_IN_FRONT = ("module.", "base_model.model.")
 _INDEX_ENDING = ".index.json"
 _LARGEST_INDEX = 1 << 26  # bytes; the index of a model with 92 000 tensors takes nine million
 _SHOWN = 3  # names in a note
@@ -41,24 +46,16 @@ _CHUNK = 1 << 20  # elements hashed at a time, few enough to stay in the process
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Tensors of one checkpoint, each read when asked for and never kept.
-
-    The tensors come from the first of these that the folder holds: ``model.safetensors``; the shards that
-    ``model.safetensors.index.json`` names; ``pytorch_model.bin``; the shards that ``pytorch_model.bin.index.json``
-    names (the last two need torch). Tensors have the names of the model's own modules, without the insertions of
-    torch.compile, FSDP, activation checkpointing, DataParallel and PEFT.
-    """
+    """Tensors of one checkpoint, by the names of the model's modules, each read when asked for and never kept."""
 
     path: Path  # the folder; for tensors in memory, their name in messages
     config_path: Path  # the path of the configuration, or its name in messages
     _tensors: Mapping[str, stored_types.CheckpointTensor] = field(repr=False, compare=False)
-    # choices about the files that are not obvious: tensors of a shard that the index does not name are read, as
-    # transformers does; an index beside a single file is not read; quantised weights are dequantised
+    # choices about the files that are not obvious, such as an index beside a single file, which is not read
     notes: tuple[str, ...] = ()
 
     @classmethod
     def open(cls, folder: str | Path) -> Checkpoint:
-        """Find the files, and read and check their headers; weights are read only for checksums of ``.bin`` files."""
         folder = Path(folder)
         if folder.suffix in (".safetensors", ".bin") and not folder.is_dir():
             files, notes = _read_single(folder, TorchFile.open if folder.suffix == ".bin" else SafetensorsFile.open)
@@ -74,14 +71,17 @@ class Checkpoint:
 
     @classmethod
     def of_tensors(cls, tensors: Mapping[Any, Any], name: str) -> Checkpoint:
-        """Open a state dict without copying its tensors; messages refer to it by ``name``."""
         state = StateDict.from_tensors(tensors, name)
         return cls._of_files(state.path, Path("config"), dict.fromkeys(state.entries, state), [])
 
     @classmethod
     def _of_files(cls, path: Path, config_path: Path, files: _Files, notes: Iterable[str]) -> Checkpoint:
         tensors: dict[str, stored_types.CheckpointTensor] = {}
-        for name, unwrapped in own_names(files).items():
+        own_names = {name: _WRAPPERS.sub("", name) for name in files}
+        for in_front in _IN_FRONT:
+            if all(name.startswith(in_front) for name in own_names.values()):
+                own_names = {name: inner.removeprefix(in_front) for name, inner in own_names.items()}
+        for name, unwrapped in own_names.items():
             if unwrapped in tensors:
                 both = f"both {quoted(tensors[unwrapped].stored[0].name)} and {quoted(name)}"
                 raise CorruptFileError(files[name].path, both, f"one tensor {quoted(unwrapped)}, wrapped or not")
@@ -89,7 +89,6 @@ class Checkpoint:
         return cls(path, config_path, MappingProxyType(tensors), tuple(notes))
 
     def replaced(self, used: Iterable[str], by: Mapping[str, stored_types.CheckpointTensor], note: str) -> Checkpoint:
-        """Return the checkpoint without the tensors ``used``, with the tensors ``by`` made from them, and a note."""
         gone = set(used)
         left = {name: tensor for name, tensor in self._tensors.items() if name not in gone}
         return replace(self, _tensors=MappingProxyType(left | dict(by)), notes=(*self.notes, note))
@@ -129,12 +128,10 @@ class Checkpoint:
         return stored_types.widened(self.read_stored(name))
 
     def read_stored(self, name: str) -> Shaped[np.ndarray, "..."]:
-        """Read a whole tensor in the precision in which it is stored; bfloat16 is that of ml_dtypes."""
         shape = self.shape(name)
         return self._read(name, 0, self._entry(name).size).reshape(shape)
 
     def read_rows(self, name: str, start: int, stop: int) -> Shaped[np.ndarray, "..."]:
-        """Read the rows ``start <= i < stop`` of a tensor in the precision in which it is stored."""
         shape = self.shape(name)
         width = self._entry(name).size // shape[0]
         return self._read(name, start * width, stop * width).reshape(stop - start, *shape[1:])
@@ -158,7 +155,7 @@ class Checkpoint:
         def check(name: str) -> None:
             self.require_supported(name)
             for stored in self.tensor(name).stored:
-                for start in range(0, stored.entry.size if stored_types.is_float(stored.entry) else 0, _CHUNK):
+                for start in range(0, stored.entry.size if stored.entry.dtype in stored_types.WEIGHTS else 0, _CHUNK):
                     bits = stored.read_bits(start, min(start + _CHUNK, stored.entry.size))
                     numbers = stored_types.numbers_of(bits, stored.entry.dtype)
                     if not np.isfinite(stored_types.largest_magnitude(numbers)):
@@ -211,26 +208,21 @@ def _read_shards(index: Path, suffix: str, open_file: _Opener) -> tuple[_Files, 
     for shard, names in sorted(placed.items()):
         # Shards are read in order, so that a fault in one is reported before the next is opened.
         file = open_file(index.parent / shard)
-        _require_agreement(index, file, names, files)
+        for name in names:
+            if name not in file.entries:
+                expected = f"it there, as {index.name} says: download both again"
+                raise CorruptFileError(file.path, f"no tensor {quoted(name)}", expected)
+        if twice := next((name for name in file.entries if name in files), None):
+            both = f"the tensor {quoted(twice)} in both {shown(files[twice].path.name)} and {shown(shard)}"
+            raise CorruptFileError(index, both, "each tensor in one of its shards")
         files |= dict.fromkeys(file.entries, file)
     unnamed = sorted(files.keys() - weight_map.keys())
-    notes = [f"tensors that {index.name} does not name are read too: {_some(unnamed)}"] if unnamed else []
+    notes = (
+        [f"tensors that {index.name} does not name are read too: {listing([*map(quoted, unnamed)], _SHOWN)}"]
+        if unnamed
+        else []
+    )
     return files, notes
-
-
-def _require_agreement(index: Path, file: stored_types.TensorFile, names: list[str], before: _Files) -> None:
-    for name in names:
-        if name not in file.entries:
-            expected = f"it there, as {index.name} says: download both again"
-            raise CorruptFileError(file.path, f"no tensor {quoted(name)}", expected)
-    twice = next((name for name in file.entries if name in before), None)
-    if twice is not None:
-        both = f"{shown(before[twice].path.name)} and {shown(file.path.name)}"
-        raise CorruptFileError(index, f"the tensor {quoted(twice)} in both {both}", "each tensor in one of its shards")
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(map(quoted, names[:_SHOWN])) + (f", … ({len(names)} of them)" if len(names) > _SHOWN else "")
 
 
 _BLOCK = 1 << 22  # elements in a block of rows, 16 MiB in float32; a block of wider rows is square
@@ -246,9 +238,8 @@ class WeightReader:
     def read_one_of(self, name: str) -> Any:
         """Read matrices of a stack one at a time, or all at once where they can only be made together."""
         tensor = self._checkpoint.tensor(name)
-        if len(tensor.entry.shape) == 3 and not tensor.is_made_whole:
-            return _Stack(self._checkpoint, name)
-        return self.read(name)
+        is_stack = len(tensor.entry.shape) == 3 and not tensor.is_made_whole
+        return _Stack(self._checkpoint, name) if is_stack else self.read(name)
 
     def blocks(self, name: str) -> Iterator[Shaped[np.ndarray, "row column"]]:
         """Yield blocks of rows, converted as by :meth:`read`; each is read by itself where it can be made by itself."""
@@ -272,8 +263,6 @@ class WeightReader:
 
 
 class _Stack:
-    """Stack of matrices, each read when it is indexed."""
-
     def __init__(self, checkpoint: Checkpoint, name: str) -> None:
         self._checkpoint, self._name, self.shape = checkpoint, name, checkpoint.shape(name)
 

@@ -1,9 +1,4 @@
-"""Reading of files from elsewhere, and of the JSON in them, whose size is checked before it is parsed.
-
-The limits concern the bytes of the text, the number of values (each comma, colon and opening bracket begins at most
-one), the digits of a number and the depth. The largest text within the limits takes seconds and some hundred megabytes.
-Duplicate names in an object are refused.
-"""
+"""Reading of files from elsewhere, and of the JSON in them, whose size is checked before it is parsed."""
 
 import json
 import os
@@ -30,7 +25,6 @@ _HALF_PAIR = re.compile(rb"\\u[dD][89a-fA-F]")  # the escape of half of a surrog
 
 @contextmanager
 def reading(path: Path, needed_by: str | None = None, *, buffered: bool = True) -> Iterator[BinaryIO]:
-    """Open a regular file of a checkpoint as a context manager; ``buffered`` as in ``open_regular``."""
     try:
         with open_regular(path, buffered=buffered) as stream:
             yield stream
@@ -41,7 +35,6 @@ def reading(path: Path, needed_by: str | None = None, *, buffered: bool = True) 
 
 
 def read_json_object(path: Path, largest: int = _LARGEST) -> dict[str, Any]:
-    """Read the JSON object in a regular file of at most ``largest`` bytes."""
     with reading(path) as stream:
         size = os.fstat(stream.fileno()).st_size
         text = b"" if size > largest else stream.read(largest + 1)

@@ -1,4 +1,4 @@
-"""Models of the Hugging Face hub: known models, whose sizes need no network, and downloads of checkpoints.
+"""Models as users name them: paths, models of the Hugging Face hub, and known ones, whose sizes need no network.
 
 The known models are listed in ``known_models.csv``, one per line.
 """
@@ -6,17 +6,21 @@ The known models are listed in ``known_models.csv``, one per line.
 from __future__ import annotations
 
 import csv
+import errno
 import hashlib
 import re
 import time
+from contextlib import suppress
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rmtbase.errors import CheckpointError, MissingDependencyError
+from rmtbase.errors import CheckpointError, MissingDependencyError, ParameterError
 from rmtbase.models.files._checkpoint import Checkpoint
+from rmtbase.models.files._other_formats import format_of
+from rmtbase.models.files._other_programs import refusal_of_file
 from rmtbase.models.files._torch_file import require_torch
 from rmtbase.shown import quoted
 
@@ -33,6 +37,11 @@ TORCH = [
 ]
 # Copies of the same weights in other formats, which some repositories keep beside the checkpoint.
 OTHER_COPIES = ["*/*", "consolidated*"]
+_SUBFOLDER = re.compile(r"[\w.-]+(/[\w.-]+)*", re.ASCII)
+_HUB_FOLDER = re.compile(rf"(?P<model>{HUB_ID.pattern.removesuffix('?')})//(?P<folder>{_SUBFOLDER.pattern})", re.ASCII)
+_SHARD = re.compile(r"-\d+-of-\d+\.")
+_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
+_NOT_THERE_ON_WINDOWS = (21, 123, 1921)  # device not ready, invalid file name, dangling link
 _SHA256 = re.compile("[0-9a-f]{64}")
 _CLOCK = 2.0  # seconds by which the times of files may be coarser than the clock
 _NEAR = 6  # names that an error lists
@@ -69,15 +78,11 @@ def known_models() -> tuple[KnownModel, ...]:
     return tuple(KnownModel(line["name"], line["hub_id"], *(int(line[size]) for size in sizes)) for line in lines)
 
 
-@cache
-def _known_by_name() -> dict[str, KnownModel]:
-    models = known_models()[::-1]  # reversed, so that the first of several wins
-    without_owner = {model.hub_id.lower().partition("/")[2]: model for model in models}
-    return without_owner | {model.hub_id.lower(): model for model in models} | {model.name: model for model in models}
-
-
 def find_known(name: str) -> KnownModel | None:
-    return _known_by_name().get(name.lower())
+    """Find a model by its short name, by its hub id, or by that without the owner; the first of several wins."""
+    names_of = (lambda m: m.name, lambda m: m.hub_id.lower(), lambda m: m.hub_id.lower().partition("/")[2])
+    named = (model for name_of in names_of for model in known_models() if name_of(model) == name.lower())
+    return next(named, None)
 
 
 def names_near(name: str) -> str:
@@ -98,8 +103,11 @@ def fetch_checkpoint(
     model: str, revision: str | None = None, subfolder: str | None = None, cache: Path | None = None
 ) -> Path:
     """Download a model from the hub, unless the hub's cache has it, and return its local folder."""
-    if cache is not None and (folder_held := _held(model, revision, subfolder)) is not None:
-        return folder_held
+    if cache is not None:
+        with suppress(CheckpointError, MissingDependencyError):
+            folder = _download(model, revision, SAFETENSORS, subfolder, local=True)
+            Checkpoint.open(folder / (subfolder or ""))
+            return folder
     folder = _download(model, revision, SAFETENSORS, subfolder, cache)
     if any((folder / (subfolder or "")).glob("*.safetensors")):
         return folder
@@ -119,10 +127,6 @@ def fetch_file(model: str, name: str, revision: str | None = None, cache: Path |
     return _download(model, revision, [name], cache=cache) / name
 
 
-def fetch_config(model: str, revision: str | None = None) -> Path:
-    return _download(model, revision, ["config.json"])
-
-
 def fetch_refs(model: str) -> dict[str, str]:
     from huggingface_hub import HfApi
 
@@ -131,15 +135,6 @@ def fetch_refs(model: str) -> dict[str, str]:
     except Exception as error:
         raise CheckpointError(model, explain(error, None)) from error
     return {ref.name: ref.target_commit for ref in (*refs.branches, *refs.tags)}
-
-
-def _held(model: str, revision: str | None, subfolder: str | None) -> Path | None:
-    try:
-        folder = _download(model, revision, SAFETENSORS, subfolder, local=True)
-        Checkpoint.open(folder / (subfolder or ""))
-    except (CheckpointError, MissingDependencyError):
-        return None
-    return folder
 
 
 def _download(
@@ -161,14 +156,8 @@ def _download(
         folder = Path(snapshot_download(model, revision=revision, **options))
     except Exception as error:  # the only common base of the errors of the client and its transport
         raise CheckpointError(model, explain(error, revision)) from error
-    if not local:
-        _require_digests(model, folder, begun)
-    return folder
-
-
-def _require_digests(model: str, folder: Path, begun: float) -> None:
-    """Compare files downloaded since then with the SHA-256 that the hub has for them, its ETag of an LFS file."""
-    for link in folder.rglob("*"):
+    for link in () if local else folder.rglob("*"):
+        # The name of a blob is the SHA-256 that the hub has for it, its ETag of an LFS file.
         blob = link.resolve()
         if not _SHA256.fullmatch(blob.name) or blob.stat().st_mtime < begun - _CLOCK:
             continue
@@ -178,15 +167,80 @@ def _require_digests(model: str, folder: Path, begun: float) -> None:
             blob.unlink()
             problem = f"{link.name} was downloaded with SHA-256 {digest}, and the hub has {blob.name}; fetch it again"
             raise CheckpointError(model, problem)
+    return folder
 
 
 def explain(error: Exception, revision: str | None) -> str:
-    kinds = {kind.__name__ for kind in type(error).__mro__}
-    if "GatedRepoError" in kinds:
-        return "access to this model must be asked for on the hub; then log in with hf auth login"
-    if "RepositoryNotFoundError" in kinds:
-        return "neither a folder here nor a public model of the hub; check the name, or log in with hf auth login"
-    if "RevisionNotFoundError" in kinds:
-        return f"the hub has this model, but no revision {quoted(revision)}"
-    advice = "check the name and the connection, or pass the folder of a downloaded checkpoint"
-    return f"not a folder here, and cannot be fetched from the hub ({type(error).__name__}); {advice}"
+    causes = {
+        "GatedRepoError": "access to this model must be asked for on the hub; then log in with hf auth login",
+        "RepositoryNotFoundError": "neither a folder here nor a public model of the hub; check the name, or log in "
+        "with hf auth login",
+        "RevisionNotFoundError": f"the hub has this model, but no revision {quoted(revision)}",
+        "Exception": f"not a folder here, and cannot be fetched from the hub ({type(error).__name__}); check the name "
+        "and the connection, or pass the folder of a downloaded checkpoint",
+    }
+    return next(causes[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in causes)
+
+
+def split_name(
+    name: Any, revision: str | None = None, subfolder: str | None = None
+) -> tuple[Any, str | None, str | None]:
+    """Split ``"owner/name//subfolder@revision"`` into its parts; a path that exists is one. Raises ParameterError."""
+    stated = isinstance(name, str) and ("@" in name or "//" in name) and existing_folder(name) is None
+    if stated:
+        name, revision, subfolder = _split(name, revision, subfolder)
+    if subfolder is not None and (not isinstance(name, (str, Path)) or name == "demo"):
+        raise ParameterError("subfolder", subfolder, "none: it is for a folder, or for a model on the hub")
+    if subfolder is not None and not (_SUBFOLDER.fullmatch(subfolder) and {".", ".."}.isdisjoint(subfolder.split("/"))):
+        raise ParameterError("subfolder", subfolder, "the name of a folder within the checkpoint's, as 'text_encoder'")
+    return name, revision, subfolder
+
+
+def _split(name: str, revision: str | None, subfolder: str | None) -> tuple[str, str | None, str | None]:
+    model, _, named = name.rpartition("@")
+    if not model or existing_folder(model) is None:  # the name of a model holds no @, its revision may
+        model, _, named = name.partition("@")
+    if not model or ("@" in name and not named):
+        return name, revision, subfolder
+    inside = None
+    if match := _HUB_FOLDER.fullmatch(model):
+        model, inside = match["model"], match["folder"]
+    for keyword, stated, value in (("revision", named or None, revision), ("subfolder", inside, subfolder)):
+        if None not in (stated, value) and stated != value:
+            raise ParameterError(keyword, value, f"none beside the name {name!r}, which states {stated!r}")
+    return model, named or revision, inside or subfolder
+
+
+def existing_folder(model: str | Path) -> Path | None:
+    folder = expanded(Path(model))
+    try:
+        folder.stat()  # from Python 3.14 on, Path.exists returns False where permission is denied
+    except ValueError:  # a null character
+        return None
+    except OSError as error:
+        if error.errno in _NOT_THERE or getattr(error, "winerror", None) in _NOT_THERE_ON_WINDOWS:
+            return None
+        raise CheckpointError(folder, f"cannot be read: {error.strerror}") from error
+    return folder
+
+
+def require_checkpoint(folder: Path, revision: str | None) -> None:
+    kind = "folder" if folder.is_dir() else "file"
+    is_shard = _SHARD.search(folder.name) is not None
+    of_model = folder.name.startswith(("pytorch_model", "model")) or format_of(folder.name) is None  # no training state
+    is_weights = folder.suffix == ".safetensors" or (folder.suffix == ".bin" and of_model)
+    is_whole = is_weights and not is_shard and (folder.parent / "config.json").exists()
+    if kind == "file" and not is_whole and folder.suffix.lower() != ".gguf":
+        if is_shard:
+            described = "is one of several files of a checkpoint"
+            raise CheckpointError(folder, f"{described}; pass the folder that holds it and its config.json")
+        raise refusal_of_file(folder)
+    if revision is not None:
+        raise ParameterError("revision", revision, f"none for a {kind}: pass the {kind} of that revision")
+
+
+def expanded(path: Path) -> Path:
+    try:
+        return path.expanduser()
+    except RuntimeError:  # ~name with no such user: a file may have that name
+        return path

@@ -14,10 +14,8 @@ import struct
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from math import prod
 from pathlib import Path
 from types import MappingProxyType
-from typing import BinaryIO
 
 import numpy as np
 from jaxtyping import Shaped
@@ -45,21 +43,47 @@ class SafetensorsFile:
     def open(cls, path: Path) -> SafetensorsFile:
         with reading(path) as stream:
             file_size = os.fstat(stream.fileno()).st_size
-            length = _header_length(path, stream, file_size)
+            first = stream.read(_LENGTH.size)
+            if file_size == 0:
+                raise CorruptFileError(path, "an empty file", _VALID)
+            if len(first) < _LENGTH.size:
+                raise CorruptFileError(path, f"{file_size} bytes", f"{_VALID}, which has at least {_LENGTH.size}")
+            (length,) = _LENGTH.unpack(first)
+            if not 2 <= length <= _LONGEST_HEADER:
+                first += stream.read(len(LFS_POINTER) - len(first))
+                if first == LFS_POINTER:
+                    raise CorruptFileError(path, *LFS_WORDS)
+                kind = format_that_begins(first) or "another format"
+                raise CorruptFileError(path, f"a header length of {length} bytes", f"{_VALID}: this is {kind}")
+            if _LENGTH.size + length > file_size:
+                expected = f"at least the {_LENGTH.size + length} bytes of its header"
+                raise CorruptFileError(path, f"{file_size} bytes (truncated)", expected)
             try:
                 with safe_open(path, framework="numpy") as file:
                     slices = {name: file.get_slice(name) for name in file.offset_keys()}
                     described = {name: (part.get_dtype(), tuple(part.get_shape())) for name, part in slices.items()}
                     entries = {name: TensorEntry(*entry) for name, entry in described.items()}
             except SafetensorError as error:
-                raise _refusal(path, stream.read(length), file_size, error) from error
+                with suppress(ValueError, TypeError, LookupError, AttributeError, RecursionError):
+                    tensors = [
+                        value for name, value in json.loads(stream.read(length)).items() if name != "__metadata__"
+                    ]
+                    implied = _LENGTH.size + length + max(value["data_offsets"][1] for value in tensors)
+                    if file_size != implied:
+                        difference = "truncated" if file_size < implied else "with bytes after its end"
+                        expected = f"the {shown(implied)} bytes that its header implies: download it again"
+                        raise CorruptFileError(path, f"{file_size} bytes ({difference})", expected) from error
+                described = f"a file that the package safetensors refuses ({one_line(str(error), 300)})"
+                raise CorruptFileError(path, described, _VALID) from error
         begins, begin = {}, _LENGTH.size + length
         for name, entry in entries.items():  # in the order of their data, which is contiguous
             if len(entry.shape) > _MOST_DIMENSIONS:
                 described = f"{len(entry.shape):,} dimensions of tensor {quoted(name)}"
                 raise CorruptFileError(path, described, f"at most {_MOST_DIMENSIONS}")
             begins[name] = begin
-            begin += _stored_bytes(entry.dtype, entry.shape)
+            # Every type except BOOL is named after the bits of an element, as in F8_E4M3.
+            bits = 8 if entry.dtype == "BOOL" else int(re.sub(r"\D*(\d+).*", r"\1", entry.dtype))
+            begin += entry.size * bits // 8
         if begin != file_size:
             raise CorruptFileError(path, f"{file_size} bytes", f"the {begin} bytes that its header implies")
         return cls(path, MappingProxyType(entries), MappingProxyType(begins))
@@ -74,49 +98,3 @@ class SafetensorsFile:
             expected = f"{stop - start}: the file was changed while in use"
             raise CorruptFileError(self.path, f"{bits.size} of the elements of tensor {quoted(name)}", expected)
         return bits
-
-
-def _header_length(path: Path, stream: BinaryIO, file_size: int) -> int:
-    """Read the length of the header, and check that it fits into the file and is not larger than any real one."""
-    first = stream.read(_LENGTH.size)
-    if file_size == 0:
-        raise CorruptFileError(path, "an empty file", _VALID)
-    if len(first) < _LENGTH.size:
-        raise CorruptFileError(path, f"{file_size} bytes", f"{_VALID}, which has at least {_LENGTH.size}")
-    if first == LFS_POINTER[: len(first)] and first + stream.read(len(LFS_POINTER) - len(first)) == LFS_POINTER:
-        raise CorruptFileError(path, *LFS_WORDS)
-    (length,) = _LENGTH.unpack(first)
-    if not 2 <= length <= _LONGEST_HEADER:
-        kind = format_that_begins(first + stream.read(8))
-        format_found = "another format" if kind is None else kind.found
-        raise CorruptFileError(path, f"a header length of {length} bytes", f"{_VALID}: this is {format_found}")
-    if _LENGTH.size + length > file_size:
-        expected = f"at least the {_LENGTH.size + length} bytes of its header"
-        raise CorruptFileError(path, f"{file_size} bytes (truncated)", expected)
-    return length
-
-
-def _refusal(path: Path, header: bytes, file_size: int, error: SafetensorError) -> CorruptFileError:
-    """Return the error for a file that the package refuses, with the sizes that disagree or the package's own words."""
-    with suppress(ValueError, TypeError, LookupError, AttributeError, RecursionError):
-        tensors = json.loads(header)
-        tensors.pop("__metadata__", None)
-        implied = _LENGTH.size + len(header) + max(value["data_offsets"][1] for value in tensors.values())
-        if file_size != implied:
-            difference = "truncated" if file_size < implied else "with bytes after its end"
-            expected = f"the {shown(implied)} bytes that its header implies: download it again"
-            return CorruptFileError(path, f"{file_size} bytes ({difference})", expected)
-        for name, value in tensors.items():
-            (begin, end), shape, dtype = value["data_offsets"], tuple(value["shape"]), value["dtype"]
-            size = _stored_bytes(dtype, shape) if len(shape) <= _MOST_DIMENSIONS else -1
-            if 0 <= size != end - begin >= 0:
-                described = f"{shown(end - begin)} bytes for tensor {quoted(name)}"
-                expected = f"{shown(size)}, from its shape {shown(shape)} and type {dtype}"
-                return CorruptFileError(path, described, expected)
-    return CorruptFileError(path, f"a file that the package safetensors refuses ({one_line(str(error), 300)})", _VALID)
-
-
-def _stored_bytes(dtype: str, shape: tuple[int, ...]) -> int:
-    """Return the bytes of a tensor: every type except BOOL is named after the bits of an element, as in F8_E4M3."""
-    bits = 8 if dtype == "BOOL" else int(re.sub(r"\D*(\d+).*", r"\1", dtype))
-    return prod(shape) * bits // 8

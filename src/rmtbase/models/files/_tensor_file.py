@@ -1,7 +1,4 @@
-"""Interface of all files of tensors, and conversion of their bits to numbers.
-
-Formats differ only in how the bits are found.
-"""
+"""Interface of all files of tensors, which differ in how bits are found, and conversion of bits to numbers."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ from rmtbase.errors import CheckpointError, NonFiniteError, ParameterError
 from rmtbase.parameters import require_real_array
 from rmtbase.shown import quoted, shown
 
-_WEIGHTS = ("F64", "F32", "F16", "BF16")
+WEIGHTS = ("F64", "F32", "F16", "BF16")
 NARROW_FLOATS: Mapping[str, np.dtype[Any]] = MappingProxyType(
     {
         "BF16": np.dtype(ml_dtypes.bfloat16),
@@ -56,7 +53,7 @@ _STEPS_OF_SIGMA = 15  # the same for the standard deviation of Gaussian weights
 @dataclass(frozen=True, slots=True)
 class TensorEntry:
     dtype: str  # the element type under its safetensors name ("F32", "BF16", ...), supported or not
-    shape: tuple[int, ...]  # the stored shape
+    shape: tuple[int, ...]
 
     @property
     def size(self) -> int:
@@ -64,8 +61,6 @@ class TensorEntry:
 
 
 class TensorFile(Protocol):
-    """File of named tensors."""
-
     @property
     def path(self) -> Path: ...
 
@@ -77,20 +72,16 @@ class TensorFile(Protocol):
         ...
 
 
-def element_type(name: str) -> str:
-    """Return the safetensors name of an element type of torch, NumPy or JAX, or the name itself if there is none."""
-    return _TORCH_NAMES.get(name, name)
-
-
-def is_float(entry: TensorEntry) -> bool:
-    return entry.dtype in _WEIGHTS
+def entry_of(tensor: Any) -> TensorEntry:
+    name = str(tensor.dtype).removeprefix("torch.")
+    return TensorEntry(_TORCH_NAMES.get(name, name), tuple(tensor.shape))
 
 
 def require_supported(path: Path, name: str, entry: TensorEntry) -> None:
-    if not is_float(entry):
+    if entry.dtype not in WEIGHTS:
         raise CheckpointError(
             path,
-            f"tensor {quoted(name)} has element type {shown(entry.dtype)}; expected one of {', '.join(_WEIGHTS)} "
+            f"tensor {quoted(name)} has element type {shown(entry.dtype)}; expected one of {', '.join(WEIGHTS)} "
             "(quantised weights are not the trained weights: pass the checkpoint they were made from)",
         )
     if entry.size == 0:
@@ -145,8 +136,6 @@ def require_finite(path: Path, name: str, values: Shaped[np.ndarray, "..."]) -> 
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """Tensor as a file stores it, under the name that it has in the file."""
-
     file: TensorFile
     name: str
     is_made_whole: ClassVar[bool] = False
@@ -215,11 +204,7 @@ CheckpointTensor = StoredTensor | DerivedTensor
 
 @dataclass(frozen=True)
 class StateDict:
-    """Named tensors of torch, NumPy or JAX, on any device, in place of a :class:`TensorFile`.
-
-    Numbers, booleans, strings, bytes and None beside them are skipped. Tensors may share their storage, as tied weights
-    do. They are not copied, so that later changes to them affect what is read.
-    """
+    """Named tensors of torch, NumPy or JAX, on any device; not copied, so that later changes affect what is read."""
 
     path: Path  # name in messages, not a file
     entries: Mapping[str, TensorEntry]  # the tensors by name
@@ -234,15 +219,14 @@ class StateDict:
                 raise ParameterError("model", f"a mapping with a key of type {type(key).__name__}", expected)
             if getattr(value, "is_nested", False) is True:
                 described = f"a mapping with a nested tensor under {quoted(key)}, which has no one shape"
-                advice = "take it apart (tensor.unbind()), or leave it out"
-                raise ParameterError("model", described, f"{expected}; {advice}")
+                raise ParameterError("model", described, f"{expected}; take it apart with unbind, or leave it out")
             if hasattr(value, "shape") and hasattr(value, "dtype"):
                 kept_tensors[key] = value
             elif value is not None and not isinstance(value, (bool, int, float, str, bytes)):
                 described = f"a mapping with a {type(value).__name__} under {quoted(key)}"
                 advice = "pass the inner one where it is in a larger mapping"
                 raise ParameterError("model", described, f"{expected}; {advice}")
-        entries = {key: TensorEntry(_dtype(value), tuple(value.shape)) for key, value in kept_tensors.items()}
+        entries = {key: entry_of(value) for key, value in kept_tensors.items()}
         return cls(Path(name), MappingProxyType(entries), MappingProxyType(kept_tensors))
 
     def read_bits(self, name: str, start: int, stop: int) -> Shaped[np.ndarray, " size"]:
@@ -256,10 +240,6 @@ class StateDict:
             described = f"tensor {quoted(name)} is a {type(self._tensors[name]).__name__} that cannot be read"
             raise CheckpointError(self.path, f"{described} ({error}); expected a dense tensor with values") from error
         return elements.view(STORAGE[self.entries[name].dtype])
-
-
-def _dtype(tensor: Any) -> str:
-    return element_type(str(tensor.dtype).removeprefix("torch."))
 
 
 def weights_in_effect(module: Any) -> dict[str, Any]:

@@ -1,8 +1,7 @@
 """Files of ``torch.save``, read by ``torch.load`` with ``weights_only=True`` and memory-mapped.
 
-They are read only if a checkpoint has no safetensors file. Before torch reads a file, this module checks what torch
-does not: checksums, compressed records, and names of objects, since torch's own list lets a pickle make a bytearray of
-any size. Pages that were read stay in memory until the system needs it.
+Before torch reads a file, this module checks what torch does not: checksums, compressed records, and names of objects,
+since torch's own list lets a pickle make a bytearray of any size.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from jaxtyping import Shaped
 from rmtbase.errors import CheckpointError, CorruptFileError, MissingDependencyError
 from rmtbase.models.files._files import LFS_POINTER, LFS_WORDS, reading
 from rmtbase.models.files._other_formats import format_that_begins
-from rmtbase.models.files._tensor_file import TensorEntry, element_type
+from rmtbase.models.files._tensor_file import TensorEntry, entry_of
 from rmtbase.shown import one_line, quoted, shown
 
 # Despite weights_only=True, torch runs code up to 2.5.1 (CVE-2025-32434), and before 2.10 may corrupt memory.
@@ -49,8 +48,6 @@ _NO_ARCHIVE = {
         "the zip format: load it with torch.load(path, weights_only=True) and write that with torch.save, or take the "
         "model's safetensors file",
     ),
-    b"\x80": ("a bare pickle, which is a program", "a zip archive written by torch.save"),
-    b"GGUF": ("a GGUF file", "a zip archive written by torch.save: pass the checkpoint it was made from"),
 }
 
 
@@ -65,15 +62,23 @@ class TorchFile:
 
     @classmethod
     def open(cls, path: Path) -> TorchFile:
-        """Check every record against its checksum, which reads the file once, and map the file into memory."""
         require_torch()
         with reading(path) as stream:
             size = stream.seek(0, 2)
-            _require_archive(path, stream, size)
             _require_whole(path, stream, size)
-        tensors = {name: value for name, value in _load(path).items() if _is_tensor(path, name, value, size)}
-        types = {name: element_type(str(tensor.dtype).removeprefix("torch.")) for name, tensor in tensors.items()}
-        entries = {name: TensorEntry(types[name], tuple(tensor.shape)) for name, tensor in tensors.items()}
+        import torch
+
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # torch's advice is meant for its direct callers
+                loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        except Exception as error:  # torch raises many kinds, and every one of them means an unusable file
+            described = f"a file that torch refuses to load ({type(error).__name__})"
+            raise CorruptFileError(path, described, _VALID) from error
+        if not isinstance(loaded, dict):
+            raise CorruptFileError(path, f"a value of type {type(loaded).__name__} at its top", _VALID)
+        tensors = {name: value for name, value in loaded.items() if _is_tensor(path, name, value, size)}
+        entries = {name: entry_of(tensor) for name, tensor in tensors.items()}
         return cls(path, MappingProxyType(entries), size, MappingProxyType(tensors))
 
     def read_bits(self, name: str, start: int, stop: int) -> Shaped[np.ndarray, " size"]:
@@ -94,7 +99,6 @@ class TorchFile:
 
 
 def require_torch() -> None:
-    """Raise MissingDependencyError unless torch 2.10 or later is installed, which reads files of others safely."""
     if importlib.util.find_spec("torch") is None:
         raise MissingDependencyError("torch", _PURPOSE, "hf")
     import torch
@@ -104,7 +108,8 @@ def require_torch() -> None:
         raise MissingDependencyError("torch", _PURPOSE, "hf", f"{_OLDEST[0]}.{_OLDEST[1]}", str(torch.__version__))
 
 
-def _require_archive(path: Path, stream: BinaryIO, size: int) -> None:
+def _require_whole(path: Path, stream: BinaryIO, size: int) -> None:
+    """Raise CorruptFileError unless an archive is complete and undamaged, and its pickle contains only tensors."""
     if size == 0:
         raise CorruptFileError(path, "an empty file", _DOWNLOAD)
     stream.seek(0)
@@ -116,12 +121,8 @@ def _require_archive(path: Path, stream: BinaryIO, size: int) -> None:
         raise CorruptFileError(path, "a safetensors file", "one written by torch.save; name it model.safetensors")
     if not first.startswith(b"PK\x03\x04"):
         if (kind := format_that_begins(first)) is not None:
-            raise CorruptFileError(path, kind.found, "a zip archive written by torch.save")
+            raise CorruptFileError(path, kind, "a zip archive written by torch.save")
         raise CorruptFileError(path, "a file that is not a zip archive", _DOWNLOAD)
-
-
-def _require_whole(path: Path, stream: BinaryIO, size: int) -> None:
-    """Raise CorruptFileError unless an archive is complete and undamaged, and its pickle contains only tensors."""
     try:
         with zipfile.ZipFile(stream) as archive:
             for record in archive.infolist():
@@ -147,7 +148,6 @@ def _require_whole(path: Path, stream: BinaryIO, size: int) -> None:
 
 
 def pickle_in(path: Path, archive: zipfile.ZipFile) -> bytes:
-    """Read the pickle of an archive of ``torch.save``, which names its tensors."""
     records = [record for record in archive.infolist() if re.fullmatch(r"[^/]+/data\.pkl", record.filename)]
     if len(records) != 1:
         raise CorruptFileError(path, f"an archive with {len(records)} records data.pkl", _VALID)
@@ -167,20 +167,6 @@ def instructions(program: BinaryIO) -> Iterator[tuple[str, Any]]:
             yield code.name, argument
 
 
-def _load(path: Path) -> Mapping[Any, Any]:
-    import torch
-
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch's advice is meant for its direct callers
-            made = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except Exception as error:  # torch raises many kinds, and every one of them means an unusable file
-        raise CorruptFileError(path, f"a file that torch refuses to load ({type(error).__name__})", _VALID) from error
-    if not isinstance(made, dict):
-        raise CorruptFileError(path, f"{_in_words(made)} at its top", _VALID)
-    return made
-
-
 def _is_tensor(path: Path, name: Any, value: Any, file_size: int) -> bool:
     """Return True for a dense tensor within the file, False for a number or string; raise for anything else."""
     import torch
@@ -190,7 +176,7 @@ def _is_tensor(path: Path, name: Any, value: Any, file_size: int) -> bool:
     if value is None or isinstance(value, (bool, int, float, str)):
         return False
     if not isinstance(value, torch.Tensor):
-        raise CorruptFileError(path, f"{_in_words(value)} as entry {quoted(name)}", _VALID)
+        raise CorruptFileError(path, f"a value of type {type(value).__name__} as entry {quoted(name)}", _VALID)
     if value.is_conj() or value.is_neg():
         raise CorruptFileError(path, f"a conjugate or negated view as entry {quoted(name)}", _VALID)
     n_bytes = value.untyped_storage().nbytes()
@@ -198,9 +184,3 @@ def _is_tensor(path: Path, name: Any, value: Any, file_size: int) -> bool:
         described = f"a tensor {quoted(name)} of shape {shown(tuple(value.shape))} over a storage of {n_bytes:,} bytes"
         raise CorruptFileError(path, described, f"as many bytes as it takes, in a file of {file_size:,}")
     return True
-
-
-def _in_words(value: Any) -> str:
-    names = {"Tensor": "a tensor", "dict": "a dictionary", "OrderedDict": "a dictionary", "list": "a list"}
-    kind = type(value).__name__
-    return names.get(kind, "a bare storage" if "Storage" in kind else f"a value of type {kind}")

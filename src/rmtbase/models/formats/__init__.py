@@ -1,4 +1,1 @@
-"""Weights that are not stored as they are used: quantised matrices, GGUF files, low-rank adapters.
-
-Imports ``files``, ``layouts`` and, for the names of adapters, ``forward``.
-"""
+"""Weights that are not stored as they are used. Imports ``files``, ``layouts`` and, for adapters, ``forward``."""

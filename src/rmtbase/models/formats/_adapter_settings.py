@@ -1,11 +1,8 @@
-"""Settings of a low-rank adapter of PEFT, and the tensors of its updates checked against them.
-
-Source: ``peft/tuners/lora/config.py``; what becomes of each setting is in docs/adapters.md.
-"""
+"""Settings of a low-rank adapter of PEFT, and the tensors of its updates checked against them: docs/adapters.md."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache, partial
+from functools import lru_cache, partial, reduce
 from math import prod, sqrt
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,10 +10,11 @@ from typing import Any, NamedTuple
 from rmtbase.errors import CheckpointError, ParameterError, ShapeError
 from rmtbase.models.files._checkpoint import Checkpoint
 from rmtbase.models.files._other_formats import MERGED, adapter_in_words
+from rmtbase.reasons import packaged_texts
 from rmtbase.shown import quoted, shown
 
+# Function that maps the positions of a text at which a part of a pattern begins to those at which it ends.
 _Ends = Callable[[str, frozenset[int]], frozenset[int]]
-"""Function that maps the positions of a text at which a part of a pattern begins to those at which it ends."""
 
 _LONGEST = 4_000  # characters of a pattern
 _DEEPEST = 40  # levels of nested groups
@@ -85,16 +83,12 @@ def _compiled(pattern: str) -> _Ends:
         raise ParameterError("pattern", shown(pattern, 80), f"a regular expression ({error})") from error
     if len(pattern) > _LONGEST:
         raise ParameterError("pattern", shown(pattern, 80), f"one of at most {_LONGEST} characters")
-    ends, position = _alternatives(pattern, 0, 0)
-    if position != len(pattern):
-        raise _unread(pattern, position)
-    return ends
+    return _alternatives(pattern, 0, 0)[0]  # which ends with the pattern: its brackets are balanced
 
 
 def _unread(pattern: str, position: int) -> ParameterError:
-    return ParameterError(
-        "pattern", shown(pattern, 80), f"one without {shown(pattern[position : position + 12], 12)}, which is not read"
-    )
+    part = shown(pattern[position : position + 12], 12)
+    return ParameterError("pattern", shown(pattern, 80), f"one without {part}, which is not read")
 
 
 def _alternatives(pattern: str, position: int, depth: int) -> tuple[_Ends, int]:
@@ -108,23 +102,25 @@ def _alternatives(pattern: str, position: int, depth: int) -> tuple[_Ends, int]:
             continue
         part, position = _part(pattern, position, depth)
         alternatives[-1].append(part)
-    return partial(_any_of, [partial(_in_turn, parts) for parts in alternatives]), position
+
+    def ends(text: str, starts: frozenset[int]) -> frozenset[int]:
+        in_turn = (reduce(lambda reached, part: part(text, reached), parts, starts) for parts in alternatives)
+        return frozenset().union(*in_turn)
+
+    return ends, position
 
 
 def _part(pattern: str, position: int, depth: int) -> tuple[_Ends, int]:
-    """Parse one part and its quantifier."""
-    if pattern[position] == "(":
-        group = _GROUP.match(pattern, position)
-        if group is None:
-            raise _unread(pattern, position)
-        inner, position = _alternatives(pattern, group.end(), depth + 1)
-        part = partial(_ahead, inner, group["ahead"] == "=") if group["ahead"] else inner
+    is_group = pattern[position] == "("
+    begun = (_GROUP if is_group else _ATOM).match(pattern, position)
+    if begun is None:
+        raise _unread(pattern, position)
+    if is_group:
+        inner, position = _alternatives(pattern, begun.end(), depth + 1)
+        part = partial(_ahead, inner, begun["ahead"] == "=") if begun["ahead"] else inner
         position += 1
     else:
-        atom = _ATOM.match(pattern, position)
-        if atom is None:
-            raise _unread(pattern, position)
-        part, position = partial(_atom, re.compile(atom[0])), atom.end()
+        part, position = partial(_atom, re.compile(begun[0])), begun.end()
     times = _TIMES.match(pattern, position)
     if times is None or times[0] == "{}":
         return part, position
@@ -140,21 +136,8 @@ def _part(pattern: str, position: int, depth: int) -> tuple[_Ends, int]:
     return partial(_repeated, part, least, most), position
 
 
-# Positions at which a part of a pattern ends, if it begins at one of these.
-
-
 def _atom(compiled: re.Pattern[str], text: str, starts: frozenset[int]) -> frozenset[int]:
     return frozenset(match.end() for start in starts if (match := compiled.match(text, start)))
-
-
-def _in_turn(parts: list[_Ends], text: str, starts: frozenset[int]) -> frozenset[int]:
-    for part in parts:
-        starts = part(text, starts)
-    return starts
-
-
-def _any_of(parts: list[_Ends], text: str, starts: frozenset[int]) -> frozenset[int]:
-    return frozenset().union(*(part(text, starts) for part in parts))
 
 
 def _ahead(inner: _Ends, is_positive: bool, text: str, starts: frozenset[int]) -> frozenset[int]:
@@ -177,55 +160,23 @@ def _repeated(part: _Ends, least: int, most: int | None, text: str, starts: froz
 
 _BASE = "the base model alone"
 _LORA = "adapters of peft_type LORA"
-_BESIDE = "trains inputs, or keys and values, beside the weights of its base, which stay as they are"
-_BY_INPUT = "changes the weights of its base by the input, so that none can be merged"
-_NOT_IN_WEIGHTS = {
-    **dict.fromkeys(("ADAPTION_PROMPT", "CARTRIDGE", "CPT", "MULTITASK_PROMPT_TUNING", "P_TUNING"), _BESIDE),
-    **dict.fromkeys(("PREFIX_TUNING", "PROMPT_TUNING"), _BESIDE),
-    **dict.fromkeys(("LILY", "POLY", "SHADOW", "XLORA"), _BY_INPUT),
-}
-# Settings that are read, or that do not affect the formula; all others must be unset.
-_KNOWN = {
-    *("peft_type", "r", "lora_alpha", "use_rslora", "use_dora", "rank_pattern", "alpha_pattern", "fan_in_fan_out"),
-    *("init_lora_weights", "modules_to_save", "bias", "target_modules", "exclude_modules", "layers_to_transform"),
-    *("layers_pattern", "task_type", "auto_mapping", "base_model_name_or_path", "revision", "inference_mode"),
-    *("peft_version", "lora_dropout", "megatron_core", "qalora_group_size", "runtime_config", "eva_config"),
-    *("ensure_weight_tying", "loftq_config", "corda_config", "lora_ga_config", "velora_config", "monteclora_config"),
-    *("lora_bias", "target_parameters", "trainable_token_indices"),
-}
-_UNMERGED = {
-    "alora_invocation_tokens": "updates only the tokens after an invocation, so that no weights have it merged in",
-    "arrow_config": "chooses among adapters for each token, so that no weights have them merged in",
-    "megatron_config": "is of Megatron's modules, not of those of the base",
-    "use_qalora": "averages the inputs of A in groups, which peft cannot merge",
-}
-_MERGED_BY_PEFT = {
-    "kasa_config": "sets the smallest singular values of the base to zero as well",
-    "layer_replication": "uses layers of the base several times, each with its own update",
-    "use_bdlora": "stores only the diagonal blocks of A or B",
-}
 _INITIALISED = ("true", "false", "none", "gaussian", "eva", "orthogonal", "mica")  # these do not change the base
 _CHANGE_THE_BASE = re.compile(r"pissa(_niter_\d+)?|olora|corda|loftq|lora_ga")
 
 
 class Update(NamedTuple):
     weight: str  # the name of the weight in the model
-    # a, b: the names of A (r, d_in) and B (d_out, r) in the adapter's file; of a convolution, d_in has the kernel's
-    # places in it
-    a: str
-    b: str
+    a: str  # the name of A (r, d_in) in the adapter's file; of a convolution, d_in has the kernel's places in it
+    b: str  # the name of B (d_out, r)
     scale: float  # s
     magnitude: str | None  # for DoRA, the name of m (d_out); otherwise None
     bias: str | None  # the name of b (d_out) where s b is added to the module's bias; otherwise None
     of_parameter: bool  # whether the weight was targeted as a parameter, so that ΔW has the shape in which it is stored
-    # whether the module is a linear map, neither a convolution nor an embedding (the last has lora_embedding in the
-    # names of A and B)
-    of_map: bool
+    of_map: bool  # whether the module is a linear map, neither a convolution nor an embedding
     is_targeted: bool  # whether the settings target the module or the parameter
 
     @property
     def may_lack(self) -> bool:
-        """True if the base may have no such weight: that of another head, or a parameter that is stored otherwise."""
         return self.of_parameter or is_outside(self.weight)
 
     def is_turned(self, adapter: Checkpoint, base: Checkpoint, name: str) -> bool | None:
@@ -243,14 +194,16 @@ class Update(NamedTuple):
 
 def require_plain(config: Mapping[str, Any], path: Path) -> None:
     kind = config.get("peft_type")
+    table = packaged_texts("rmtbase.models.formats", "adapters.toml")
     if kind != "LORA":
-        reason = _NOT_IN_WEIGHTS.get(kind) if isinstance(kind, str) else None
+        reason = table["reasons"].get(table["not_in_weights"].get(kind) if isinstance(kind, str) else None)
         why = f", which {reason}; expected" if reason else f"; only {_LORA} are read; expected one, {MERGED}, or"
         raise CheckpointError(path.parent, f"holds {adapter_in_words(config)}{why} {_BASE}")
+    unmerged, merged = table["settings"]["never_merged"], table["settings"]["merged_by_peft"]
     for key, value in config.items():
-        if value and key not in _KNOWN:
-            reason = {**_UNMERGED, **_MERGED_BY_PEFT}.get(key, "is not known here")
-            advice = _BASE if key in _UNMERGED else f"{MERGED}, or {_BASE}"
+        if value and key not in table["settings"]["known"]:
+            reason = {**unmerged, **merged}.get(key, "is not known here")
+            advice = _BASE if key in unmerged else f"{MERGED}, or {_BASE}"
             raise CheckpointError(path, f"{shown(key, 60)} is set: the adapter {reason}; expected {advice}")
     start = shown(config.get("init_lora_weights", True), 60)
     if start.lower() not in _INITIALISED:
@@ -267,7 +220,6 @@ def is_outside(module: str) -> bool:
 
 
 def is_saved_outside(config: Mapping[str, Any], name: str) -> bool:
-    """Return True if the saved module that a tensor belongs to, by its name, is in no layer."""
     listed = config.get("modules_to_save")
     endings = tuple(ending for ending in listed if isinstance(ending, str)) if isinstance(listed, list) else ()
     parts = name.split(".")[:-1]
@@ -288,13 +240,6 @@ def rows_of_tokens(config: Mapping[str, Any], module: str, shape: tuple[int, ...
     return listed
 
 
-def _parameters(config: Mapping[str, Any], module: str) -> list[str]:
-    targets, owner = config.get("target_parameters"), f".{module}"
-    names = [str(target).rpartition(".") for target in targets] if isinstance(targets, list) else []
-    of_module = [parameter for ending, _, parameter in names if ending and owner.endswith(f".{ending}")]
-    return of_module or [parameter for ending, _, parameter in names if not ending]
-
-
 def update_of(
     module: str, parts: Mapping[str, str], checkpoint: Checkpoint, config: Mapping[str, Any], path: Path
 ) -> Update | None:
@@ -304,7 +249,11 @@ def update_of(
         is_plain = is_targeted(config, owner)
     except ParameterError as error:
         raise CheckpointError(path, f"target_modules, or what restricts them: {error}, or {MERGED}") from error
-    parameters = [] if is_plain else _parameters(config, owner)
+    parameters = []
+    if not is_plain and isinstance(targets := config.get("target_parameters"), list):
+        targeted = [str(target).rpartition(".") for target in targets]
+        of_module = [name for ending, _, name in targeted if ending and f".{owner}".endswith(f".{ending}")]
+        parameters = of_module or [name for ending, _, name in targeted if not ending]
     is_tied = bool(config.get("ensure_weight_tying")) and is_outside(module)
     of_embedding = any(part.startswith("lora_embedding") for part in parts)
     name_a, name_b = ("lora_embedding_A", "lora_embedding_B") if of_embedding else ("lora_A", "lora_B")
@@ -333,8 +282,8 @@ def update_of(
     if module.endswith(".base_layer.out_proj"):
         scale *= 2  # the output of torch's attention: PEFT's forward pass and its merge add this update twice
     of_map = len(shape_a) == 2 and not of_embedding
-    targeted = is_plain or is_tied or bool(parameters)
-    return Update(weight, a, b, scale, magnitude, bias, bool(parameters), of_map, targeted)
+    is_of_settings = is_plain or is_tied or bool(parameters)
+    return Update(weight, a, b, scale, magnitude, bias, bool(parameters), of_map, is_of_settings)
 
 
 def _of_pattern(config: Mapping[str, Any], pattern: str, otherwise: str, module: str, path: Path) -> float:

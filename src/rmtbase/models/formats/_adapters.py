@@ -60,14 +60,13 @@ class _Rows(NamedTuple):
 
 @dataclass(frozen=True)
 class Adapter:
-    folder: Path  # its folder
+    folder: Path
     checkpoint: Checkpoint = field(repr=False)  # its tensors
-    # the update of each module, in the order of the modules' names
-    updates: Mapping[str, adapter_settings.Update] = field(repr=False)
-    # tensors that replace tensors of the base (``modules_to_save``, biases, embeddings), by the model's name
+    updates: Mapping[str, adapter_settings.Update] = field(repr=False)  # by module, in the order of their names
+    # by the model's name, tensors that replace tensors of the base (``modules_to_save``, biases, embeddings)
     saved: Mapping[str, str] = field(repr=False)
     outside: frozenset[str]  # names of those in ``saved`` that belong to no layer
-    # tensors that replace rows of embeddings, with the numbers of the rows, by the model's name
+    # by the model's name, tensors that replace rows of embeddings, with the numbers of the rows
     tokens: Mapping[str, tuple[str, list[int]]] = field(repr=False)
     transposed: bool  # whether its settings say that modules store (d_in, d_out)
     unread: tuple[str, ...]  # modules with updates that are not read: of parameters with the weights of several experts
@@ -75,7 +74,6 @@ class Adapter:
 
     @classmethod
     def open(cls, folder: Path) -> Adapter:
-        """Read the settings, and check them and the tensors against each other."""
         path = folder / other_formats.ADAPTER_CONFIG
         config = read_json_object(path)
         adapter_settings.require_plain(config, path)
@@ -257,7 +255,7 @@ class Adapter:
         if unread := [*self.unread, *renamed]:
             notes.append(f"not read, so left as in the base: updates of experts or routers, {_some(unread)}")
         if self.beside:
-            adapters = listing([*map(quoted, self.beside)], _SHOWN)
+            adapters = _some(self.beside)
             notes.append(f"not read: other adapters within the folder, each opened by its own path: {adapters}")
         return notes
 
@@ -292,7 +290,6 @@ class Adapter:
 
 @lru_cache(maxsize=2)
 def _by_module(config_path: Path, stored: tuple[str, ...]) -> dict[str, str]:
-    """Return the stored names by those in the modules of transformers; none without transformers."""
     try:
         network = Network.of_config(read_json_object(config_path), config_path).network
     except (MissingDependencyError, CheckpointError):
@@ -333,5 +330,4 @@ def _places(modules: Iterable[str]) -> dict[Place, str]:
 
 
 def _some(names: Iterable[str]) -> str:
-    listed = list(names)
-    return ", ".join(map(quoted, listed[:_SHOWN])) + (f", … ({len(listed)} of them)" if len(listed) > _SHOWN else "")
+    return listing([*map(quoted, names)], _SHOWN)

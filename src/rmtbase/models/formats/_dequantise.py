@@ -50,51 +50,44 @@ class Settings:
                 raise self.refused(word, self.get(word), "none: weights that are stored in this way are not supported")
 
     def positive(self, word: str) -> int:
-        value = self.get(word)
-        if type(value) is not int or not 0 < value < _LARGEST:
-            raise self.refused(word, value, "a positive integer")
-        return value
+        return self._checked(word, self.get(word), _is_size(self.get(word)), "a positive integer")
 
     def sizes(self, word: str) -> list[int]:
         value = self.get(word)
-        if not isinstance(value, list) or not 0 < len(value) <= 4 or not all(_is_size(size) for size in value):
-            raise self.refused(word, value, "a list of one to four positive integers")
-        return value
+        is_valid = isinstance(value, list) and 0 < len(value) <= 4 and all(map(_is_size, value))
+        return self._checked(word, value, is_valid, "a list of one to four positive integers")
 
     def number(self, word: str) -> float:
         value = self.get(word)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < float("inf"):
-            raise self.refused(word, value, "a finite number")
-        return float(value)
+        is_valid = type(value) in (int, float) and abs(value) < float("inf")
+        return float(self._checked(word, value, is_valid, "a finite number"))
 
     def group_size(self, word: str, default: Any = None) -> int:
         """Return how many inputs share a scale; −1 means all."""
         value = self.get(word, default)
-        if type(value) is not int or not (value == -1 or 0 < value < _LARGEST):
-            raise self.refused(word, value, "a positive number of inputs that share a scale, or -1 for all")
+        is_valid = _is_size(value) or (type(value) is int and value == -1)
+        return self._checked(word, value, is_valid, "a positive number of inputs that share a scale, or -1 for all")
+
+    def _checked(self, word: str, value: Any, is_valid: bool, expected: str) -> Any:
+        if not is_valid:
+            raise self.refused(word, value, expected)
         return value
 
     def block(self, word: str, default: tuple[int, int] | None) -> tuple[int, int] | None:
         """Return the (outputs, inputs) that share a scale, or None if the setting is null, so that all share one."""
         value = self.words.get(word, default)
-        if value is None:
-            return None
-        if not isinstance(value, (list, tuple)) or len(value) != 2 or not all(_is_size(size) for size in value):
-            raise self.refused(word, value, "two positive integers, or null for one scale of a whole matrix")
-        return value[0], value[1]
+        is_valid = value is None or (isinstance(value, (list, tuple)) and len(value) == 2 and all(map(_is_size, value)))
+        self._checked(word, value, is_valid, "two positive integers, or null for one scale of a whole matrix")
+        return None if value is None else (value[0], value[1])
 
 
 def _is_size(value: Any) -> bool:
     return type(value) is int and 0 < value < _LARGEST
 
 
-SCALES = ("F32", "F16", "BF16")
-"""Element types of scales that are numbers."""
-EXPONENTS = ("U8", "F8_E8M0")
-"""Element types of scales that are powers of two, stored as the exponent plus 127."""
-
-Parts = Mapping[str, StoredTensor]
-"""Tensors that make up one matrix, by the endings of their names."""
+SCALES = ("F32", "F16", "BF16")  # element types of scales that are numbers
+EXPONENTS = ("U8", "F8_E8M0")  # those of powers of two, stored as the exponent plus 127
+Parts = Mapping[str, StoredTensor]  # tensors that make up one matrix, by the endings of their names
 
 
 @dataclass(frozen=True)
@@ -143,7 +136,6 @@ def nibbles(
 def times(
     values: Float32[np.ndarray, "..."], scales: Float32[np.ndarray, "..."], tensor: StoredTensor
 ) -> Float32[np.ndarray, "..."]:
-    """Multiply in place by scales, which are broadcast to the values."""
     if not scales.all() and ((scales == 0) & (values != 0)).any():
         problem = f"tensor {quoted(tensor.name)} holds scales that are zero where the codes are not"
         raise CheckpointError(tensor.path, f"{problem}; expected the scales that these were made with")
@@ -190,8 +182,7 @@ def of_blocks(
     def make(start: int, stop: int) -> Float32[np.ndarray, "..."]:
         values = coded.codes(start, stop)
         if block is None:
-            offset = np.float32(0) if zeros is None else zeros(0, 1).reshape(())
-            values -= offset
+            values -= np.float32(0) if zeros is None else zeros(0, 1).reshape(())
             return times(values, factors(scales).reshape(()), scales)
         height, width = block
         rows = start // together, ceil(stop / together)
@@ -236,7 +227,6 @@ def matrix_shape(codes: StoredTensor, dtypes: tuple[str, ...], called: str) -> t
 
 
 def number_of_groups(codes: StoredTensor, inputs: int, group_size: int, called: str) -> int:
-    """Return the number of groups of inputs, all of the same size; −1 means one group of all inputs."""
     if group_size == -1:
         return 1
     if inputs % group_size:

@@ -1,14 +1,11 @@
-"""GGUF files of llama.cpp: metadata, tensors under their own names, and their weights.
+"""GGUF files of llama.cpp: their metadata and weights, and their translation to the names of transformers.
 
-The ``gguf`` package knows the types and dequantises their blocks. The header is read here, for two reasons.
-``gguf.GGUFReader`` makes several NumPy arrays for every token: with a vocabulary of 150 000 it takes 7 s and 490 MiB,
-this reader 0.2 s and no additional memory. It also trusts the counts in a header: a list of 2^26 members in a file of
-2 kB fills the memory, and nested lists end in a RecursionError. Here every length is checked against the rest of the
-file, and long lists are skipped.
+The ``gguf`` package knows the types and dequantises their blocks. The header is read here: ``gguf.GGUFReader`` takes
+7 s and 490 MiB for a vocabulary of 150 000, this reader 0.2 s and no additional memory; and it trusts the counts in a
+header, so that a list of 2^26 members in a file of 2 kB fills the memory.
 
-Layout of the file, all little-endian: ``GGUF``, the version, the numbers of tensors and of metadata entries, the
-entries with their values, the tensors (name, sizes from the fastest to the slowest, type, offset of the data), and the
-data, aligned.
+llama.cpp permutes the rows of W_Q and W_K of a Llama within each head, in the same way for both, so that dimensions
+that are rotated together are adjacent. W_QK does not depend on this permutation, which is undone here.
 
 Reference: the specification, ``docs/gguf.md`` of the ggml project.
 """
@@ -17,22 +14,35 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import struct
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import islice
 from math import prod
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from jaxtyping import Shaped
 
 from rmtbase.errors import CheckpointError, CorruptFileError, MissingDependencyError
+from rmtbase.models.files._checkpoint import Checkpoint
 from rmtbase.models.files._files import LFS_POINTER, LFS_WORDS, reading
-from rmtbase.models.files._tensor_file import STORAGE, TensorEntry
+from rmtbase.models.files._tensor_file import (
+    STORAGE,
+    WEIGHTS,
+    CheckpointTensor,
+    DerivedTensor,
+    StoredTensor,
+    TensorEntry,
+)
+from rmtbase.reasons import packaged_texts
 from rmtbase.shown import quoted, shown
+from rmtbase.words import listing
 
 _MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
@@ -46,6 +56,12 @@ _PIECE = 1 << 18  # weights dequantised at a time, few enough to stay in the pro
 _ALIGNMENT = 32
 _NUMBERS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
 _TEXT, _LIST = 8, 9
+_SUFFIX = ".gguf"
+_MOST_FILES = 10_000  # names in a folder that are searched
+_LISTED = 4
+_EMBEDDING = "token_embd.weight"
+_BLOCK = re.compile(r"blk\.(\d+)\.(.+)\.(weight|bias)")
+_HEADS = {"attn_q": "attention.head_count", "attn_k": "attention.head_count_kv"}
 
 
 @dataclass(frozen=True)
@@ -63,29 +79,14 @@ class GgufFile:
             raise MissingDependencyError("gguf", "reading a GGUF file", "gguf")
         with reading(path) as stream:
             header = _Header(path, stream)
-            n_tensors = header.begin()
-            metadata = header.metadata()
-            tensors = [header.tensor() for _ in range(n_tensors)]
-            end, file_size = header.position, header.file_size
+            metadata, tensors = header.read()
         alignment = metadata.get("general.alignment", _ALIGNMENT)
         if type(alignment) is not int or not 0 < alignment <= 1 << 20 or alignment & (alignment - 1):
             raise CorruptFileError(path, f"an alignment of {quoted(alignment)}", "a power of two")
-        return cls._checked(path, metadata, tensors, -(-end // alignment) * alignment, file_size)
-
-    @classmethod
-    def _checked(
-        cls,
-        path: Path,
-        metadata: dict[str, Any],
-        tensors: list[tuple[str, tuple[int, ...], int, int]],
-        data: int,
-        file_size: int,
-    ) -> GgufFile:
-        """Check that each tensor has a known type, and bytes within the file that it shares with no other."""
         from gguf import GGMLQuantizationType
 
-        entries, types, begins = {}, {}, {}
-        ranges = []
+        file_size, data = header.file_size, -(-header.position // alignment) * alignment
+        entries, types, begins, ranges = {}, {}, {}, []
         for name, shape, number, offset in tensors:
             if name in entries:
                 raise CorruptFileError(path, f"the tensor {quoted(name)} twice", "each once")
@@ -94,11 +95,15 @@ class GgufFile:
             except ValueError as error:
                 expected = "a type that the package gguf knows"
                 raise CorruptFileError(path, f"tensor {quoted(name)} of the type {number}", expected) from error
-            weights, size, _ = _blocks_of(kind)
+            weights, size, dequantise = _blocks_of(kind)
             if shape[-1] % weights:
                 described = f"tensor {quoted(name)} of shape {shown(shape)}, in blocks of {weights} weights"
                 raise CorruptFileError(path, described, "rows of whole blocks")
-            dtype = "F32" if kind not in STORAGE and _can_dequantise(kind) else kind
+            dtype = kind
+            if kind not in STORAGE:
+                with suppress(NotImplementedError):  # the package knows more types than it dequantises
+                    dequantise(np.zeros((1, size), np.uint8))
+                    dtype = "F32"
             entries[name], types[name], begins[name] = TensorEntry(dtype, shape), kind, data + offset
             ranges.append((data + offset, data + offset + prod(shape) // weights * size, name))
         end_before = data
@@ -151,25 +156,14 @@ def _blocks_of(kind: str) -> tuple[int, int, Callable[[np.ndarray], np.ndarray]]
     return *GGML_QUANT_SIZES[GGMLQuantizationType[kind]], dequantise
 
 
-@cache
-def _can_dequantise(kind: str) -> bool:
-    _, size, dequantise = _blocks_of(kind)
-    try:
-        dequantise(np.zeros((1, size), np.uint8))
-    except NotImplementedError:
-        return False
-    return True
-
-
 class _Header:
-    """Sequential reader of a header, which rejects every length beyond the end of the file."""
-
     def __init__(self, path: Path, stream: BinaryIO) -> None:
         self.path, self._stream = path, stream
         self.file_size = os.fstat(stream.fileno()).st_size
         self.position = 0
 
-    def begin(self) -> int:
+    def read(self) -> tuple[dict[str, Any], list[tuple[str, tuple[int, ...], int, int]]]:
+        """Read the metadata without long lists, and name, shape, type and offset of each tensor."""
         if self.file_size == 0:
             raise CorruptFileError(self.path, "an empty file", _VALID)
         magic = self._take(4)
@@ -182,23 +176,19 @@ class _Header:
             swapped = int.from_bytes(version.to_bytes(4, "little"), "big")
             kind = "of a big-endian machine" if swapped in _VERSIONS else f"of version {version}"
             raise CheckpointError(self.path, f"a GGUF file {kind}; expected version 2 or 3, little-endian")
-        n_tensors, self._n_entries = self._number("<Q"), self._number("<Q")
-        if n_tensors > _MOST_TENSORS or self._n_entries > _MOST_ENTRIES:
-            described = f"{n_tensors:,} tensors and {self._n_entries:,} metadata entries"
+        n_tensors, n_entries = self._number("<Q"), self._number("<Q")
+        if n_tensors > _MOST_TENSORS or n_entries > _MOST_ENTRIES:
+            described = f"{n_tensors:,} tensors and {n_entries:,} metadata entries"
             raise CorruptFileError(self.path, described, f"at most {_MOST_TENSORS:,} and {_MOST_ENTRIES:,}")
-        return n_tensors
-
-    def metadata(self) -> dict[str, Any]:
-        """Read the metadata: numbers, strings, and lists of numbers, except long lists."""
         entries: dict[str, Any] = {}
-        for _ in range(self._n_entries):
+        for _ in range(n_entries):
             key = self._text(_LONGEST_NAME)
             if key in entries:
                 raise CorruptFileError(self.path, f"the metadata {quoted(key)} twice", "each once")
             entries[key] = self._value(key, self._number("<I"))
-        return entries
+        return entries, [self._tensor() for _ in range(n_tensors)]
 
-    def tensor(self) -> tuple[str, tuple[int, ...], int, int]:
+    def _tensor(self) -> tuple[str, tuple[int, ...], int, int]:
         name = self._text(_LONGEST_NAME)
         n_sizes = self._number("<I")
         if n_sizes > 4:
@@ -257,3 +247,105 @@ class _Header:
         if len(content) != size:
             raise CorruptFileError(self.path, "fewer bytes than its size", _VALID)
         return content
+
+
+class _Family(NamedTuple):
+    """Translation of one architecture of llama.cpp to transformers, as ``gguf.toml`` describes it."""
+
+    layer: str
+    names: Mapping[str, str]
+    outside: Mapping[str, str]
+    sizes: Mapping[str, str]
+    permuted: tuple[str, ...]
+    turned: tuple[str, ...]
+
+
+@cache
+def _families() -> dict[str, _Family]:
+    table = packaged_texts("rmtbase.models.formats", "gguf.toml")
+    whole = {name: table.get(family.get("like"), {}) | family for name, family in table.items()}
+    return {name: _Family(*(family[part] for part in _Family._fields)) for name, family in whole.items()}
+
+
+def find_gguf(path: Path) -> Path | None:
+    if not path.is_dir():
+        return path if path.suffix.lower() == _SUFFIX and os.path.lexists(path) else None
+    try:
+        with os.scandir(path) as entries:
+            names = sorted(entry.name for entry in islice(entries, _MOST_FILES))
+    except OSError as error:
+        raise CheckpointError(path, f"cannot be read: {error.strerror}") from error
+    gguf_files = [name for name in names if name.lower().endswith(_SUFFIX)]
+    if not gguf_files or any(name.endswith((".safetensors", ".bin", ".index.json")) for name in names):
+        return None
+    if len(gguf_files) > 1:
+        listed = listing([shown(name, 60) for name in gguf_files], _LISTED)
+        raise CheckpointError(path, f"holds {len(gguf_files)} GGUF files: {listed}; pass the path of one of them")
+    return path / gguf_files[0]
+
+
+def open_gguf(path: Path) -> tuple[dict[str, Any], Checkpoint]:
+    file = GgufFile.open(path)
+    architecture = file.metadata.get("general.architecture")
+    kind = file.metadata.get("general.type", "model")
+    if kind != "model":
+        raise CheckpointError(path, f"a GGUF file of {quoted(kind)}; expected one of a model")
+    parts = file.metadata.get("split.count", 1)
+    if parts not in (0, 1):
+        problem = f"one of {shown(parts)} parts of a GGUF file; expected one whole file: join them (gguf-split --merge)"
+        raise CheckpointError(path, problem)
+    family = _families().get(architecture) if isinstance(architecture, str) else None
+    if family is None:
+        described = f"a GGUF file of the architecture {quoted(architecture)}; expected {', '.join(_families())}"
+        raise CheckpointError(path, f"{described}, or the checkpoint that it was made from")
+    sizes = {key: file.metadata.get(f"{architecture}.{name}") for name, key in family.sizes.items()}
+    config = {"model_type": architecture} | {key: value for key, value in sizes.items() if value is not None}
+    if _EMBEDDING in file.entries:  # the vocabulary in the metadata is a long list, which is not kept
+        config["vocab_size"] = file.entries[_EMBEDDING].shape[0]
+        if "output" in family.outside and "output.weight" not in file.entries:  # llama.cpp then uses the embedding
+            config["tie_word_embeddings"] = True
+    tensors = {}
+    for stored in file.entries:
+        name, tensor = _translated(file, stored, family, str(architecture))
+        if name in tensors:
+            raise CheckpointError(path, f"tensor {quoted(stored)} beside another that is {quoted(name)}; expected one")
+        tensors[name] = tensor
+    types = sorted({file.types[name] for name, entry in file.entries.items() if len(entry.shape) > 1} - set(WEIGHTS))
+    note = f"quantised in a GGUF file ({', '.join(types)}): dequantised, and W_QK carries the rounding of its factors"
+    return config, Checkpoint(path.parent, path, MappingProxyType(tensors), (note,) if types else ())
+
+
+def _translated(file: GgufFile, stored: str, family: _Family, architecture: str) -> tuple[str, CheckpointTensor]:
+    """Return a tensor with its name and order of rows in transformers; an unknown tensor keeps its own name."""
+    tensor = StoredTensor(file, stored)
+    match = _BLOCK.fullmatch(stored)
+    if match is None:
+        outside, _, ending = stored.rpartition(".")
+        return (f"{family.outside[outside]}.{ending}" if outside in family.outside else stored), tensor
+    layer, name, ending = match.groups()
+    if name not in family.names:
+        if name.startswith("attn"):
+            raise CheckpointError(
+                file.path,
+                f"tensor {quoted(stored)} is not part of the attention of a {architecture} model, and may change its "
+                "queries and keys; expected plain attention, or pass the effective matrices to rmtbase.score_heads",
+            )
+        return f"{family.layer}{layer}.{name}.{ending}", tensor
+    renamed = f"{family.layer}{layer}.{family.names[name]}.{ending}"
+    if name in family.turned and ending == "weight" and len(tensor.entry.shape) == 2:
+        turned = TensorEntry(tensor.entry.dtype, tensor.entry.shape[::-1])
+        return renamed, DerivedTensor(turned, (tensor,), lambda *_: tensor.array().T)
+    if name not in family.permuted:
+        return renamed, tensor
+    keys = (_HEADS[name], _HEADS["attn_q"])  # by default there are as many key heads as heads
+    heads = next((value for key in keys if (value := file.metadata.get(f"{architecture}.{key}")) is not None), None)
+    rows = tensor.entry.shape[0]
+    if type(heads) is not int or heads < 1 or rows % (2 * heads):
+        problem = f"tensor {quoted(stored)} has {rows} rows"
+        raise CheckpointError(file.path, f"{problem}; expected an even number for each of {quoted(heads)} heads")
+
+    def unpermuted(*_: int) -> np.ndarray:
+        pairs = tensor.array().reshape(heads, rows // heads // 2, 2, -1)
+        return pairs.swapaxes(1, 2).reshape(tensor.entry.shape)
+
+    return renamed, DerivedTensor(tensor.entry, (tensor,), unpermuted)

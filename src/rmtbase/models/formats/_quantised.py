@@ -1,8 +1,4 @@
-"""Quantised checkpoints: each matrix has its own name and shape, and is dequantised when it is read.
-
-The matrix replaces the tensors that it is made of. Any such tensor that is left over, and any unsupported quantisation,
-is refused by name.
-"""
+"""Quantised checkpoints: each matrix replaces the tensors that it is made of, and is dequantised when it is read."""
 
 import os
 import re

@@ -5,12 +5,18 @@
     fp8                  codes e4m3; a scale for each block (such as 128 × 128) or for the matrix
     fbgemm fp8           codes e4m3; a scale for each output
     mxfp4                codes e2m1, two per byte; a power of two as scale for 32 inputs
+    compressed-tensors   codes e4m3 or int8, or packed codes of 2, 4 or 8 bits with half their range added; a scale, and
+                         unless the codes are symmetric a zero point, for the matrix, for each output, for each group of
+                         inputs (of those of ``weight_g_idx`` in act-order) or for each block
 
 References: Frantar et al. (2022), GPTQ, arXiv:2210.17323; Lin et al. (2023), AWQ, arXiv:2306.00978; DeepSeek-AI (2024),
 DeepSeek-V3, arXiv:2412.19437; OCP Microscaling Formats (MX) 1.0; and the code of the libraries.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from math import ceil, gcd, lcm, prod
 from types import MappingProxyType
@@ -22,7 +28,6 @@ from rmtbase.errors import CheckpointError
 from rmtbase.models.files._files import parse_json_object
 from rmtbase.models.files._tensor_file import STORAGE, DerivedTensor, StoredTensor
 from rmtbase.models.formats import _dequantise as dequantise
-from rmtbase.models.formats._compressed_tensors import compressed_tensors
 from rmtbase.shown import quoted, shown
 
 _NF4 = (
@@ -42,11 +47,9 @@ def bitsandbytes(settings: dequantise.Settings) -> dequantise.Format:
     bits = {width for word, width in words.items() if settings.one_of(word, (True, False), False)}
     if len(bits) != 1:
         raise settings.refused("load_in_4bit", settings.get("load_in_4bit"), "one of load_in_4bit and load_in_8bit")
-    return _int8() if bits == {8} else _four_bit()
-
-
-def _int8() -> dequantise.Format:
-    """Return the int8 format: steps of 1/127 of the largest magnitude of each output, ``SCB``, in float32."""
+    if bits == {4}:
+        return _four_bit()
+    # int8: steps of 1/127 of the largest magnitude of each output, ``SCB``, in float32
     called = "bitsandbytes (8 bit)"
 
     def derive(parts: dequantise.Parts) -> DerivedTensor:
@@ -248,6 +251,10 @@ def awq(settings: dequantise.Settings) -> dequantise.Format:
     return dequantise.Format(called, ".qweight", ".weight", (".qweight", ".qzeros", ".scales"), derive)
 
 
+def _plain(codes: StoredTensor) -> Callable[[int, int], Float32[np.ndarray, "..."]]:
+    return lambda start, stop: codes.array(start, stop).astype(np.float32)
+
+
 def fp8(settings: dequantise.Settings) -> dequantise.Format:
     """Return the FP8 format: codes are multiplied by ``_scale_inv``."""
     block = settings.block("weight_block_size", (128, 128))
@@ -260,11 +267,8 @@ def fp8(settings: dequantise.Settings) -> dequantise.Format:
             dequantise.matrix_shape(codes, ("F8_E4M3",), "FP8")
         dequantise.require(codes, shape, ("F8_E4M3",), "FP8")
 
-        def values(start: int, stop: int) -> Float32[np.ndarray, "..."]:
-            return codes.array(start, stop).astype(np.float32)
-
         types = (*dequantise.SCALES, *dequantise.EXPONENTS)
-        return dequantise.of_blocks(parts, shape, block, dequantise.Coded(values, scales), "FP8", types)
+        return dequantise.of_blocks(parts, shape, block, dequantise.Coded(_plain(codes), scales), "FP8", types)
 
     return dequantise.Format("FP8", "_scale_inv", "", ("", "_scale_inv"), derive)
 
@@ -277,10 +281,7 @@ def fbgemm_fp8(settings: dequantise.Settings) -> dequantise.Format:
         codes, scales = parts[".weight"], parts[".weight_scale"]
         shape = dequantise.matrix_shape(codes, ("F8_E4M3",), called)
 
-        def values(start: int, stop: int) -> Float32[np.ndarray, "outputs inputs"]:
-            return codes.array(start, stop).astype(np.float32)
-
-        return dequantise.of_blocks(parts, shape, (1, shape[1]), dequantise.Coded(values, scales), called)
+        return dequantise.of_blocks(parts, shape, (1, shape[1]), dequantise.Coded(_plain(codes), scales), called)
 
     return dequantise.Format(called, ".weight_scale", ".weight", (".weight", ".weight_scale"), derive)
 
@@ -306,6 +307,132 @@ def mxfp4(settings: dequantise.Settings) -> dequantise.Format:
         return dequantise.derived("BF16", (experts, n_groups * 32, outputs), parts, make)
 
     return dequantise.Format("MXFP4", "_blocks", "", ("_blocks", "_scales"), derive)
+
+
+_PLAIN = {"float-quantized": ("F8_E4M3",), "int-quantized": ("I8",), "naive-quantized": ("F8_E4M3", "I8")}
+_PACKED = "pack-quantized"
+_BY_GROUP = (True, "group", "dynamic")  # values of actorder with which groups are of inputs in another order
+
+
+def compressed_tensors(settings: dequantise.Settings) -> dequantise.Format:
+    scheme, optional = _Scheme.of(settings), (".weight_zero_point", ".weight_g_idx")
+    needed = (".weight_packed", ".weight_scale", ".weight_shape") if scheme.packs else (".weight", ".weight_scale")
+    return dequantise.Format(
+        scheme.called, needed[0 if scheme.packs else 1], ".weight", needed, scheme.derive, optional
+    )
+
+
+@dataclass(frozen=True)
+class _Scheme:
+    stored: str  # the format
+    bits: int  # bits of a code
+    strategy: str  # what shares a scale: "tensor", "channel", "group" or "block"
+    symmetric: bool  # whether there are no zero points
+    group_size: int  # inputs in a group
+    ordered: bool  # whether groups are of inputs in the order of their activations
+    block: tuple[int, int] | None  # (outputs, inputs) of a block
+
+    @classmethod
+    def of(cls, settings: dequantise.Settings) -> _Scheme:
+        settings.require_none("transform_config")
+        sparsity = settings.get("sparsity_config", {})
+        if not isinstance(sparsity, Mapping) or sparsity.get("format") not in (None, "dense"):
+            raise settings.refused("sparsity_config", sparsity, "none, or one of the format dense")
+        groups = settings.get("config_groups")
+        group_settings = groups.values() if isinstance(groups, Mapping) else ()
+        group_settings = [group for group in group_settings if isinstance(group, Mapping)]
+        schemes = [(group.get("weights"), group.get("format") or settings.get("format")) for group in group_settings]
+        weights, stored = schemes[0] if schemes else (None, None)
+        if not isinstance(weights, Mapping) or any(scheme != schemes[0] for scheme in schemes):
+            raise settings.refused("config_groups", groups, "groups of modules whose weights have one scheme")
+        stored = settings.one_value("format", stored, (*_PLAIN, _PACKED))
+        words = dequantise.Settings(settings.path, f"{settings.key}: config_groups: weights", weights)
+        strategy = words.one_of("strategy", ("tensor", "channel", "group", "block"))
+        block = words.block("block_structure", None) if strategy == "block" else None
+        if strategy == "block" and block is None:
+            raise words.refused("block_structure", None, "two positive integers")
+        return cls(
+            stored,
+            words.one_of("num_bits", (2, 4, 8) if stored == _PACKED else (8,)),
+            strategy,
+            words.one_of("symmetric", (True, False), True),
+            words.group_size("group_size") if strategy == "group" else -1,
+            words.one_of("actorder", (True, False, "group", "dynamic", "weight", "static"), False) in _BY_GROUP,
+            block,
+        )
+
+    @property
+    def called(self) -> str:
+        return f"compressed-tensors {self.stored} ({self.bits} bit)"
+
+    @property
+    def packs(self) -> bool:
+        return self.stored == _PACKED
+
+    def derive(self, parts: dequantise.Parts) -> DerivedTensor:
+        codes, zeros = parts[".weight_packed" if self.packs else ".weight"], parts.get(".weight_zero_point")
+        shape = dequantise.matrix_shape(codes, ("I32",) if self.packs else _PLAIN[self.stored], self.called)
+        if self.packs:
+            (rows, words), sizes = shape, parts[".weight_shape"]
+            dequantise.require(sizes, (2,), ("I64", "I32"), self.called)
+            shape = outputs, inputs = tuple(sizes.array().tolist())
+            if outputs != rows or inputs < 1 or ceil(inputs * self.bits / 32) != words:
+                raise CheckpointError(
+                    codes.path,
+                    f"tensor {quoted(sizes.name)} holds the shape {shape} of codes of shape {(rows, words)}; "
+                    f"expected {rows} outputs, and inputs of {self.bits} bits that take {words} words of 32",
+                )
+        block = (1, shape[1]) if self.strategy == "channel" else self.block  # (outputs, inputs) that share a scale
+        if self.strategy == "group":
+            block = 1, shape[1] // dequantise.number_of_groups(codes, shape[1], self.group_size, self.called)
+        if zeros is None and not self.symmetric:
+            problem = f"tensor {quoted(codes.name)} is quantised with {self.called} and not symmetric"
+            raise CheckpointError(codes.path, f"{problem}; expected its weight_zero_point beside it")
+        offsets = None if zeros is None else self._offsets(codes, zeros, shape, block)
+        values, scales = partial(self._values, codes, shape[1]), parts[".weight_scale"]
+        groups = self._groups(codes, parts.get(".weight_g_idx"), scales, shape[1])
+        return dequantise.of_blocks(parts, shape, block, dequantise.Coded(values, scales, offsets, groups), self.called)
+
+    def _groups(
+        self, codes: StoredTensor, index: StoredTensor | None, scales: StoredTensor, inputs: int
+    ) -> Callable[[], np.ndarray | None] | None:
+        """Return a function that reads the group of each input, or None where groups are of consecutive inputs."""
+        if index is None and not self.ordered:
+            return None
+        if index is None or self.strategy != "group":
+            lacking = "scales of groups of inputs" if index else "weight_g_idx beside it, the group of each input"
+            problem = f"tensor {quoted((index or codes).name)} is quantised with {self.called} in act-order (actorder)"
+            raise CheckpointError(codes.path, f"{problem}; expected {lacking}")
+        dequantise.require(index, (inputs,), ("I32", "I64"), self.called)
+        n_groups = dequantise.number_of_groups(codes, inputs, self.group_size, self.called)
+
+        def groups() -> np.ndarray | None:  # the library leaves −1 where there is no order
+            return None if (index.array() == -1).any() else dequantise.groups_of_inputs(index, scales, n_groups)
+
+        return groups
+
+    def _values(self, codes: StoredTensor, inputs: int, start: int, stop: int) -> Float32[np.ndarray, "outputs inputs"]:
+        rows = codes.array(start, stop)
+        if not self.packs:
+            return rows.astype(np.float32)
+        return dequantise.unpacked(rows, self.bits, inputs).astype(np.float32) - np.float32(2 ** (self.bits - 1))
+
+    def _offsets(
+        self, codes: StoredTensor, zeros: StoredTensor, shape: tuple[int, int], block: tuple[int, int] | None
+    ) -> Callable[[int, int], Float32[np.ndarray, "..."]]:
+        if block is None or not self.packs or self.strategy == "block":
+            grid = (1,) if block is None else (ceil(shape[0] / block[0]), ceil(shape[1] / block[1]))
+            dequantise.require(zeros, grid, (codes.entry.dtype if not self.packs else "I8",), self.called)
+            return lambda start, stop: zeros.array(start, stop).astype(np.float32)
+        dequantise.require(zeros, (ceil(shape[0] * self.bits / 32), shape[1] // block[1]), ("I32",), self.called)
+        middle, in_word = np.float32(2 ** (self.bits - 1)), 32 // self.bits
+
+        def offsets(start: int, stop: int) -> Float32[np.ndarray, "outputs group"]:
+            first = start // in_word
+            rows = dequantise.unpacked(zeros.array(first, ceil(stop / in_word)).T, self.bits, stop - first * in_word).T
+            return rows[start - first * in_word :].astype(np.float32) - middle
+
+        return offsets
 
 
 METHODS: Mapping[str, Callable[[dequantise.Settings], dequantise.Format]] = MappingProxyType(
