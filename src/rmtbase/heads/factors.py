@@ -1,8 +1,6 @@
 """Factors of the heads of a site: the shape of their null, and σ̂ of each factor.
 
-A head's W_K can consist of rows of a stored matrix, of rows of a product of matrices (a latent of keys), or of both
-(``[W_UK W_DKV; W_KR]``), and so can its other matrices. A product of stacked rows and a stack of products are treated
-alike, because each row is traced to the matrix that contains it.
+Each row of a head's matrix is traced to the stored matrix, or the product of matrices (a latent), that contains it.
 """
 
 from __future__ import annotations
@@ -186,7 +184,6 @@ class _Transposed(NamedTuple):
 
 
 def _width(site: Site, name: str, parts: list[_Part], shapes: Shapes) -> int:
-    """Return the number of inputs, which all parts share; for an output, the number of outputs."""
     widths = {(part.inner[-1] if part.inner else part.outer[0][0]).shape(shapes)[1] for part in parts}
     if len(widths) > 1:
         raise _unknown(site, f"{name} parts of the widths {sorted(widths)}")

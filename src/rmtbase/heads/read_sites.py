@@ -123,8 +123,6 @@ def head_factors(
 
 
 class _Begun(NamedTuple):
-    """Site whose matrices have been read, and whose heads are being solved."""
-
     site: int
     parts: list[Future[_Solved]]
     taken: Mapping[Circuit, Sequence[Future[Any]]]
@@ -322,7 +320,6 @@ def _sigma(r: Float[np.ndarray, "... _ rank"], width: int, least: float) -> Floa
 
 
 def _require_range(model: WeightMatrices, site: int, circuit: Circuit, spectra: SiteSpectra) -> None:
-    """Raise an error if a head's norm is out of range; heads of zeros have no scale and are recorded, not scored."""
     at = model.sites[site]
     with np.errstate(over="ignore", invalid="ignore"):
         sizes = (getattr(at, factor.rank) * getattr(at, factor.width) for factor in circuit.factors)

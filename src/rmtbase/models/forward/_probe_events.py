@@ -54,8 +54,6 @@ class Weight:
 
 
 class Copy(NamedTuple):
-    """Copy of a parameter's entries, in the order of these axes."""
-
     shape: tuple[int, ...]
     stride: tuple[int, ...]
     offset: int
@@ -78,8 +76,6 @@ class Linear:
 
 @dataclass
 class Contraction:
-    """Product of two activations, (n, m, d) and (n, d, s)."""
-
     left: Tensor  # (n, m, d)
     right: Tensor  # (n, s, d), transposed
     origins: tuple[Origin, Origin]  # origins of both operands
@@ -89,8 +85,6 @@ class Contraction:
 
 @dataclass
 class Softmax:
-    """Softmax in a forward pass: its scores and their origin, its axis, and the modules that were running."""
-
     scores: Tensor
     axis: int
     origin: Origin
@@ -99,8 +93,6 @@ class Softmax:
 
 @dataclass
 class Numbers:
-    """Numbers of all outputs, which are the same in every pass."""
-
     first: dict[str, int] = field(default_factory=dict)
     size: int = 1
 

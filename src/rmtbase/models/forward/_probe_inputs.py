@@ -57,7 +57,6 @@ class _Sizes:
         return 3 + torch.arange(_BATCH * _TOKENS).reshape(_BATCH, _TOKENS) % most
 
     def width(self) -> int:
-        """Return the width of a token's embedding, or 0 if it is unknown."""
         return _size(self.text, "hidden_size", "d_model", "n_embd", "dim", default=0)
 
 
@@ -67,7 +66,6 @@ def _size(config: Any, *names: str, default: int) -> int:
 
 
 def _mains(words: Collection[str], sizes: _Sizes) -> Iterator[dict[str, Tensor]]:
-    """Yield possible main inputs of a module, with the input of its decoder."""
     tokens, noise = sizes.tokens(), sizes.noise
     written: dict[str, Tensor] = {}
     if "input_ids" in words:

@@ -1,7 +1,6 @@
-"""Network of ``transformers`` without its weights, and the sites that its forward passes show.
+"""Network of ``transformers`` without its weights, built from its configuration, and the sites that its passes show.
 
-The class is built from its configuration using only the code of ``transformers``, on torch's ``meta`` device: with
-shapes but without values. No remote code is run: a configuration of an unknown type that names its own code is refused.
+No remote code is run: a configuration of an unknown type that names its own code is refused.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class Part:
                     for layers in groups:
                         left_out.enter_context(layers.left_out())
                     reading = Reading.from_module(module, inputs, prefix)
-                met, unresolved, entered = reading.met, reading.unresolved, reading.plain.entered
+                (met, unresolved), entered = reading.sites, reading.plain.entered
                 for layers in groups:
                     met, unresolved = layers.spread(met, prefix), layers.spread(unresolved, prefix)
                     entered = layers.spread(entered, prefix)
@@ -70,11 +69,10 @@ class Part:
             if not keeps_cache or "use_cache" not in signature(module.forward).parameters or "use_cache" in inputs:
                 raise
             reading = Reading.from_module(module, {**inputs, "use_cache": False}, prefix)
-        return cls(module, prefix, reading.inputs, reading.met, reading.unresolved, reading.plain.entered)
+        return cls(module, prefix, reading.inputs, *reading.sites, reading.plain.entered)
 
 
 def build(config: Mapping[str, Any], path: Path) -> nn.Module:
-    """Build the network of a configuration, with its parameters on ``meta`` and with the values of its buffers."""
     types = transformers.models.auto.configuration_auto.CONFIG_MAPPING
     name = config.get("model_type")
     if not isinstance(name, str) or name not in types:
@@ -130,7 +128,6 @@ def _is_network(class_: Any) -> TypeGuard[type[transformers.PreTrainedModel]]:
 
 
 def _with_buffers(network: transformers.PreTrainedModel) -> None:
-    """Set the values of buffers, as loading does: first noise, then what the class sets."""
     generator = torch.Generator().manual_seed(5)
     for module in network.modules():
         for name, buffer in module._buffers.items():

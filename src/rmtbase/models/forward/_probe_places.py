@@ -105,7 +105,6 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
 
 
 def in_places(mets: Iterable[Met]) -> tuple[Site, ...]:
-    """Return the sites, each once, in order of stack and layer, which follow from their modules' names."""
     by_matrices: dict[tuple[Expression | None, Expression | None], Met] = {}
     for met_once in mets:
         matrices = met_once.site.query, met_once.site.key

@@ -25,7 +25,6 @@ _SWITCH = "RMTBASE_PROOF"  # 0: models are read without a proof
 
 
 def proof_is_wanted() -> bool:
-    """Return False if the environment has ``RMTBASE_PROOF=0``; otherwise models are proved where possible."""
     return os.environ.get(_SWITCH) != "0"
 
 
@@ -38,7 +37,6 @@ def proof_of(
     network: Network | None = None,
     noted: Collection[str] = (),
 ) -> Proof:
-    """Prove sites by a forward pass, and return a note about it."""
     kinds: dict[str, list[Site]] = {}
     for site in sites:
         kinds.setdefault(re.sub(r"\d+", "#", " ".join(sorted(site.query_key_tensors()))), []).append(site)
@@ -46,7 +44,7 @@ def proof_of(
     try:
         if network is not None and network.given is not None:
             require_transformers("a proof")
-            from rmtbase.models.forward._given_module import reason_not_proved
+            from rmtbase.models.forward._prove import reason_not_proved
 
             reason = reason_not_proved(network, sites, stored, read, noted)
             ran = f"proved by running the {network.path} that was given: all of {len(sites)} sites"

@@ -1,25 +1,35 @@
 """Proof of attention sites with a model's real weights: q·k in its own forward pass equals xᵀ W_QK x′ for each head.
 
 The two sides of each product are decided by interventions, not by the trace that found the site: another query at one
-token changes whole rows of the logits, while another key changes one entry of many rows.
+token changes whole rows of the logits, while another key changes one entry of many rows. Code of a module in memory
+that cannot be traced, or that must not run just for a proof, is a reason not to prove it.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import chain
 from operator import attrgetter
 from pathlib import Path
+from types import FunctionType, MethodType
+from typing import Any
 
 import numpy as np
 import torch
+import transformers
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from rmtbase.errors import CheckpointError
 from rmtbase.models.forward._probe_events import Numbers, Origin, PassKind, noise
+from rmtbase.models.forward._probe_forward import run
 from rmtbase.models.forward._probe_network import Part, written_out
-from rmtbase.models.forward._probe_places import Met
-from rmtbase.models.forward._probe_running import run
+from rmtbase.models.forward._probe_places import Met, common_module
+from rmtbase.models.forward._stored_names import parameters_of
+from rmtbase.models.forward._torch_route import Network
 from rmtbase.models.layouts._expressions import Expression, Product, Read, Rows, Scaled, Stacked
-from rmtbase.models.layouts._sites import Disproved, Site
+from rmtbase.models.layouts._sites import NORM_FIELDS, Disproved, Site, kind_of
+from rmtbase.shown import one_line, quoted
 
 TOLERANCE = 1e-9
 """Largest accepted deviation of q·k, relative to the head's largest |xᵀ W_QK x′|."""
@@ -33,7 +43,6 @@ def prove_parts(
     path: Path,
     own_parameters: Mapping[str, nn.Parameter] | None = None,
 ) -> tuple[Site, ...]:
-    """Compare the products of queries and keys in each site's module with the site's expressions."""
     proved: set[Site] = set()
     for part in parts:
         chosen: dict[str, tuple[Met, Site]] = {}
@@ -111,8 +120,6 @@ def _starts(matrix: Expression | None, part: Part) -> list[tuple[str, Int[np.nda
 
 
 class _MadeUp:
-    """Pass of a part with made-up outputs of maps, and with others at some tokens of the rows that start somewhere."""
-
     def __init__(
         self,
         part: Part,
@@ -167,8 +174,6 @@ def _moves_rows(
 
 
 class _Proof:
-    """Run the maps of queries and keys with real weights, and compare each site when its product is computed."""
-
     def __init__(
         self,
         sites: Collection[tuple[Met, Site]],
@@ -241,7 +246,6 @@ class _Proof:
         return next(self._leaves[name] for name in (matrix.tensors() if matrix else ()) if name in self._leaves)
 
     def _expected(self, site: Site, traced: Site, of_queries: np.ndarray, of_keys: np.ndarray) -> np.ndarray:
-        """Compute xᵀ W_QK x′ for each head and the two tokens of noise, (head, 2, 2)."""
         for name in ("n_heads", "n_key_heads", "d_head", "d_query", "d_key"):
             size, expected = getattr(site, name), getattr(traced, name)
             if size != expected and (name != "n_key_heads" or traced.n_heads % size):
@@ -286,3 +290,142 @@ class _Images:
             case Scaled(whole, factor):
                 return factor * self.of(whole, x)
         return x @ matrix.evaluate(self._read).T.astype(np.float64)
+
+
+_LIBRARIES = ("torch.", "transformers.")
+_GLOBAL_HOOKS = ("_global_forward_hooks", "_global_forward_pre_hooks")
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+
+
+def reason_not_proved(
+    network: Network, sites: Sequence[Site], stored: Mapping[str, tuple[int, ...]], read: Read, noted: Collection[str]
+) -> str | None:
+    assert network.given is not None
+    names = [frozenset(site.query_key_tensors()) for site in sites]
+    parameters = parameters_of(network.network, stored, names)
+    stored_in = {own_name: frozenset(matrix.tensors()) for own_name, matrix in parameters.items()}
+    weights = [  # by their names in the module
+        sorted({own_name for own_name in stored_in if stored_in[own_name] & stored_names} or stored_names)
+        for stored_names in names
+    ]
+    places = [_attention_of(network.network, *of_site) for of_site in zip(sites, weights, strict=True)]
+    reason = next(_reasons(network.given, network.network, {*places}, sorted({*chain(*weights)})), None)
+    if reason is not None:
+        return reason
+    try:
+        traced = {frozenset(site.query_key_tensors()): site for site in network.inventory(stored).sites}
+        own_parameters = dict(network.network.named_parameters(remove_duplicate=False))
+        proved = prove_parts(sites, network.parts, parameters, read, network.path, own_parameters)
+    except Disproved:
+        raise
+    except CheckpointError as error:
+        return str(error)
+    except Exception as error:  # a network may raise anything
+        name = type(network.network).__name__
+        return f"{name} does not run with its own queries and keys ({type(error).__name__}: {one_line(str(error))})"
+    unresolved = {name: reason for part in network.parts for name, reason in part.unresolved.items()}
+    for site, name, place in zip(sites, names, places, strict=True):
+        trace = traced.get(name)
+        if trace is None or site not in proved:
+            reasons = (reason for path, reason in unresolved.items() if path.startswith(place))
+            why = next(reasons, "they do not occur in it")
+            return f"the forward pass shows no queries and keys of {site.place}: {why}"
+        for difference in _differences(site, trace, (*noted, *site.notes)):
+            read_with = f"those that a {network.path} is read with"
+            return f"{difference} of {site.place} differ in the forward pass from {read_with}"
+    return None
+
+
+def _differences(site: Site, traced: Site, noted: Collection[str]) -> Iterator[str]:
+    for name in NORM_FIELDS:
+        if getattr(site, name) is not None and getattr(site, name) != getattr(traced, name):
+            yield name.replace("_", " ") + "s"
+    if site.rotated is not None and site.rotated != (traced.rotated or 0):
+        yield "rotated dimensions"
+    if "norms" in map(kind_of, traced.notes) and "norms" not in map(kind_of, noted):
+        yield "norms of queries or keys"
+
+
+def _attention_of(network: nn.Module, site: Site, weights: Sequence[str]) -> str:
+    for place in (site.module or common_module(weights), common_module(weights)):
+        try:
+            is_a_map = next(network.get_submodule(place).children(), None) is None
+        except AttributeError:  # the site has the names of stored tensors
+            continue
+        return place.rpartition(".")[0] if is_a_map else place
+    return site.module
+
+
+def _reasons(
+    wrapper: nn.Module, module: nn.Module, attention: Collection[str], weights: Collection[str]
+) -> Iterator[str]:
+    for kind in _GLOBAL_HOOKS:
+        for hook in getattr(nn.modules.module, kind).values():
+            yield f"a forward hook of all modules, {_called(hook)}, may change what it computes"
+    for path, submodule in wrapper.named_modules():
+        where = quoted(path) if path else "the module itself"
+        for kind in _HOOKS:
+            for hook in getattr(submodule, kind, {}).values():
+                pre = "pre-" if "pre" in kind else ""
+                yield f"a forward {pre}hook on {where}, {_called(hook)}, may change what it computes"
+        if isinstance(submodule, torch.jit.ScriptModule):
+            yield f"{where} is TorchScript, whose operations are not seen"
+        if getattr(submodule, "_compiled_call_impl", None) is not None or type(submodule).__name__ == "OptimizedModule":
+            yield f"{where} is compiled, which hides its products; pass the module as it was before torch.compile"
+        for name in _replaced(submodule):
+            yield f"{name} of {where} was replaced on the instance"
+        if parametrize.is_parametrized(submodule):
+            names = ", ".join(submodule.parametrizations)  # pyright: ignore[reportArgumentType, reportCallIssue]
+            yield f"{names} of {where} is computed from other tensors (torch.nn.utils.parametrize)"
+    values = dict(module.named_parameters(remove_duplicate=False))
+    for name in weights:
+        if name in values and values[name].is_meta:
+            yield f"{quoted(name)} is on torch's meta device, without values"
+    yield from _other_attention(module)
+    if isinstance(module, transformers.PreTrainedModel):
+        yield from _other_code(module, attention)
+
+
+def _replaced(module: nn.Module) -> Iterator[str]:
+    for name, value in vars(module).items():
+        if callable(value) and isinstance(getattr(type(module), name, None), (FunctionType, MethodType)):
+            yield name
+
+
+def _other_attention(module: nn.Module) -> Iterator[str]:
+    configs = (getattr(part, "config", None) for part in module.modules())
+    for config in {id(config): config for config in configs}.values():
+        name = getattr(config, "_attn_implementation", None)
+        if not isinstance(name, str) or name.removeprefix("paged|") in ("eager", "flex_attention"):
+            continue
+        function = ALL_ATTENTION_FUNCTIONS.get(name)
+        if function is None or not _is_of_the_libraries(function):
+            function_found = "is unknown to transformers" if function is None else f"is {_called(function)}"
+            yield f"its attention implementation {quoted(name)} {function_found}, whose products are not known"
+
+
+def _other_code(module: nn.Module, attention: Collection[str]) -> Iterator[str]:
+    for path, submodule in module.named_modules():
+        if not any(path == place or path.startswith(f"{place}.") or not place for place in attention):
+            continue
+        for name in ("forward", "__call__"):
+            code = getattr(type(submodule), name)
+            if not _is_of_the_libraries(code):
+                yield f"{quoted(path)} computes with {type(submodule).__name__}.{name}, of neither library"
+
+
+def _is_of_the_libraries(function: Any) -> bool:
+    """Return True if all code of a function, including what it wraps, belongs to torch or ``transformers``."""
+    while function is not None:
+        inner = getattr(function, "__wrapped__", None) or getattr(function, "func", None)
+        written = getattr(function, "__globals__", None)  # not __module__, which functools.wraps copies to a wrapper
+        if written is not None and not f"{written.get('__name__')}.".startswith(_LIBRARIES):
+            return False
+        if written is None and inner is None:
+            return f"{getattr(function, '__module__', None)}.".startswith(_LIBRARIES)
+        function = inner
+    return True
+
+
+def _called(function: Any) -> str:
+    return quoted(getattr(function, "__qualname__", None) or type(function).__name__)

@@ -1,8 +1,6 @@
-"""Models of any type that ``transformers`` knows, and live modules, read through their own forward pass.
+"""Models of any type that ``transformers`` knows, and live modules, read through their own forward pass on noise.
 
-This module imports torch and ``transformers`` only when a network is requested. A network is built without its weights
-and run a few times on noise (:mod:`rmtbase.models.forward._probe_forward`), which takes seconds and the memory of a few
-matrices.
+This module imports torch and ``transformers`` only when a network is requested.
 """
 
 from __future__ import annotations
@@ -35,8 +33,6 @@ _SMALL, _TIMES_LARGER = 10**8, 4  # parameters that are run in any case, and at 
 
 @dataclass(frozen=True)
 class Network:
-    """Network without weights and its attention sites. Made by :meth:`of_config` or :meth:`of_module`."""
-
     network: nn.Module  # the module
     path: Path  # its name in messages
     inputs: Mapping[str, Any] | None = None  # inputs of its forward pass, by name; None where they must be found
@@ -45,7 +41,6 @@ class Network:
 
     @classmethod
     def of_config(cls, config: Mapping[str, Any], path: Path) -> Network:
-        """Build the class that ``transformers`` has for a configuration. No other code is run."""
         require_transformers("reading a model through its own forward pass")
         from rmtbase.models.forward._probe_network import build
 
@@ -114,7 +109,6 @@ class Network:
         return Inventory(sites=sites, others={}, notes=(*_of_two_layers(sites), *left, *biases))
 
     def prove(self, sites: Sequence[Site], stored: Mapping[str, tuple[int, ...]], read: Read) -> tuple[Site, ...]:
-        """Compare q·k of the network's own modules, with the real weights, with xᵀ W_QK x′ of each site and head."""
         from rmtbase.models.forward._probe_layers import only_layers_of
         from rmtbase.models.forward._probe_network import read_parts
         from rmtbase.models.forward._prove import prove_parts
@@ -144,7 +138,6 @@ def _is_within(module: str, within: str) -> bool:
 
 
 def _of_two_layers(sites: Sequence[Site]) -> Iterator[str]:
-    """Yield notes on sites whose keys are computed by another layer from its own input."""
     from rmtbase.models.forward._probe_places import other_layer
 
     shared: dict[str, list[str]] = {}
@@ -185,7 +178,6 @@ def find_architecture(config: Mapping[str, Any], path: Path, network: Network | 
 def inventory_by_route(
     config: Mapping[str, Any], path: Path, architecture: str, checkpoint: Checkpoint, network: Network | None
 ) -> tuple[Inventory, Network | None]:
-    """Find the content of a checkpoint with the table, or by running its network, which is then returned too."""
     if network is not None:
         return network.inventory(checkpoint.shapes()), network
     try:

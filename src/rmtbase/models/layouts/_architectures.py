@@ -26,8 +26,6 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
 
 
 class SeveralStacks(CheckpointError):  # noqa: N818
-    """Error: several stacks of layers are stored where the table has one."""
-
     def __init__(self, path: Path | str, message: str, tensors: tuple[str, ...]) -> None:
         self.tensors = tensors
         super().__init__(path, message)
@@ -95,8 +93,6 @@ def find_inventory(config: Mapping[str, Any], checkpoint: Checkpoint, path: Path
 
 @dataclass
 class _Stack:
-    """Layers of one stack, under the names in a checkpoint."""
-
     checkpoint: Checkpoint
     architecture: str
     entry: Entry
@@ -109,7 +105,6 @@ class _Stack:
         self.layout, self.rows = self.entry.layout, self.given.rows()
 
     def find(self, other_words: set[str], left: Sequence[str]) -> None:
-        """Find the prefix of the layers' names, and check that each layer exists and that there are no others."""
         (first, *_) = self.layout.holding("q")
         query = self.layout.layer + first
         of_any = _any_layer(r"(?P<prefix>|.*\.)", query)
@@ -131,7 +126,6 @@ class _Stack:
         return [self._site(layer, present, sizes) for layer in layers]
 
     def others(self) -> dict[Place, dict[str, Expression]]:
-        """Return the MLP's matrices in each layer; all layers must have them, unless experts may replace the MLP."""
         layers = range(self.given.sizes["n_layers"])
         present = [symbol for symbol in MLP if self._has(symbol, [] if self.entry.mixed else list(layers))]
         return {
@@ -144,7 +138,6 @@ class _Stack:
         }
 
     def notes(self) -> tuple[str, ...]:
-        """Return notes on what exists beside the matrices of the heads. Raises if a declared bias is not stored."""
         checkpoint, layers = self.checkpoint, self.attending()
         symbols = [symbol for symbol in ("q", "k", "n") if self.layout.holding(symbol)]
         names = [self._tensor(layer, symbol) for layer in layers for symbol in symbols]
@@ -218,7 +211,6 @@ class _Stack:
         )
 
     def _norm(self, name: str, layer: int, shape: tuple[int, int]) -> Norm | None:
-        """Find a norm of a site, by the name of the field of Site, for a matrix of this shape."""
         by_layer = self.entry.norms.get(name)
         if by_layer is None:
             return None
@@ -236,7 +228,6 @@ class _Stack:
         return Norm(gain, bias, norm.get("offset", 0.0)) if fits else None
 
     def _stored_norm(self, text: str, layer: int) -> str | None:
-        """Return the name under which a gain or a bias is stored, also an older one, or None if it is not stored."""
         name = self.prefix + text.replace("{}", str(layer)).replace("{-1}", str(layer - 1))
         older = (name.removesuffix(new) + old for new, old in _OLDER_NAMES if name.endswith(new))
         return next((stored_name for stored_name in (name, *older) if stored_name in self.checkpoint), None)
@@ -347,7 +338,6 @@ class _Stack:
                 )
 
     def _linear_shape(self, rows: Rows, shape: tuple[int, ...]) -> tuple[int, int]:
-        """Return the expected (outputs, inputs); a size that is not known is taken from the tensor."""
         stored = shape[:2] if len(shape) >= 2 else (0, 0)
         outputs, inputs = stored[::-1] if rows.transposed else stored
         crossed = self.entry.stack == "cross" and bool({"k", "v"} & set(rows.blocks))

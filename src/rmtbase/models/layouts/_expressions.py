@@ -1,8 +1,4 @@
-"""Matrices as expressions over stored tensors: rows, multiples, sums, products and vertical stacks.
-
-Grouped queries, fused tensors, latent chains, low-rank updates and folded norms are all expressed in this way, so that
-the rest of the package needs no special cases for them.
-"""
+"""Matrices as expressions over stored tensors: rows, multiples, sums, products and vertical stacks."""
 
 from __future__ import annotations
 
@@ -34,13 +30,11 @@ class Expression:
         raise NotImplementedError
 
     def holds_product(self) -> bool:
-        """Return True if the matrix is a product, or is made from one."""
         inner = getattr(self, "of", ())
         parts = inner if isinstance(inner, tuple) else (inner,)
         return isinstance(self, Product) or any(part.holds_product() for part in parts)
 
     def tensors(self) -> Iterator[str]:
-        """Yield the names of the stored tensors, in the order in which they are read; a name may occur twice."""
         for field in fields(self):  # type: ignore[arg-type]  # each is a dataclass
             value = getattr(self, field.name)
             for part in value if isinstance(value, tuple) else (value,):
@@ -176,8 +170,6 @@ class Column(Expression):
 
 @dataclass(frozen=True)
 class Sum(Expression):
-    """Sum of matrices with the same shape, such as a weight and its low-rank update."""
-
     of: tuple[Expression, ...]
 
     def shape(self, shapes: Shapes) -> tuple[int, int]:
@@ -214,8 +206,6 @@ class Product(Expression):
 
 @dataclass(frozen=True)
 class Stacked(Expression):
-    """Vertical stack of matrices with the same number of inputs."""
-
     of: tuple[Expression, ...]
 
     def shape(self, shapes: Shapes) -> tuple[int, int]:

@@ -1,15 +1,9 @@
 """MLPs, mixtures of experts and their routers: found in the layers of a model by names and shapes, without torch.
 
-A *naming scheme* is a set of names for the matrices of y = W_out (act(W_gate x) ∘ W_in x). A module is an MLP if its
-matrices have exactly the names of a scheme, and the shapes
-
-    W_in, W_gate: (d_ff, d_model)        W_out: (d_model, d_ff)
-
-where d_model is the width of the layer's residual stream and d_ff may change from layer to layer. A tensor W_in with
-2 d_ff rows holds both W_gate and W_in. The experts of a layer are numbered modules of this kind, or stacks (experts, …)
-of their matrices, stored as (outputs, inputs) or as (inputs, outputs), which the shapes of W_in and W_out show. These
-are mentioned in a note and not read: a module with the names of an MLP but other shapes, a second MLP in a layer, and
-gate and inputs in one tensor in an order that was not proved for the type.
+A module is an MLP y = W_out (act(W_gate x) ∘ W_in x) if its matrices have exactly the names of a *naming scheme*, and
+the shapes W_in, W_gate: (d_ff, d_model), W_out: (d_model, d_ff), where d_ff may change from layer to layer; W_in with
+2 d_ff rows holds both W_gate and W_in. Experts are numbered modules of this kind, or stacks (experts, …) of their
+matrices, whose shapes show whether they are (outputs, inputs). What does not fit is mentioned in a note and not read.
 """
 
 import re
@@ -67,8 +61,6 @@ class _Layer:
 
 @dataclass(frozen=True)
 class _Module:
-    """Matrices of one MLP, or of a stack of experts."""
-
     # names of the tensors of the gate, W_in and W_out; None for a gate without a tensor of its own
     names: tuple[str | None, str, str]
     transposed: bool  # whether they are stored as (inputs, outputs)
@@ -77,7 +69,6 @@ class _Module:
     n_experts: int | None  # number of experts in a stack; None for one MLP
 
     def matrices(self, kind: str, alternating: bool, index: int | None = None) -> dict[str, Expression]:
-        """Return its matrices as expressions: ``KIND_in``, ``KIND_gate`` where it has one, ``KIND_out``."""
         gate, into, out = (None if name is None else Tensor(name, self.transposed, index) for name in self.names)
         assert into is not None and out is not None
         matrices: dict[str, Expression] = {f"{kind}_in": into, f"{kind}_out": out}
@@ -96,8 +87,6 @@ class _NotRead(Exception):  # noqa: N818
 
 
 class FeedForward:
-    """Matrices of the layers beside attention, apart from the tensors that are used, of these model types."""
-
     def __init__(
         self,
         sites: Sequence[Site],
@@ -167,7 +156,6 @@ class FeedForward:
             self._left[f"{outcome}: {' and '.join(spelled)}: {reason}"].append(layer.place)
 
     def _read_experts(self, layer: _Layer, numbered: Mapping[str, Mapping[int, str]], stacks: Sequence[str]) -> int:
-        """Add the experts of a layer, and return their number."""
         if len(numbered) + len(stacks) > 1:
             raise _NotRead(f"{' and '.join((*numbered, *stacks))}: several mixtures in a layer; expected one")
         mixture = stacks[0] if stacks else next(iter(numbered))
@@ -241,7 +229,6 @@ def _naming_scheme(tensors: Mapping[str, str]) -> tuple[str | None, str, str] | 
 
 
 def _layers(sites: Sequence[Site], checkpoint: Checkpoint, used: Collection[str]) -> Iterator[_Layer]:
-    """Yield the layers with sites, and those between them unless in stages, without the tensors that are used."""
     stacks: dict[str, list[Site]] = defaultdict(list)
     for site in sites:
         stacks[site.place.stack].append(site)
@@ -309,6 +296,5 @@ def _expert_counts(config: Mapping[str, Any]) -> Iterator[int]:
 
 
 def told_by_place(left: Mapping[str, Sequence[Place]]) -> Iterator[str]:
-    """Yield notes, each with the layers that it concerns."""
     for words, places in left.items():
         yield f"{words} ({listing(places, 1)})"

@@ -1,7 +1,6 @@
 """Table of the tensors in which each architecture stores the matrices of its heads, made by probing ``transformers``.
 
-``architectures.json`` describes layouts, stacks, types, norms and biases. A *layout* gives the rows of the tensors in
-one layer:
+In ``architectures.json`` a *layout* gives the rows of the tensors in one layer:
 
     "q", "k", "v"      the queries, keys and values of all heads, head after head
     "q k v"            one after the other in one tensor
@@ -12,17 +11,11 @@ one layer:
     "o", "up", "gate", "down"   the output of the attention, and the matrices of the MLP
 
 A trailing ``T`` means that the tensor is stored as (inputs, outputs). A *stack* names the configuration's keys that
-give the sizes of its layers. A *type* lists, by ``model_type``, the stacks that a model has ``when`` its configuration
-has certain values. *Norms* name the norms before the inputs of queries and keys, and the norms of queries and keys
-themselves, with ``{}`` for the number of the layer and ``{-1}`` for that of the layer before; the first layer may
-differ from the others. A norm that is not listed is unknown. *Biases* state for the maps of each stack whether every
-model of the type has a bias, or which key of the configuration says so. Each entry was proved against the queries and
-keys that the type's own module computes, under several configurations whose sizes differ pairwise. Where no entry
-fits, nothing is read.
-
-``head_sizes.json`` has further sizes in the same notation. For types whose tensors have no layout it gives only the
-sizes (``alone``): the ``usual`` ones with exceptions. Layers that share weights (``shared``) are counted once in the
-table and individually here. All this was proved against the shapes of the queries and keys that the type's class makes.
+give the sizes of its layers; a *type* lists, by ``model_type``, the stacks that a model has ``when`` its configuration
+has certain values. *Norms* are named with ``{}`` for the number of the layer and ``{-1}`` for that of the layer before;
+one that is not listed is unknown. *Biases* state whether every model of the type has them, or which key says so. Where
+no entry fits, nothing is read. ``head_sizes.json`` has the sizes of types without a layout (``alone``: the ``usual``
+ones with exceptions), and numbers of layers that share weights (``shared``), counted once in the table.
 """
 
 from __future__ import annotations
@@ -48,8 +41,6 @@ MLP = {"up": "mlp_in", "gate": "mlp_gate", "down": "mlp_out"}
 
 @dataclass(frozen=True)
 class Rows:
-    """Content of the rows of one stored tensor, according to the table."""
-
     blocks: tuple[str, ...]  # the symbols of one block, in order
     repeated: int | str  # how often the block is repeated: a number, ``n_heads`` or ``n_key_heads``
     reads: str | None  # the symbol whose rows are its input, where that is not the input of the layer
@@ -88,7 +79,6 @@ class Layout:
         return tuple(name for name, rows in self.tensors.items() if symbol in rows.blocks)
 
     def norm_of(self, side: str) -> tuple[str, ...]:
-        """Return the gains of the norms of queries, ``"q"``, or of keys, ``"k"``."""
         return tuple(name for name in self.norms if name.endswith("weight") and name.split(".")[-2].startswith(side))
 
     @property
@@ -226,12 +216,10 @@ def _layout(name: str) -> Layout:
 
 
 def known_types() -> tuple[str, ...]:
-    """List the model types in the table."""
     return tuple(sorted(_table()["types"]))
 
 
 def read_architecture(config: Mapping[str, Any], path: Path, *, sizes_alone: bool = False) -> str:
-    """Return the model type: ``model_type`` or, where that is absent, the type of the class in ``architectures``."""
     types = (_with_sizes_alone() if sizes_alone else _table())["types"]
     named = config.get("model_type")
     if named is None:
@@ -253,7 +241,6 @@ def unread(config: Mapping[str, Any], model_type: str, path: Path, *, sizes_alon
 def entries(
     config: Mapping[str, Any], model_type: str, path: Path, inside: tuple[str, ...] = (), *, sizes_alone: bool = False
 ) -> Iterator[Entry]:
-    """Yield the stacks of a model, including those of its parts."""
     table = _with_sizes_alone() if sizes_alone else _table()
     variant = _variant(config, model_type, path, table)
     of_class = table["types"][model_type].get("defaults", {})
@@ -314,7 +301,6 @@ def _meets(value: Any, expected: Any) -> bool:
 
 
 def _certain(sizes: Mapping[str, str], config: Mapping[str, Any], defaults: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return the sizes without a computed head size if the class has a default that the configuration leaves out."""
     key, _, otherwise = sizes["d_head"].partition(" else ")
     return {**sizes, "d_head": key} if otherwise and key not in config and defaults.get(key) else sizes
 

@@ -1,10 +1,4 @@
-"""Tensors and settings that no layout uses but that could change the result: they are refused by name, or noted.
-
-A low-rank update beside a weight is part of that weight, and a norm of the queries that the layout does not have
-changes the queries. No such tensor is ignored silently. Layers that predict several tokens ahead are left out with a
-note. Notes are also made of the configuration's multipliers that are in no matrix, and of the initializer that it
-names, where that name is misleading.
-"""
+"""Tensors and settings that no layout uses but that could change the result: they are refused by name, or noted."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -68,7 +62,6 @@ def require_all_heads(config: Mapping[str, Any], path: Path) -> None:
 
 
 def require_plain_tensors(checkpoint: Checkpoint) -> None:
-    """Raise CheckpointError if a tensor, by its name, belongs to an adapter, which changes the weights beside it."""
     for name in checkpoint.names:
         parts = name.split(".")
         if any(map(_ADAPTERS.fullmatch, parts)):
@@ -77,7 +70,6 @@ def require_plain_tensors(checkpoint: Checkpoint) -> None:
 
 
 def leftover_notes(config: Mapping[str, Any], checkpoint: Checkpoint, inventory: Inventory) -> Iterator[str]:
-    """Yield notes on code of the model's own, on attention that is not read, and on multipliers in no matrix."""
     if config.get("auto_map"):
         yield _CUSTOM_CODE
     read = {_block(site.module) for site in inventory.sites}
@@ -125,7 +117,6 @@ def by_pattern(names: Iterable[str]) -> dict[str, list[str]]:
 
 
 def unread_matrices(checkpoint: Checkpoint, used: Collection[str], noted: Collection[str]) -> tuple[str, ...]:
-    """Name the matrices outside attention that nothing scored uses, without those that other notes name."""
     names = list(_matrices(checkpoint, used))
     of_attention = set(_of_attention(names))
     groups = by_pattern(name for name in names if name not in of_attention)
@@ -165,7 +156,6 @@ def without_draft_layers(checkpoint: Checkpoint, config: Mapping[str, Any]) -> C
 
 
 def _settings(config: Mapping[str, Any], depth: int, inside: str = "") -> Iterator[tuple[str, str, Any]]:
-    """Yield the settings, including nested ones: the key with those around it, the key alone, and the value."""
     for key, value in config.items():
         if isinstance(value, Mapping) and depth > 1:
             yield from _settings(value, depth - 1, f"{inside}{key}.")
@@ -174,7 +164,6 @@ def _settings(config: Mapping[str, Any], depth: int, inside: str = "") -> Iterat
 
 
 def _initializer_notes(config: Mapping[str, Any]) -> Iterator[str]:
-    """Yield notes on the law that a configuration's truncated normal or orthogonal initializer corresponds to."""
     cutoff = config.get(_CUTOFF)
     if isinstance(cutoff, int | float) and not isinstance(cutoff, bool) and 0.0 < cutoff < 100.0:
         no_law = "none of --initialization has this cut; from 4 on they are as good as normal"

@@ -1,10 +1,7 @@
 """Matrices of a model outside its heads: MLPs and routers, fused tensors, embeddings.
 
-A tensor of two axes outside the layers is read as an embedding if it has a common name of embeddings and the sizes that
-the configuration gives: as many rows as there are tokens or positions, and as many columns as the width of the residual
-stream or of embeddings. Any other tensor with such a name, or with the size of the vocabulary, is mentioned in a note
-and not read. Embeddings are stored with a row for each token: W_E and W_pos are the transposes, (d_model, tokens); W_U
-is the stored matrix, (tokens, d_model).
+Tensors outside the layers are embeddings by a common name and the sizes in the configuration; others are only noted.
+They are stored with a row for each token: W_E and W_pos are the transposes, W_U is the stored matrix.
 """
 
 import re
@@ -45,7 +42,6 @@ UNSTORED = "unembedding: none is stored; it is the embedding, or the model has n
 
 
 def with_other_matrices(inventory: Inventory, checkpoint: Checkpoint, config: Mapping[str, Any]) -> Inventory:
-    """Add to the inventory of a checkpoint the MLPs and routers that it lacks, and its further parts."""
     matrices = (matrix for components in inventory.matrices.values() for matrix in components.values())
     used = {name for matrix in matrices for name in matrix.tensors()}
     feed_forward = FeedForward(inventory.sites, checkpoint, config, used, frozenset(_types(config)))

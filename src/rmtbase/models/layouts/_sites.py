@@ -1,8 +1,4 @@
-"""Attention sites: where a model multiplies queries with keys, and how its matrices follow from stored tensors.
-
-A model is a list of sites. At each site the queries, keys, values and outputs of all heads are *expressions*
-(:mod:`rmtbase.models.layouts._expressions`), so that shapes and storage may change from one site to the next.
-"""
+"""Attention sites: where a model multiplies queries with keys, and how its matrices follow from stored tensors."""
 
 from __future__ import annotations
 
@@ -150,12 +146,10 @@ class Site:
         return tuple(dict.fromkeys(name for matrix in matrices for name in matrix.tensors()))
 
     def expressions(self) -> dict[str, Expression]:
-        """Return the known matrices by component: ``attention_query``, ``_key``, ``_value``, ``_output``."""
         matrices = {"query": self.query, "key": self.key, "value": self.value, "output": self.output}
         return {f"attention_{name}": matrix for name, matrix in matrices.items() if matrix is not None}
 
     def norms(self) -> tuple[Norm, ...]:
-        """Return the norms that are known."""
         return tuple(norm for name in NORM_FIELDS if (norm := getattr(self, name)) is not None)
 
 
@@ -163,8 +157,6 @@ _SHOWN = 3
 
 
 class Declared(NamedTuple):
-    """Declaration that the maps of a symbol have a bias or have none."""
-
     present: bool  # whether they have a bias
     key: str | None = None  # the key of the configuration that says so; None where it holds for every model of the type
     said: bool = False  # whether the configuration itself has the key, rather than only the defaults of its class
@@ -191,7 +183,6 @@ def bias_notes(
     stored: Container[str],
     refuse: Callable[[str, str], Exception] | None = None,
 ) -> Iterator[str]:
-    """Yield notes on differences between the declared and the stored biases."""
     missing: dict[str, Declared] = {}
     unused: dict[str, Declared] = {}
     for symbol, declaration in expected.items():
@@ -224,8 +215,6 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Inventory:
-    """Attention sites and other weight matrices of a model, by name; no weight is read."""
-
     sites: tuple[Site, ...]  # in order of stack and layer
     # the matrices of the layers outside the sites (MLP, router), by place and component
     others: Mapping[Place, Mapping[str, Expression]]
@@ -235,7 +224,6 @@ class Inventory:
 
     @property
     def matrices(self) -> dict[Place, dict[str, Expression]]:
-        """All matrices by place and component, those of the sites first."""
         by_place: dict[Place, dict[str, Expression]] = {}
         for site in self.sites:
             by_place.setdefault(site.place, {}).update(site.expressions())
@@ -245,7 +233,6 @@ class Inventory:
         return dict(sorted(by_place.items(), key=lambda item: (order.index(item[0].stack), item[0].layer)))
 
     def used_tensors(self) -> frozenset[str]:
-        """Return the names of the stored tensors that its matrices, and those of its parts, are made of."""
         mappings = [*self.matrices.values(), *(part.matrices for part in self.parts.values())]
         return frozenset(name for matrices in mappings for matrix in matrices.values() for name in matrix.tensors())
 

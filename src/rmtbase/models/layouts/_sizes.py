@@ -133,7 +133,6 @@ class Sizes:
         return self._entry.sizes.get(name, name).partition(" else ")[0]
 
     def rotated(self) -> int | None:
-        """Return how many of a head's dimensions are rotated, or None if there is no rotation or it is unknown."""
         text = self._entry.rotated
         if text is None or text == "?":
             return None
@@ -150,7 +149,6 @@ class Sizes:
         return int(self.sizes["d_head"] * part)
 
     def scale(self) -> float | None:
-        """Return the factor of q·k before the softmax, or None if it is unknown."""
         rotary = self._config.get("rope_parameters") or self._config.get("rope_scaling")
         rotary = rotary if isinstance(rotary, Mapping) else {}
         settings = [part for part in (rotary, *rotary.values()) if isinstance(part, Mapping)]
@@ -253,7 +251,6 @@ def with_sizes(config: Mapping[str, Any], checkpoint: Checkpoint) -> dict[str, A
     of_layers = re.compile(re.escape(prefix + layout.layer).replace(re.escape("{}"), r"(\d+)"))
 
     def linear(symbol: str) -> tuple[int, ...]:
-        """Return (outputs, inputs) of the tensor that holds a symbol in the first layer with attention, or zeros."""
         for tensor in layout.holding(symbol):
             name = prefix + layout.layer.format(attending) + tensor
             shape = checkpoint.shape(name) if name in checkpoint else ()
@@ -262,7 +259,6 @@ def with_sizes(config: Mapping[str, Any], checkpoint: Checkpoint) -> dict[str, A
         return 0, 0
 
     def size(name: str, shown: int | None) -> int | None:
-        """Return a size from the configuration, or else the shown one, which is added to the configuration."""
         keys = entry.sizes.get(name, "").partition(" else ")[0].split(" or ")
         words = [key for key in keys if re.fullmatch(r"[a-z_]\w*", key) and key not in entry.sizes]
         value = next((completed[word] for word in words if completed.get(word) is not None), None)
