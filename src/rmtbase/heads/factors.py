@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from rmtbase.errors import ParameterError
-from rmtbase.models import Expression, Gained, MatrixName, Product, Rows, Scaled, Site, Stacked, WeightMatrices
+from rmtbase.models import Expression, Gained, MatrixName, Product, Rows, Scaled, Site, Stacked, Turned, WeightMatrices
 from rmtbase.statistics import LatentShape
 from rmtbase.tables import Circuit
 
@@ -43,7 +43,7 @@ class _Followed(NamedTuple):
 class _Part(NamedTuple):
     """Part of the rows of every head: each head's matrix and row indices, and the matrices that multiply them all."""
 
-    outer: Sequence[tuple[Expression | _Transposed, Int[np.ndarray, " row"]]]
+    outer: Sequence[tuple[Expression, Int[np.ndarray, " row"]]]
     inner: tuple[Expression, ...]
 
     @property
@@ -149,7 +149,10 @@ def _parts(site: Site, name: str, shapes: Shapes) -> list[_Part]:
     """Split the rows of each head into parts, in the order of the first head."""
     expression = getattr(site, name)
     if name == "output":  # its heads are columns
-        return [_output(site, expression, shapes)]
+        if isinstance(expression, Product | Stacked):
+            raise _unknown(site, "an output that is made of several matrices")
+        columns, turned = expression.shape(shapes)[1], Turned(expression, 1)
+        return [_Part([(turned, rows) for rows in np.arange(columns).reshape(site.n_heads, -1)], ())]
     followed = _follow(expression, shapes)
     n_heads = site.n_heads if name == "query" else site.n_key_heads
     heads = np.arange(len(followed.row)).reshape(n_heads, -1)
@@ -162,25 +165,6 @@ def _parts(site: Site, name: str, shapes: Shapes) -> list[_Part]:
     if any(len(part.outer) != n_heads or len({len(rows) for _, rows in part.outer}) > 1 for part in parts):
         raise _unknown(site, f"{name} heads that differ in what they are made of")
     return parts
-
-
-def _output(site: Site, expression: Expression, shapes: Shapes) -> _Part:
-    if isinstance(expression, Product | Stacked):
-        raise _unknown(site, "an output that is made of several matrices")
-    columns = expression.shape(shapes)[1]
-    transposed = _Transposed(expression)
-    return _Part([(transposed, rows) for rows in np.arange(columns).reshape(site.n_heads, -1)], ())
-
-
-class _Transposed(NamedTuple):
-    of: Expression
-
-    def evaluate(self, read: Read) -> np.ndarray:
-        return self.of.evaluate(read).T
-
-    def shape(self, shapes: Shapes) -> tuple[int, int]:
-        outputs, inputs = self.of.shape(shapes)
-        return inputs, outputs
 
 
 def _width(site: Site, name: str, parts: list[_Part], shapes: Shapes) -> int:

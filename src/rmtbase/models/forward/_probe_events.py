@@ -1,6 +1,6 @@
 """Records of a forward pass: linear maps, products and softmaxes, and the origins of tensors."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
@@ -132,7 +132,7 @@ class NormOutputs:
 class RealMaps(Protocol):
     """Linear maps that are computed with their weights, and a receiver of the products of their outputs."""
 
-    def holds(self, name: str) -> bool: ...
+    maps: Collection[str]  # names of their weights
 
     def apply(
         self, name: str, values: Tensor, starts: Tensor, laid: Callable[[Tensor], Tensor], origin: Origin

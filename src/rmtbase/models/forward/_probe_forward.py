@@ -1,14 +1,14 @@
 """A model's own forward pass without its weights, in which every linear map outputs a signal that identifies its rows.
 
-Parameters have shapes but no values. The output of a linear map is made up: y[t, r] = u[t] · v[r] for token t and output
-r; a second pass uses y[t, r] · (1 + i · 2⁻³⁶), with a different number i for each output of each map, so that the ratio
-of the values in both passes tells from which output a value comes. Everything in between is neutral (cos = 1, sin = 0,
-norms, biases, gains, gates, soft caps) and recorded as a mark; a pass that distinguishes norms puts noise in their place.
+Parameters have shapes but no values. The output of a linear map is made up: y[t, r] = u[t] · v[r] for token t and row
+r; a second pass uses y[t, r] · (1 + i · 2⁻³⁶), with a different number i for each row of each map, so that the ratio of
+the values in both passes tells from which row a value comes. Everything in between is neutral (cos = 1, sin = 0, norms,
+biases, gains, gates, soft caps) and recorded as a mark; a pass that distinguishes norms puts noise in their place.
 """
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from math import prod
@@ -190,7 +190,7 @@ class ForwardPass(TorchDispatchMode):
         if weight_name is None or lies is None:
             return self.declare(events.noise(key, shape), events.Origin(content=origin.content, born=self._clock))
         made = events.Origin(origin.content, True, marks, born=self._clock, maps=frozenset({weight_name}))
-        if self._real is not None and self._real.holds(weight_name):
+        if self._real is not None and weight_name in self._real.maps:
             copied = self._copies.get(_storage(weight))
 
             def laid(flat: Tensor) -> Tensor:

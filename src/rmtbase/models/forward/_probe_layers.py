@@ -1,9 +1,9 @@
 """Layers of a network that need not run: those without wanted weights, which return their input, and those like others.
 
 Two layers are *alike* if, module for module, they have the same class, shapes of parameters (none shared), buffers and
-attributes, except for the layer's number. Of these only the first two run. Their results hold for the others if both are
-the same, no layer uses its number, the layers are called once in order, each with the output of the one before, with the
-same further arguments, and outputs have the shape of inputs. If any of this fails, the whole network runs.
+attributes, except for the layer's number. Of these only the first two run. Their results hold for the others if both
+are the same, no layer uses its number, the layers are called once in order, each with the output of the one before
+and the same further arguments, and outputs have the shape of inputs. If any of this fails, the whole network runs.
 """
 
 import re

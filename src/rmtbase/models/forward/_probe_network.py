@@ -51,7 +51,11 @@ class Part:
         groups = [*like_layers(module)]
         if groups:
             try:
-                with without_caches(module), ExitStack() as left_out:
+                with ExitStack() as left_out:
+                    for attributes in _configs(module):
+                        if "use_cache" in attributes:
+                            left_out.callback(attributes.__setitem__, "use_cache", attributes["use_cache"])
+                            attributes["use_cache"] = False
                     for layers in groups:
                         left_out.enter_context(layers.left_out())
                     reading = Reading.from_module(module, inputs, prefix)
@@ -92,7 +96,14 @@ def build(config: Mapping[str, Any], path: Path) -> nn.Module:
                 change: Any = getattr(module, "set_attention_type", None)
                 if change is not None and getattr(module, "attention_type", None) == "block_sparse":
                     change("original_full")
-        _with_buffers(network)
+        generator = torch.Generator().manual_seed(5)
+        for module in network.modules():  # the values of buffers, as loading sets them: first noise, then by the class
+            for key, buffer in module._buffers.items():
+                if buffer is not None and buffer.is_meta:
+                    real = torch.zeros(buffer.shape, dtype=buffer.dtype)
+                    module._buffers[key] = real.uniform_(generator=generator) if buffer.is_floating_point() else real
+        with torch.no_grad():
+            network.initialize_weights()
     except Exception as error:  # a class of transformers, or its initialization, may raise anything
         reason = str(error) or type(error).__name__
         raise CheckpointError(path, f"transformers cannot build {quoted(name)}: {reason}") from error
@@ -127,17 +138,6 @@ def _is_network(class_: Any) -> TypeGuard[type[transformers.PreTrainedModel]]:
     return isinstance(class_, type) and issubclass(class_, transformers.PreTrainedModel)
 
 
-def _with_buffers(network: transformers.PreTrainedModel) -> None:
-    generator = torch.Generator().manual_seed(5)
-    for module in network.modules():
-        for name, buffer in module._buffers.items():
-            if buffer is not None and buffer.is_meta:
-                real = torch.zeros(buffer.shape, dtype=buffer.dtype)
-                module._buffers[name] = real.uniform_(generator=generator) if buffer.is_floating_point() else real
-    with torch.no_grad():
-        network.initialize_weights()
-
-
 @contextmanager
 def written_out(network: nn.Module) -> Iterator[None]:
     """Use explicit attention and experts in torch instead of kernels, as a context manager; all changes are undone."""
@@ -164,18 +164,6 @@ def _put_back(attributes: dict[str, Any], before: Mapping[str, Any]) -> None:
     for name in attributes.keys() - before.keys():
         del attributes[name]
     attributes.update(before)
-
-
-@contextmanager
-def without_caches(network: nn.Module) -> Iterator[None]:
-    before = [(attributes, attributes["use_cache"]) for attributes in _configs(network) if "use_cache" in attributes]
-    try:
-        for attributes, _ in before:
-            attributes["use_cache"] = False
-        yield
-    finally:
-        for attributes, value in before:
-            attributes["use_cache"] = value
 
 
 def _configs(network: nn.Module) -> list[dict[str, Any]]:

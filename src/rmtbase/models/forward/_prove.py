@@ -6,7 +6,6 @@ that cannot be traced, or that must not run just for a proof, is a reason not to
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from types import FunctionType, MethodType
@@ -24,12 +23,10 @@ from rmtbase.errors import CheckpointError
 from rmtbase.models.forward._probe_events import Numbers, Origin, PassKind, noise
 from rmtbase.models.forward._probe_forward import run
 from rmtbase.models.forward._probe_network import Part, written_out
-from rmtbase.models.forward._probe_places import Met, common_module
-from rmtbase.models.forward._stored_names import parameters_of
-from rmtbase.models.forward._torch_route import Network
+from rmtbase.models.forward._probe_places import Met
 from rmtbase.models.layouts._expressions import Expression, Product, Read, Rows, Scaled, Stacked
-from rmtbase.models.layouts._sites import NORM_FIELDS, Disproved, Site, kind_of
-from rmtbase.shown import one_line, quoted
+from rmtbase.models.layouts._sites import Disproved, Site, common_module
+from rmtbase.shown import quoted
 
 TOLERANCE = 1e-9
 """Largest accepted deviation of q·k, relative to the head's largest |xᵀ W_QK x′|."""
@@ -128,14 +125,11 @@ class _MadeUp:
         tokens: range,
     ) -> None:
         self.operands: dict[str, tuple[float, float]] = {}  # sums of the left and the right one of each product
-        self._maps, self._others, self._tokens = maps, replaced_rows, tokens
+        self.maps, self._others, self._tokens = maps, replaced_rows, tokens
         torch.manual_seed(0)  # the same choices of tokens in each pass, as Informer draws them
         softmaxes = run(part.module, part.inputs, Numbers(), PassKind(real=self), part.prefix).softmaxes
         scores = {key: (softmax.scores.nan_to_num().numpy(), softmax.axis) for key, softmax in softmaxes.items()}
         self.scores = {key: np.moveaxis(values, axis, -1) for key, (values, axis) in scores.items()}
-
-    def holds(self, name: str) -> bool:
-        return name in self._maps
 
     def apply(
         self, name: str, values: Tensor, starts: Tensor, laid: Callable[[Tensor], Tensor], origin: Origin
@@ -184,33 +178,27 @@ class _Proof:
     ) -> None:
         self.left: dict[str, list[tuple[Met, Site]]] = {}
         self._stored, self._read, self._path, self._own = stored, read, path, own_parameters
-        self._of_site: dict[str, frozenset[str]] = {}
+        self.maps: dict[str, frozenset[str]] = {}  # by the name of a map, the maps of its site
         for met, site in sites:
             self.left.setdefault(met.product, []).append((met, site))
             names = frozenset(met.site.query_key_tensors())
             for name in names:
-                self._of_site[name] = self._of_site.get(name, frozenset()) | names
+                self.maps[name] = self.maps.get(name, frozenset()) | names
         self._leaves: dict[str, Float[np.ndarray, "2 d_in"]] = {}
-
-    def holds(self, name: str) -> bool:
-        return name in self._of_site
 
     def apply(
         self, name: str, values: Tensor, starts: Tensor, laid: Callable[[Tensor], Tensor], origin: Origin
     ) -> Tensor:
         """Apply a map to two tokens of noise in the Thue-Morse sequence, which has both at every stride."""
-        if not (origin.maps and origin.maps <= self._of_site[name]):  # otherwise the input is a factor's output
+        if not (origin.maps and origin.maps <= self.maps[name]):  # otherwise the input is a factor's output
             width = values.shape[-1]
             two = torch.randn(2, width, generator=torch.Generator().manual_seed(width), dtype=torch.float64)
             self._leaves[name] = two.numpy()
             values = two[[token.bit_count() % 2 for token in range(values[..., 0].numel())]].view(values.shape)
-        return values @ laid(self._values(name).flatten())
-
-    def _values(self, name: str) -> Tensor:
         if self._own is not None:
-            return self._own[name].detach().cpu().float().double()
+            return values @ laid(self._own[name].detach().cpu().float().double().flatten())
         matrix = self._stored[name].evaluate(self._read)  # a stored tensor or rows of it, in its own precision
-        return torch.from_numpy(np.ascontiguousarray(matrix, dtype=np.float64))
+        return values @ laid(torch.from_numpy(np.ascontiguousarray(matrix, dtype=np.float64)).flatten())
 
     def met(self, product: str, left: Tensor, right: Tensor) -> None:
         for met, site in self.left.pop(product, ()):
@@ -246,50 +234,47 @@ class _Proof:
         return next(self._leaves[name] for name in (matrix.tensors() if matrix else ()) if name in self._leaves)
 
     def _expected(self, site: Site, traced: Site, of_queries: np.ndarray, of_keys: np.ndarray) -> np.ndarray:
-        for name in ("n_heads", "n_key_heads", "d_head", "d_query", "d_key"):
+        for name in ("n_heads", "n_key_heads", "d_head", "d_query", "d_key", "logit_scale"):
             size, expected = getattr(site, name), getattr(traced, name)
-            if size != expected and (name != "n_key_heads" or traced.n_heads % size):
+            if name == "logit_scale":
+                differs = None not in (size, expected) and not np.isclose(size, expected, rtol=1e-6, atol=0)
+            else:
+                differs = size != expected and (name != "n_key_heads" or traced.n_heads % size)
+            if differs:
                 expectation = f"expected {expected}, as {traced.module} has it"
-                raise Disproved(self._path, f"{site.place}: {name} {size}; {expectation}")
-        scale, expected = site.logit_scale, traced.logit_scale
-        if scale is not None and expected is not None and not np.isclose(scale, expected, rtol=1e-6, atol=0):
-            expectation = f"expected {expected}, as {traced.module} has it"
-            raise Disproved(self._path, f"{site.place}: logit scale {scale}; {expectation}")
+                raise Disproved(self._path, f"{site.place}: {name.replace('logit_', 'logit ')} {size}; {expectation}")
         assert site.query is not None and site.key is not None
-        images = _Images(self._read)
-        query, key = images.of(site.query, of_queries), images.of(site.key, of_keys)
+        images: dict[tuple[Expression, bytes], np.ndarray] = {}
+        query, key = (
+            _image(matrix, x, self._read, images) for matrix, x in ((site.query, of_queries), (site.key, of_keys))
+        )
         query_heads = query.reshape(2, site.n_heads, site.d_head)
         key_heads = key.reshape(2, site.n_key_heads, site.d_head).repeat(site.n_heads // site.n_key_heads, axis=1)
         return np.einsum("ihd,jhd->hij", query_heads, key_heads)
 
 
-class _Images:
-    """Products x Wᵀ in float64. Products of weights are not formed, and results are shared between matrices."""
-
-    def __init__(self, read: Read) -> None:
-        self._read = read
-        self._known: dict[tuple[Expression, bytes], Float[np.ndarray, "n d_out"]] = {}
-
-    def of(self, matrix: Expression, x: Float[np.ndarray, "n d_in"]) -> Float[np.ndarray, "n d_out"]:
-        key = matrix, x.tobytes()
-        if key not in self._known:
-            self._known[key] = self._made(matrix, x)
-        return self._known[key]
-
-    def _made(self, matrix: Expression, x: np.ndarray) -> np.ndarray:
+def _image(
+    matrix: Expression, x: Float[np.ndarray, "n d_in"], read: Read, images: dict[tuple[Expression, bytes], np.ndarray]
+) -> Float[np.ndarray, "n d_out"]:
+    """Compute x Wᵀ in float64. Products of weights are not formed, and results are shared between matrices."""
+    key = matrix, x.tobytes()
+    if key not in images:
         match matrix:
             case Product(factors):
+                image = x
                 for factor in factors[::-1]:
-                    x = self.of(factor, x)
-                return x
+                    image = _image(factor, image, read, images)
             case Stacked(parts):
-                return np.concatenate([self.of(part, x) for part in parts], axis=1)
+                image = np.concatenate([_image(part, x, read, images) for part in parts], axis=1)
             case Rows(whole, runs):
-                image = self.of(whole, x)
-                return np.concatenate([image[:, start:stop:step] for start, stop, step in runs], axis=1)
+                inner = _image(whole, x, read, images)
+                image = np.concatenate([inner[:, start:stop:step] for start, stop, step in runs], axis=1)
             case Scaled(whole, factor):
-                return factor * self.of(whole, x)
-        return x @ matrix.evaluate(self._read).T.astype(np.float64)
+                image = factor * _image(whole, x, read, images)
+            case _:
+                image = x @ matrix.evaluate(read).T.astype(np.float64)
+        images[key] = image
+    return images[key]
 
 
 _LIBRARIES = ("torch.", "transformers.")
@@ -297,56 +282,7 @@ _GLOBAL_HOOKS = ("_global_forward_hooks", "_global_forward_pre_hooks")
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 
 
-def reason_not_proved(
-    network: Network, sites: Sequence[Site], stored: Mapping[str, tuple[int, ...]], read: Read, noted: Collection[str]
-) -> str | None:
-    assert network.given is not None
-    names = [frozenset(site.query_key_tensors()) for site in sites]
-    parameters = parameters_of(network.network, stored, names)
-    stored_in = {own_name: frozenset(matrix.tensors()) for own_name, matrix in parameters.items()}
-    weights = [  # by their names in the module
-        sorted({own_name for own_name in stored_in if stored_in[own_name] & stored_names} or stored_names)
-        for stored_names in names
-    ]
-    places = [_attention_of(network.network, *of_site) for of_site in zip(sites, weights, strict=True)]
-    reason = next(_reasons(network.given, network.network, {*places}, sorted({*chain(*weights)})), None)
-    if reason is not None:
-        return reason
-    try:
-        traced = {frozenset(site.query_key_tensors()): site for site in network.inventory(stored).sites}
-        own_parameters = dict(network.network.named_parameters(remove_duplicate=False))
-        proved = prove_parts(sites, network.parts, parameters, read, network.path, own_parameters)
-    except Disproved:
-        raise
-    except CheckpointError as error:
-        return str(error)
-    except Exception as error:  # a network may raise anything
-        name = type(network.network).__name__
-        return f"{name} does not run with its own queries and keys ({type(error).__name__}: {one_line(str(error))})"
-    unresolved = {name: reason for part in network.parts for name, reason in part.unresolved.items()}
-    for site, name, place in zip(sites, names, places, strict=True):
-        trace = traced.get(name)
-        if trace is None or site not in proved:
-            reasons = (reason for path, reason in unresolved.items() if path.startswith(place))
-            why = next(reasons, "they do not occur in it")
-            return f"the forward pass shows no queries and keys of {site.place}: {why}"
-        for difference in _differences(site, trace, (*noted, *site.notes)):
-            read_with = f"those that a {network.path} is read with"
-            return f"{difference} of {site.place} differ in the forward pass from {read_with}"
-    return None
-
-
-def _differences(site: Site, traced: Site, noted: Collection[str]) -> Iterator[str]:
-    for name in NORM_FIELDS:
-        if getattr(site, name) is not None and getattr(site, name) != getattr(traced, name):
-            yield name.replace("_", " ") + "s"
-    if site.rotated is not None and site.rotated != (traced.rotated or 0):
-        yield "rotated dimensions"
-    if "norms" in map(kind_of, traced.notes) and "norms" not in map(kind_of, noted):
-        yield "norms of queries or keys"
-
-
-def _attention_of(network: nn.Module, site: Site, weights: Sequence[str]) -> str:
+def attention_of(network: nn.Module, site: Site, weights: Sequence[str]) -> str:
     for place in (site.module or common_module(weights), common_module(weights)):
         try:
             is_a_map = next(network.get_submodule(place).children(), None) is None
@@ -356,7 +292,7 @@ def _attention_of(network: nn.Module, site: Site, weights: Sequence[str]) -> str
     return site.module
 
 
-def _reasons(
+def reasons_not_to_run(
     wrapper: nn.Module, module: nn.Module, attention: Collection[str], weights: Collection[str]
 ) -> Iterator[str]:
     for kind in _GLOBAL_HOOKS:

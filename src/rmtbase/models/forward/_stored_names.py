@@ -24,9 +24,9 @@ from transformers.core_model_loading import (
 )
 
 from rmtbase.errors import CheckpointError
-from rmtbase.models.forward._probe_places import common_module, module_of
+from rmtbase.models.forward._probe_places import module_of
 from rmtbase.models.layouts._expressions import Expression, Stacked, Tensor, take_rows
-from rmtbase.models.layouts._sites import NORM_FIELDS, Norm, Site
+from rmtbase.models.layouts._sites import NORM_FIELDS, Norm, Site, common_module
 from rmtbase.shown import quoted
 
 _SHIFT = 2**32

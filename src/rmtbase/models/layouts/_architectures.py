@@ -118,7 +118,29 @@ class _Stack:
             described = f"tensors {listed}; expected one stack of layers, not {len(stacks)}"
             raise SeveralStacks(self.checkpoint.path, described, tuple(stacks.values()))
         self.prefix = next(iter(stacks))
-        self._require_layers()
+        n_layers = self.given.sizes["n_layers"]
+        of_any = _any_layer(re.escape(self.prefix), self.layout.layer)
+        matches = ((of_any.match(name), name) for name in self.checkpoint.names)
+        tensor_of = {match["layer"]: name for match, name in matches if match}
+        missing = next(layer for layer in count() if str(layer) not in tensor_of)
+        if missing < n_layers:
+            because = f"{self.checkpoint.config_path.name}: {n_layers} layers, but tensors of only {len(tensor_of)}"
+            raise MissingTensorError(self.checkpoint.path, self._tensor(missing, "q"), self.architecture, because)
+        beyond = sorted(
+            (len(layer), layer)
+            for layer in tensor_of
+            if len(layer) > len(str(n_layers)) or str(int(layer)) != layer or int(layer) >= n_layers
+        )
+        if beyond:
+            query = self.prefix + self.layout.layer.format(beyond[0][1]) + first
+            name = query if query in self.checkpoint else tensor_of[beyond[0][1]]
+            listed = ", ".join(shown(layer) for _, layer in beyond[:_SHOWN]) + (", …" if len(beyond) > _SHOWN else "")
+            raise CheckpointError(
+                self.checkpoint.path,
+                f"tensor {quoted(name)} is there; expected none beyond the {n_layers} layers of the configuration "
+                f"(numbered besides: {listed}): if these are layers of the model, correct the configuration; "
+                "if they are not (draft layers, say), take them out",
+            )
 
     def sites(self) -> list[Site]:
         sizes, layers = self.given.sizes, self.attending()
@@ -217,7 +239,8 @@ class _Stack:
         norm = by_layer[min(layer, len(by_layer) - 1)]
         behind = not name.endswith("_input_norm")
         if "gain" not in norm:
-            gains = [self._name(layer, tensor) for tensor in self.layout.norm_of(name[0])]
+            norms = [tensor for tensor in self.layout.norms if tensor.endswith("weight")]
+            gains = [self._name(layer, tensor) for tensor in norms if tensor.split(".")[-2].startswith(name[0])]
             return None if behind and any(gain in self.checkpoint for gain in gains) else PLAIN
         gain = self._stored_norm(norm["gain"], layer)
         bias = self._stored_norm(norm.get("bias", norm["gain"].removesuffix("weight") + "bias"), layer)
@@ -234,7 +257,11 @@ class _Stack:
 
     def _expression(self, layer: int, symbol: str) -> Expression:
         if symbol == "k" and not self.layout.holding("k"):
-            return self._latent_key(layer)
+            upper, latent, rotary = (self._expression(layer, part) for part in ("n", "c", "r"))
+            assert isinstance(upper, Product)  # the key is [W_UK W_DKV; W_KR], with the rows W_KR shared by all heads
+            n_heads, size = self.rows["n_heads"], self.rows["n"] // self.rows["n_heads"]
+            of_heads = [take_rows(upper.of[0], range(head * size, (head + 1) * size)) for head in range(n_heads)]
+            return Stacked(tuple(part for of_head in of_heads for part in (Product((of_head, latent)), rotary)))
         name = self._tensor(layer, symbol)
         rows = self.layout.tensors[name.removeprefix(self._name(layer, ""))]
         self.checkpoint.require_supported(name)
@@ -249,15 +276,6 @@ class _Stack:
         if rows.blocks != (symbol,):
             matrix = take_rows(matrix, rows.indices(symbol, self.rows))
         return Product((matrix, self._expression(layer, rows.reads))) if rows.reads else matrix
-
-    def _latent_key(self, layer: int) -> Expression:
-        """Return [W_UK W_DKV; W_KR] for each head, with the rows W_KR shared by all."""
-        upper, latent, rotary = (self._expression(layer, symbol) for symbol in ("n", "c", "r"))
-        assert isinstance(upper, Product)
-        heads, size = self.rows["n_heads"], self.rows["n"] // self.rows["n_heads"]
-        above = upper.of[0]
-        head_parts = (take_rows(above, range(head * size, (head + 1) * size)) for head in range(heads))
-        return Stacked(tuple(part for head_part in head_parts for part in (Product((head_part, latent)), rotary)))
 
     def _has(self, symbol: str, layers: Sequence[int]) -> bool:
         """Return whether the layers have a matrix: all or none of them, and all must have queries and keys."""
@@ -285,31 +303,6 @@ class _Stack:
     def _tensor(self, layer: int, symbol: str) -> str:
         possible = [self._name(layer, name) for name in self.layout.holding(symbol)]
         return next((name for name in possible if name in self.checkpoint), possible[0])
-
-    def _require_layers(self) -> None:
-        n_layers = self.given.sizes["n_layers"]
-        of_any = _any_layer(re.escape(self.prefix), self.layout.layer)
-        matches = ((of_any.match(name), name) for name in self.checkpoint.names)
-        tensor_of = {match["layer"]: name for match, name in matches if match}
-        missing = next(layer for layer in count() if str(layer) not in tensor_of)
-        if missing < n_layers:
-            because = f"{self.checkpoint.config_path.name}: {n_layers} layers, but tensors of only {len(tensor_of)}"
-            raise MissingTensorError(self.checkpoint.path, self._tensor(missing, "q"), self.architecture, because)
-        beyond = sorted(
-            (len(layer), layer)
-            for layer in tensor_of
-            if len(layer) > len(str(n_layers)) or str(int(layer)) != layer or int(layer) >= n_layers
-        )
-        if beyond:
-            query = self.prefix + self.layout.layer.format(beyond[0][1]) + self.layout.holding("q")[0]
-            name = query if query in self.checkpoint else tensor_of[beyond[0][1]]
-            listed = ", ".join(shown(layer) for _, layer in beyond[:_SHOWN]) + (", …" if len(beyond) > _SHOWN else "")
-            raise CheckpointError(
-                self.checkpoint.path,
-                f"tensor {quoted(name)} is there; expected none beyond the {n_layers} layers of the configuration "
-                f"(numbered besides: {listed}): if these are layers of the model, correct the configuration; "
-                "if they are not (draft layers, say), take them out",
-            )
 
     def require_known_attention(self) -> None:
         """Raise unless every tensor in the attention modules is used, or is known not to affect queries and keys."""

@@ -35,8 +35,11 @@ class Expression:
         return isinstance(self, Product) or any(part.holds_product() for part in parts)
 
     def tensors(self) -> Iterator[str]:
+        """Yield the names of the stored tensors, in the order in which they are read; a name may occur twice."""
         for field in fields(self):  # type: ignore[arg-type]  # each is a dataclass
             value = getattr(self, field.name)
+            if field.name in ("name", "gain"):
+                yield value
             for part in value if isinstance(value, tuple) else (value,):
                 if isinstance(part, Expression):
                     yield from part.tensors()
@@ -73,9 +76,6 @@ class Tensor(Expression):
         outputs, inputs = self.shape(lambda _: stored.shape)
         matrix = stored if self.index is None else stored[self.index]
         return matrix.reshape(inputs, outputs).T if self.transposed else matrix.reshape(outputs, inputs)
-
-    def tensors(self) -> Iterator[str]:
-        yield self.name
 
 
 @dataclass(frozen=True)
@@ -132,10 +132,6 @@ class Gained(Expression):
         gain = self.offset + read(self.gain).astype(np.float64).ravel()
         return matrix * np.resize(gain, len(matrix))[:, None] if self.rows else matrix * gain
 
-    def tensors(self) -> Iterator[str]:
-        yield from self.of.tensors()
-        yield self.gain
-
 
 @dataclass(frozen=True)
 class Biased(Expression):
@@ -163,9 +159,6 @@ class Column(Expression):
 
     def evaluate(self, read: Read) -> np.ndarray:
         return read(self.name).reshape(-1, 1)
-
-    def tensors(self) -> Iterator[str]:
-        yield self.name
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 from rmtbase.models.files._checkpoint import Checkpoint
 from rmtbase.models.layouts._expressions import Expression, Rows, Tensor
-from rmtbase.models.layouts._sites import MatrixName, Part, Place, Site
+from rmtbase.models.layouts._sites import MatrixName, Part, Place, Site, nested_settings
 from rmtbase.shown import quoted
 from rmtbase.words import listing
 
@@ -97,21 +97,20 @@ class FeedForward:
     ) -> None:
         self.checkpoint, self.types = checkpoint, types
         self.alternating = bool(types & _ALTERNATING)
-        self.counts = set(_expert_counts(config))
+        self.counts: set[Any] = set()
+        for _, key, value in nested_settings(config):
+            if "expert" in key:
+                self.counts |= {
+                    count for count in (value if isinstance(value, list) else [value]) if type(count) is int
+                }
         self.layers: dict[Place, dict[str, Expression]] = {}
         self._experts: dict[MatrixName, Expression] = {}
         self._left: dict[str, list[Place]] = defaultdict(list)
         self._experts_left: dict[str, list[Place]] = defaultdict(list)
         for layer in _layers(sites, checkpoint, used):
             self._read(layer)
-
-    @property
-    def experts(self) -> Part:
-        return Part(self._experts, tuple(told_by_place(self._experts_left)))
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return tuple(told_by_place(self._left))
+        self.experts = Part(self._experts, tuple(told_by_place(self._experts_left)))
+        self.notes = tuple(told_by_place(self._left))
 
     def _read(self, layer: _Layer) -> None:
         numbered: dict[str, dict[int, str]] = defaultdict(dict)
@@ -135,7 +134,19 @@ class FeedForward:
         self._one(layer, shared, "shared_expert")
         self._one(layer, plain, "mlp")
         if n_experts is not None:
-            self._router(layer, n_experts, plain)
+            routers = [
+                name
+                for path in plain
+                for word, name in layer.modules[path].items()
+                if _ROUTER.fullmatch(f"{path}.{word}" if path else word)
+                and self.checkpoint.shape(name) == (n_experts, layer.d_model)
+            ]
+            if len(routers) == 1:
+                self.layers.setdefault(layer.place, {})["router"] = Tensor(routers[0])
+            else:
+                described = f"{len(routers)} matrices" if routers else "no matrix"
+                outcome = f"not read: the router: {described} ({n_experts}, {layer.d_model}) called gate or router"
+                self._left[outcome].append(layer.place)
         told = (self.layers, *self._left.values(), *self._experts_left.values())
         if layer.in_stages and layer.modules and not any(layer.place in places for places in told):
             paths = [f"{path}.{word}" for path, tensors in layer.modules.items() for word in tensors]
@@ -177,22 +188,6 @@ class FeedForward:
             for number, matrices in enumerate(experts):
                 self._experts[MatrixName(layer.place, component, number)] = matrices[component]
         return len(modules)
-
-    def _router(self, layer: _Layer, n_experts: int, paths: Sequence[str]) -> None:
-        routers = [
-            name
-            for path in paths
-            for word, name in layer.modules[path].items()
-            if _ROUTER.fullmatch(f"{path}.{word}" if path else word)
-            and self.checkpoint.shape(name) == (n_experts, layer.d_model)
-        ]
-        if len(routers) == 1:
-            self.layers.setdefault(layer.place, {})["router"] = Tensor(routers[0])
-        else:
-            described = f"{len(routers)} matrices" if routers else "no matrix"
-            self._left[
-                f"not read: the router: {described} ({n_experts}, {layer.d_model}) called gate or router"
-            ].append(layer.place)
 
     def _module(self, layer: _Layer, path: str) -> _Module:
         tensors, d, scheme = layer.modules[path], layer.d_model, _naming_scheme(layer.modules[path])
@@ -285,14 +280,6 @@ def _prefix(sites: Sequence[Site]) -> str | None:
         if are_numbers and len({tuple(words[:place]) for words in parts}) == 1:
             return "".join(f"{part}." for part in parts[0][:place])
     return None
-
-
-def _expert_counts(config: Mapping[str, Any]) -> Iterator[int]:
-    for key, value in config.items():
-        if isinstance(value, Mapping):
-            yield from _expert_counts(value)
-        elif "expert" in str(key):
-            yield from (count for count in (value if isinstance(value, list) else [value]) if type(count) is int)
 
 
 def told_by_place(left: Mapping[str, Sequence[Place]]) -> Iterator[str]:

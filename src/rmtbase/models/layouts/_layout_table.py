@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from rmtbase.errors import CheckpointError, UnknownArchitectureError, UnprovedConfigurationError
-from rmtbase.models.layouts._sites import Declared, declared
+from rmtbase.models.layouts._sites import Declared, common_module, declared
 from rmtbase.shown import quoted
 
 _ANY = "any"  # in ``when``: any value except None
@@ -78,9 +78,6 @@ class Layout:
         """Return the tensors that may have these rows: only one, except for an MLP with or without a gate."""
         return tuple(name for name, rows in self.tensors.items() if symbol in rows.blocks)
 
-    def norm_of(self, side: str) -> tuple[str, ...]:
-        return tuple(name for name in self.norms if name.endswith("weight") and name.split(".")[-2].startswith(side))
-
     @property
     def norms_of_heads(self) -> tuple[str, ...]:
         """The gains of numbered norms, one for each head of queries or keys."""
@@ -89,13 +86,8 @@ class Layout:
     @property
     def module(self) -> str:
         """The common beginning of the names of attention tensors, up to a dot; empty where it is the layer."""
-        names = [name.split(".")[:-1] for name, rows in self.tensors.items() if not set(MLP) & set(rows.blocks)]
-        shared = []
-        for parts in zip(*names, strict=False):
-            if len(set(parts)) > 1:
-                break
-            shared.append(parts[0])
-        return "".join(f"{part}." for part in shared)
+        names = [name for name, rows in self.tensors.items() if not set(MLP) & set(rows.blocks)]
+        return f"{common}." if (common := common_module(names)) else ""
 
 
 _NO_LAYOUT = Layout("", {}, {}, ())
@@ -125,7 +117,7 @@ class Entry:
             raise CheckpointError(path, f"{n_layers:,} layers; expected at most 100,000")
         for key, kinds in self.attends.items():
             kinds_found = kinds_of_layers(self.config, key, n_layers)
-            if not _is_of_each(kinds_found, n_layers):
+            if not isinstance(kinds_found, Sequence) or len(kinds_found) != n_layers:
                 problem = f"{key} = {quoted(kinds_found)}"
                 raise CheckpointError(path, f"{problem}; expected a kind for each of {n_layers} layers")
             names = [{kind, _OLDER_KINDS.get(kind, kind)} for kind in kinds_found]
@@ -136,12 +128,9 @@ class Entry:
         """Return whether a rotating stack rotates queries and keys in a layer; None if the configuration is silent."""
         for key, kinds in self.unrotated.items():
             kinds_found = kinds_of_layers(self.config, key, n_layers)
-            return kinds_found[layer] not in kinds if _is_of_each(kinds_found, n_layers) else None
+            is_of_each = isinstance(kinds_found, Sequence) and len(kinds_found) == n_layers
+            return kinds_found[layer] not in kinds if is_of_each else None
         return True
-
-
-def _is_of_each(kinds: Any, n_layers: int) -> bool:
-    return isinstance(kinds, Sequence) and len(kinds) == n_layers
 
 
 _FULL, _OTHER = "full_attention", "other"
@@ -251,10 +240,14 @@ def entries(
     for number, spec in enumerate(table["stacks"][name] for name in variant.get("stacks", ())):
         rotates = all(settings.get(key) in allowed for key, allowed in spec.get("rotates", {}).items())
         scales = all(settings.get(key) == value for key, value in spec.get("scale_if", {}).items())
+        sizes: Mapping[str, str] = spec["sizes"]
+        key, _, otherwise = sizes["d_head"].partition(" else ")
+        if otherwise and key not in config and of_class.get(key):  # the head size is not computed
+            sizes = {**sizes, "d_head": key}
         yield Entry(
             spec["stack"],
             _layout(spec["layout"]) if "layout" in spec else _NO_LAYOUT,
-            _certain(spec["sizes"], config, of_class),
+            sizes,
             _completed(config, spec["sizes"], defaults),
             inside,
             spec.get("attends", {}),
@@ -298,11 +291,6 @@ def _variant(config: Mapping[str, Any], model_type: str, path: Path, table: Mapp
 
 def _meets(value: Any, expected: Any) -> bool:
     return value is not None if expected == _ANY else type(value) is type(expected) and value == expected
-
-
-def _certain(sizes: Mapping[str, str], config: Mapping[str, Any], defaults: Mapping[str, Any]) -> Mapping[str, str]:
-    key, _, otherwise = sizes["d_head"].partition(" else ")
-    return {**sizes, "d_head": key} if otherwise and key not in config and defaults.get(key) else sizes
 
 
 def _completed(config: Mapping[str, Any], sizes: Mapping[str, str], defaults: Mapping[str, Any]) -> Mapping[str, Any]:

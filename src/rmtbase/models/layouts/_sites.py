@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from rmtbase.errors import CheckpointError, MissingTensorError, ParameterError, ShapeError
@@ -34,6 +35,21 @@ class Note(str):
 
 def kind_of(note: str) -> str:
     return note.kind if isinstance(note, Note) else ""
+
+
+def common_module(names: Iterable[str]) -> str:
+    """Return what all names begin with, up to a dot, without that dot."""
+    columns = zip(*(name.split(".")[:-1] for name in names), strict=False)
+    return ".".join(parts[0] for parts in takewhile(lambda parts: len(set(parts)) == 1, columns))
+
+
+def nested_settings(config: Mapping[str, Any], depth: int = 99, inside: str = "") -> Iterator[tuple[str, str, Any]]:
+    """Yield the settings, including nested ones: the key with those around it, the key alone, and the value."""
+    for key, value in config.items():
+        if isinstance(value, Mapping) and depth > 1:
+            yield from nested_settings(value, depth - 1, f"{inside}{key}.")
+        else:
+            yield f"{inside}{key}", str(key), value
 
 
 CONTENT_PART = "rotary: W_QK is the content part at zero relative position"
@@ -238,7 +254,7 @@ class Inventory:
 
 
 def require_sites(sites: Sequence[Site], checkpoint: Checkpoint) -> None:
-    expected = "a Site for each layer, each at a place of its own, with queries and keys"
+    path, expected = checkpoint.path, "a Site for each layer, each at a place of its own, with queries and keys"
     if not sites or not all(isinstance(site, Site) for site in sites):
         raise ParameterError("sites", f"{len(sites)} of {sorted({type(site).__name__ for site in sites})}", expected)
     for number, site in enumerate(sites):
@@ -249,27 +265,23 @@ def require_sites(sites: Sequence[Site], checkpoint: Checkpoint) -> None:
         if min(site.n_heads, site.n_key_heads, site.d_head) < 1 or site.n_heads % site.n_key_heads:
             described = f"sites[{number}] with {site.n_heads} heads of {site.d_head} on {site.n_key_heads} key heads"
             raise ParameterError("sites", described, "a number of heads that is a multiple of the key heads")
-        _require_shapes(site, checkpoint)
-
-
-def _require_shapes(site: Site, checkpoint: Checkpoint) -> None:
-    d_value = site.d_value or 0
-    expected_shapes = {
-        "attention_query": (site.n_heads * site.d_head, site.d_query),
-        "attention_key": (site.n_key_heads * site.d_head, site.d_key),
-        "attention_value": (site.n_key_heads * d_value, site.d_key),
-        "attention_output": (site.d_output, site.n_heads * d_value),
-    }
-    for component, expression in site.expressions().items():
-        for name in expression.tensors():
-            if name not in checkpoint:
-                raise MissingTensorError(checkpoint.path, name, "given")
-            checkpoint.require_supported(name)
-        names = ", ".join(dict.fromkeys(expression.tensors()))
-        try:
-            shape = expression.shape(checkpoint.shape)
-        except ValueError as error:
-            raise CheckpointError(checkpoint.path, f"{site.place} {component}: {error}; expected a matrix") from error
-        if shape != expected_shapes[component]:
-            because = f"{component} of {site.place}: heads, head size and widths of its site"
-            raise ShapeError(checkpoint.path, names, shape, expected_shapes[component], because)
+        d_value = site.d_value or 0
+        expected_shapes = {
+            "attention_query": (site.n_heads * site.d_head, site.d_query),
+            "attention_key": (site.n_key_heads * site.d_head, site.d_key),
+            "attention_value": (site.n_key_heads * d_value, site.d_key),
+            "attention_output": (site.d_output, site.n_heads * d_value),
+        }
+        for component, expression in site.expressions().items():
+            for name in expression.tensors():
+                if name not in checkpoint:
+                    raise MissingTensorError(path, name, "given")
+                checkpoint.require_supported(name)
+            names = ", ".join(dict.fromkeys(expression.tensors()))
+            try:
+                shape = expression.shape(checkpoint.shape)
+            except ValueError as error:
+                raise CheckpointError(path, f"{site.place} {component}: {error}; expected a matrix") from error
+            if shape != expected_shapes[component]:
+                because = f"{component} of {site.place}: heads, head size and widths of its site"
+                raise ShapeError(path, names, shape, expected_shapes[component], because)

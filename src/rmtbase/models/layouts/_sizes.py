@@ -193,7 +193,8 @@ class Sizes:
             value = self.sizes.get(keys, _held(self._config, keys.removeprefix("1+")))
             if keys.startswith("1+") and isinstance(value, (str, list)):
                 value = 1 + len(value.split("|") if isinstance(value, str) else value)
-            value = (float(otherwise or keys) if value is None else value) if (otherwise or _is_number(keys)) else value
+            if value is None and (otherwise or re.fullmatch(r"[0-9.]+", keys)):
+                value = float(otherwise or keys)
             if value is None and optional:
                 return None
             number = float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else math.nan
@@ -212,10 +213,6 @@ def _held(config: Mapping[str, Any], key: str) -> Any:
     parameters = config.get("rope_parameters")
     inner = parameters.get(key) if isinstance(parameters, Mapping) else None
     return config.get(key) if inner is None else inner
-
-
-def _is_number(text: str) -> bool:
-    return re.fullmatch(r"[0-9.]+", text) is not None
 
 
 _SHOWN = 3  # names in a message
