@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -261,7 +260,14 @@ def _read_layers(
         if heads:
             of_circuits = {factor: heads[factor] for factor in heads if factor in solved}
             least = [model.least_sigma(layer, f"attention_{factor.name}") for factor in of_circuits]
-            parts = _submit(of_circuits, least, partial(_solve, present, work), pool)
+            # A few heads at a time, with their key heads: for one small matrix NumPy does not release the GIL.
+            groups, n_heads = min(map(len, of_circuits.values())), max(map(len, of_circuits.values()))
+            n_parts = min(groups, max(1, n_heads // _HEADS_PER_PART), _PARTS_PER_CORE * linalg.available_cores())
+            by_group = [matrices.reshape(groups, -1, *matrices.shape[1:]) for matrices in of_circuits.values()]
+            parts = [
+                pool.submit(_solve, present, work, dict(zip(of_circuits, zip(part, least, strict=True), strict=True)))
+                for part in zip(*(np.array_split(matrices, n_parts) for matrices in by_group), strict=True)
+            ]
             taken = {} if takers.heads is None else takers.heads.submit(site, heads, pool)
             if before:
                 keep(*before)
@@ -271,22 +277,6 @@ def _read_layers(
         keep(*before)
     warned.result()
     return Spectra(by_circuit, ways)
-
-
-def _submit(
-    heads: Mapping[Factor, Shaped[np.ndarray, "factor_head rank width"]],
-    least: Sequence[float],
-    solve: Callable[..., _Solved],
-    pool: Executor,
-) -> list[Future[_Solved]]:
-    """Solve a few heads at a time, with their key heads: for one small matrix NumPy does not release the GIL."""
-    groups, n_heads = min(map(len, heads.values())), max(map(len, heads.values()))
-    n_parts = min(groups, max(1, n_heads // _HEADS_PER_PART), _PARTS_PER_CORE * linalg.available_cores())
-    by_group = [matrices.reshape(groups, -1, *matrices.shape[1:]) for matrices in heads.values()]
-    return [
-        pool.submit(solve, dict(zip(heads, zip(part, least, strict=True), strict=True)))
-        for part in zip(*(np.array_split(matrices, n_parts) for matrices in by_group), strict=True)
-    ]
 
 
 def _solve(

@@ -9,6 +9,7 @@ from zlib import crc32
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 KEPT = 64
 """Number of tokens that are recorded where further ones show nothing more."""
@@ -170,13 +171,7 @@ def tokens(count: int) -> Tensor:
 
 
 def tensors_in(arguments: Any) -> list[Tensor]:
-    if isinstance(arguments, Tensor):
-        return [arguments]
-    if isinstance(arguments, dict):
-        arguments = arguments.values()
-    elif not isinstance(arguments, (list, tuple)):
-        return []
-    return [tensor for argument in arguments for tensor in tensors_in(argument)]
+    return [leaf for leaf in tree_leaves(arguments) if isinstance(leaf, Tensor)]
 
 
 def contiguous(tensor: Tensor) -> Tensor:

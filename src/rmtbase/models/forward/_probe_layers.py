@@ -159,12 +159,11 @@ class LikeLayers:
         return result | dict(items[places[-1] + 1 :])
 
 
-def like_layers(network: nn.Module) -> Iterator[LikeLayers]:
-    shared = Counter(id(parameter) for _, parameter in network.named_parameters(remove_duplicate=False))
-    yield from _like_layers(network, "", frozenset(key for key, count in shared.items() if count > 1))
-
-
-def _like_layers(module: nn.Module, name: str, shared: frozenset[int]) -> Iterator[LikeLayers]:
+def like_layers(module: nn.Module, name: str = "", shared: frozenset[int] | None = None) -> Iterator[LikeLayers]:
+    """Yield the lists of layers some of which need not run, none within another."""
+    if shared is None:
+        counts = Counter(id(parameter) for _, parameter in module.named_parameters(remove_duplicate=False))
+        shared = frozenset(key for key, count in counts.items() if count > 1)
     if isinstance(module, nn.ModuleList) and len(module) > _RUNNING:
         kinds: list[list[int]] = []
         numbered: dict[tuple[int, str], tuple[nn.Module, str]] = {}
@@ -183,7 +182,7 @@ def _like_layers(module: nn.Module, name: str, shared: frozenset[int]) -> Iterat
             yield LikeLayers(name, module, kinds, list(numbered.values()))
             return
     for word, child in module.named_children():
-        yield from _like_layers(child, f"{name}.{word}".lstrip("."), shared)
+        yield from like_layers(child, f"{name}.{word}".lstrip("."), shared)
 
 
 def _alike(first: nn.Module, second: nn.Module, numbers: tuple[int, int]) -> list[tuple[nn.Module, str]] | None:

@@ -308,8 +308,9 @@ def reasons_not_to_run(
             yield f"{where} is TorchScript, whose operations are not seen"
         if getattr(submodule, "_compiled_call_impl", None) is not None or type(submodule).__name__ == "OptimizedModule":
             yield f"{where} is compiled, which hides its products; pass the module as it was before torch.compile"
-        for name in _replaced(submodule):
-            yield f"{name} of {where} was replaced on the instance"
+        for name, value in vars(submodule).items():
+            if callable(value) and isinstance(getattr(type(submodule), name, None), (FunctionType, MethodType)):
+                yield f"{name} of {where} was replaced on the instance"
         if parametrize.is_parametrized(submodule):
             names = ", ".join(submodule.parametrizations)  # pyright: ignore[reportArgumentType, reportCallIssue]
             yield f"{names} of {where} is computed from other tensors (torch.nn.utils.parametrize)"
@@ -317,18 +318,6 @@ def reasons_not_to_run(
     for name in weights:
         if name in values and values[name].is_meta:
             yield f"{quoted(name)} is on torch's meta device, without values"
-    yield from _other_attention(module)
-    if isinstance(module, transformers.PreTrainedModel):
-        yield from _other_code(module, attention)
-
-
-def _replaced(module: nn.Module) -> Iterator[str]:
-    for name, value in vars(module).items():
-        if callable(value) and isinstance(getattr(type(module), name, None), (FunctionType, MethodType)):
-            yield name
-
-
-def _other_attention(module: nn.Module) -> Iterator[str]:
     configs = (getattr(part, "config", None) for part in module.modules())
     for config in {id(config): config for config in configs}.values():
         name = getattr(config, "_attn_implementation", None)
@@ -338,15 +327,11 @@ def _other_attention(module: nn.Module) -> Iterator[str]:
         if function is None or not _is_of_the_libraries(function):
             function_found = "is unknown to transformers" if function is None else f"is {_called(function)}"
             yield f"its attention implementation {quoted(name)} {function_found}, whose products are not known"
-
-
-def _other_code(module: nn.Module, attention: Collection[str]) -> Iterator[str]:
-    for path, submodule in module.named_modules():
+    for path, submodule in module.named_modules() if isinstance(module, transformers.PreTrainedModel) else ():
         if not any(path == place or path.startswith(f"{place}.") or not place for place in attention):
             continue
         for name in ("forward", "__call__"):
-            code = getattr(type(submodule), name)
-            if not _is_of_the_libraries(code):
+            if not _is_of_the_libraries(getattr(type(submodule), name)):
                 yield f"{quoted(path)} computes with {type(submodule).__name__}.{name}, of neither library"
 
 

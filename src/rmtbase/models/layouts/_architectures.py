@@ -1,7 +1,7 @@
 """Attention sites of a checkpoint by the table of architectures, from only names and shapes, without torch."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from math import prod
@@ -29,22 +29,6 @@ class SeveralStacks(CheckpointError):  # noqa: N818
     def __init__(self, path: Path | str, message: str, tensors: tuple[str, ...]) -> None:
         self.tensors = tensors
         super().__init__(path, message)
-
-
-def own_prefixes(
-    prefixes: Collection[str], inside: Collection[str], other_words: Collection[str], unread: Collection[str]
-) -> list[str]:
-    """Select the prefixes that may belong to a stack: those that name its part, or else those that name no other."""
-    if not inside:
-        return list(prefixes)
-    parts_by_prefix = {prefix: prefix.split(".") for prefix in prefixes}
-    named = [prefix for prefix, parts in parts_by_prefix.items() if set(inside) <= set(parts)]
-    stems = tuple(word for key in unread for word in _WORDS.get(key.split("_")[0], (key.split("_")[0],)))
-    return named or [
-        prefix
-        for prefix, parts in parts_by_prefix.items()
-        if not set(other_words) & set(parts) and not any(part.startswith(stems) for part in parts if stems)
-    ]
 
 
 LATENT_NORMS = "norms between the factors of latent queries and keys: recorded, not folded in"
@@ -110,7 +94,16 @@ class _Stack:
         of_any = _any_layer(r"(?P<prefix>|.*\.)", query)
         matches = (of_any.fullmatch(name) for name in self.checkpoint.names)
         stacks = {match["prefix"]: match[0] for match in matches if match}
-        stacks = {prefix: stacks[prefix] for prefix in own_prefixes(stacks, self.entry.inside, other_words, left)}
+        if self.entry.inside:  # prefixes that name the part of the stack, or else those that name no other
+            parts = {prefix: set(prefix.split(".")) for prefix in stacks}
+            stems = tuple(word for key in left for word in _WORDS.get(key.split("_")[0], (key.split("_")[0],)))
+            named = [prefix for prefix in stacks if set(self.entry.inside) <= parts[prefix]] or [
+                prefix
+                for prefix in stacks
+                if not other_words & parts[prefix]
+                and not any(part.startswith(stems) for part in parts[prefix] if stems)
+            ]
+            stacks = {prefix: stacks[prefix] for prefix in named}
         if not stacks:
             raise MissingTensorError(self.checkpoint.path, query.format(0), self.architecture)
         if len(stacks) > 1:
