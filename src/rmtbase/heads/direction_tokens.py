@@ -41,11 +41,11 @@ class TokenScores(NamedTuple):
     def named(self, direction: int, names: Mapping[int, str]) -> tuple[_Tokens, _Tokens]:
         """Return the names of one direction's tokens with their z, on each side; ``#number`` for one without a name."""
         above, below = (
-            [(names.get(token, f"#{token}"), z) for token, z in zip(*end, strict=True)]
-            for end in (
-                (self.above[direction].tolist(), self.z_above[direction].tolist()),
-                (self.below[direction].tolist(), self.z_below[direction].tolist()),
-            )
+            [
+                (names.get(token, f"#{token}"), z)
+                for token, z in zip(tokens[direction].tolist(), scores[direction].tolist(), strict=True)
+            ]
+            for tokens, scores in ((self.above, self.z_above), (self.below, self.z_below))
         )
         return above, below
 

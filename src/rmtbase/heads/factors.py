@@ -1,8 +1,6 @@
 """Factors of the heads of a site: the shape of their null, and σ̂ of each factor.
 
-A head's W_K can consist of rows of a stored matrix, of rows of a product of matrices (a latent of keys), or of both
-(``[W_UK W_DKV; W_KR]``), and so can its other matrices. A product of stacked rows and a stack of products are treated
-alike, because each row is traced to the matrix that contains it.
+Each row of a head's matrix is traced to the stored matrix, or the product of matrices (a latent), that contains it.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from rmtbase.errors import ParameterError
-from rmtbase.models import Expression, Gained, MatrixName, Product, Rows, Scaled, Site, Stacked, WeightMatrices
+from rmtbase.models import Expression, Gained, MatrixName, Product, Rows, Scaled, Site, Stacked, Turned, WeightMatrices
 from rmtbase.statistics import LatentShape
 from rmtbase.tables import Circuit
 
@@ -45,7 +43,7 @@ class _Followed(NamedTuple):
 class _Part(NamedTuple):
     """Part of the rows of every head: each head's matrix and row indices, and the matrices that multiply them all."""
 
-    outer: Sequence[tuple[Expression | _Transposed, Int[np.ndarray, " row"]]]
+    outer: Sequence[tuple[Expression, Int[np.ndarray, " row"]]]
     inner: tuple[Expression, ...]
 
     @property
@@ -151,7 +149,10 @@ def _parts(site: Site, name: str, shapes: Shapes) -> list[_Part]:
     """Split the rows of each head into parts, in the order of the first head."""
     expression = getattr(site, name)
     if name == "output":  # its heads are columns
-        return [_output(site, expression, shapes)]
+        if isinstance(expression, Product | Stacked):
+            raise _unknown(site, "an output that is made of several matrices")
+        columns, turned = expression.shape(shapes)[1], Turned(expression, 1)
+        return [_Part([(turned, rows) for rows in np.arange(columns).reshape(site.n_heads, -1)], ())]
     followed = _follow(expression, shapes)
     n_heads = site.n_heads if name == "query" else site.n_key_heads
     heads = np.arange(len(followed.row)).reshape(n_heads, -1)
@@ -166,27 +167,7 @@ def _parts(site: Site, name: str, shapes: Shapes) -> list[_Part]:
     return parts
 
 
-def _output(site: Site, expression: Expression, shapes: Shapes) -> _Part:
-    if isinstance(expression, Product | Stacked):
-        raise _unknown(site, "an output that is made of several matrices")
-    columns = expression.shape(shapes)[1]
-    transposed = _Transposed(expression)
-    return _Part([(transposed, rows) for rows in np.arange(columns).reshape(site.n_heads, -1)], ())
-
-
-class _Transposed(NamedTuple):
-    of: Expression
-
-    def evaluate(self, read: Read) -> np.ndarray:
-        return self.of.evaluate(read).T
-
-    def shape(self, shapes: Shapes) -> tuple[int, int]:
-        outputs, inputs = self.of.shape(shapes)
-        return inputs, outputs
-
-
 def _width(site: Site, name: str, parts: list[_Part], shapes: Shapes) -> int:
-    """Return the number of inputs, which all parts share; for an output, the number of outputs."""
     widths = {(part.inner[-1] if part.inner else part.outer[0][0]).shape(shapes)[1] for part in parts}
     if len(widths) > 1:
         raise _unknown(site, f"{name} parts of the widths {sorted(widths)}")

@@ -4,11 +4,11 @@ Other threads than the caller's do all the work. A site's factors are read while
 being solved.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from jaxtyping import Bool, Float, Shaped
@@ -16,7 +16,6 @@ from jaxtyping import Bool, Float, Shaped
 from rmtbase import linalg
 from rmtbase.errors import ParameterError
 from rmtbase.heads.key_shares import KeyShares, key_shares_of
-from rmtbase.heads.takers import HeadWork, Takers
 from rmtbase.models import MatrixName, Site, WeightMatrices
 from rmtbase.progress import Progress
 from rmtbase.tables import CIRCUITS, Circuit, Factor
@@ -27,13 +26,78 @@ _PARTS_PER_CORE = 2  # parts of a site, at most: each needs memory of its own
 _LEAST = 1e-60  # below it, or above its inverse, squares of eigenvalues leave float64, whatever the shape
 
 
+class HeadTaker(Protocol):
+    """Consumer of the factors of each site's heads while they are read."""
+
+    def submit(
+        self, site: int, factors: Mapping[Factor, Shaped[np.ndarray, "factor_head rank width"]], pool: Executor
+    ) -> Mapping[Circuit, Sequence[Future[Any]]]:
+        """Begin work on the heads of one site."""
+        ...
+
+    def keep(self, site: int, submitted: Mapping[Circuit, Sequence[Future[Any]]]) -> None:
+        """Wait for the work on one site, and keep its results."""
+
+
+class Preparation(Protocol):
+    """Interface by which ``rmtbase.nulls.Null`` computes what it needs from each head's factors while they are read."""
+
+    def prepare(self, factors: Sequence[Shaped[np.ndarray, "group member rank width"]]) -> Sequence[Any] | None:
+        """Return one entry for each head, or None if the spectrum is enough.
+
+        Heads are ordered by group, then by member. A factor shared by a group has one member.
+        """
+        ...
+
+    def prepare_groups(
+        self,
+        each: Shaped[np.ndarray, "group member rank width"],
+        shared: Shaped[np.ndarray, "group one rank other_width"],
+        sigmas: Float[np.ndarray, "group member"],
+    ) -> Sequence[Any] | None:
+        """Return one entry for each product [A_1 ... A_g]ᵀB of heads that share B, with σ̂ of the A_i, or None."""
+        ...
+
+
+class MatrixTaker(Protocol):
+    """Consumer of every matrix of the layers as it is read, such as a ``MatrixScorer``."""
+
+    def add(
+        self,
+        name: MatrixName,
+        blocks: Iterable[Shaped[np.ndarray, "row column"]],
+        shape: tuple[int, int],
+        map_spans: Callable[..., Iterable[Any]] = map,
+    ) -> None:
+        """Take one matrix, in blocks of rows."""
+        ...
+
+
+@dataclass(frozen=True)
+class HeadWork:
+    """Work on each head besides its spectrum."""
+
+    preparation: Preparation | None = None  # computes what a null needs
+    joint: bool = False  # whether heads that share a matrix are also solved as one
+    # whether heads are also solved with equal axes, and the relation of their keys to their queries is measured
+    how_much: bool = False
+
+
+@dataclass(frozen=True)
+class Takers:
+    """Consumers of the matrices that are read."""
+
+    matrices: MatrixTaker | None = None  # of all matrices of the layers
+    heads: HeadTaker | None = None  # of the factors of each head
+
+
 class GroupSpectra(NamedTuple):
     """Spectra of heads of one site that share a matrix, as one product [A_1 ... A_g]ᵀB, each A_i at their common σ̂."""
 
     singular_values: Float[np.ndarray, "group rank"]  # singular values, descending; all zero where a factor is zero
     # share of each head in the square of each singular value: ‖block of A_i‖² of its left singular vector
     shares: Float[np.ndarray, "group rank member"]
-    # what else the null needs from each group, see ``takers.Preparation``; None if nothing
+    # what else the null needs from each group, see :class:`Preparation`; None if nothing
     prepared: list[Any] | None = None
 
 
@@ -44,7 +108,7 @@ class SiteSpectra(NamedTuple):
     sigmas: tuple[Float[np.ndarray, " head"], ...]  # σ̂ of each of the circuit's factors
     # spectra of heads that share a matrix; None if none do, or if they were not requested
     groups: GroupSpectra | None = None
-    # what else the null needs from each head, see ``takers.Preparation``; None if nothing
+    # what else the null needs from each head, see :class:`Preparation`; None if nothing
     prepared: list[Any] | None = None
     # singular values with each row of each factor scaled to norm 1; None where the circuit has no head axes, or if they
     # were not requested
@@ -122,14 +186,6 @@ def head_factors(
     return tuple(heads[head // (n_heads // len(heads))] for heads in read_factors(model, site, circuit))
 
 
-class _Begun(NamedTuple):
-    """Site whose matrices have been read, and whose heads are being solved."""
-
-    site: int
-    parts: list[Future[_Solved]]
-    taken: Mapping[Circuit, Sequence[Future[Any]]]
-
-
 class Spectra(NamedTuple):
     """Spectra of the heads of all sites."""
 
@@ -174,9 +230,8 @@ def _read_layers(
     by_circuit: dict[Circuit, dict[int, SiteSpectra]] = {circuit: {} for circuit in circuits}
     ways = {"gram_matrix": 0, "orthogonal": 0}
 
-    def keep(begun: _Begun) -> None:
-        site = begun.site
-        solved: _Solved = _joined([part.result() for part in begun.parts])
+    def keep(site: int, parts: Sequence[Future[_Solved]], taken: Mapping[Circuit, Sequence[Future[Any]]]) -> None:
+        solved: _Solved = _joined([part.result() for part in parts])
         orthogonal = solved.orthogonal
         for circuit, spectra in solved.spectra.items():
             _require_range(model, site, circuit, spectra)
@@ -184,10 +239,10 @@ def _read_layers(
         ways["orthogonal"] += int(orthogonal.sum())
         ways["gram_matrix"] += int((~orthogonal).sum())
         if takers.heads is not None:
-            takers.heads.keep(site, begun.taken)
+            takers.heads.keep(site, taken)
 
     warned = pool.submit(lambda: model.warnings)  # hashes tensors in the meantime; the model keeps the result
-    before: _Begun | None = None  # the site being solved while the next one is read
+    before: tuple[Any, ...] = ()  # the site being solved while the next one is read
     for layer, place in enumerate(model.layers):
         site = places.get(place, -1)
         present = [circuit for circuit in circuits if site in has[circuit]]
@@ -205,33 +260,23 @@ def _read_layers(
         if heads:
             of_circuits = {factor: heads[factor] for factor in heads if factor in solved}
             least = [model.least_sigma(layer, f"attention_{factor.name}") for factor in of_circuits]
-            parts = _submit(of_circuits, least, partial(_solve, present, work), pool)
+            # A few heads at a time, with their key heads: for one small matrix NumPy does not release the GIL.
+            groups, n_heads = min(map(len, of_circuits.values())), max(map(len, of_circuits.values()))
+            n_parts = min(groups, max(1, n_heads // _HEADS_PER_PART), _PARTS_PER_CORE * linalg.available_cores())
+            by_group = [matrices.reshape(groups, -1, *matrices.shape[1:]) for matrices in of_circuits.values()]
+            parts = [
+                pool.submit(_solve, present, work, dict(zip(of_circuits, zip(part, least, strict=True), strict=True)))
+                for part in zip(*(np.array_split(matrices, n_parts) for matrices in by_group), strict=True)
+            ]
             taken = {} if takers.heads is None else takers.heads.submit(site, heads, pool)
-            begun = _Begun(site, parts, taken)
-            if before is not None:
-                keep(before)
-            before = begun
+            if before:
+                keep(*before)
+            before = site, parts, taken
         advance(1)
-    if before is not None:
-        keep(before)
+    if before:
+        keep(*before)
     warned.result()
     return Spectra(by_circuit, ways)
-
-
-def _submit(
-    heads: Mapping[Factor, Shaped[np.ndarray, "factor_head rank width"]],
-    least: Sequence[float],
-    solve: Callable[..., _Solved],
-    pool: Executor,
-) -> list[Future[_Solved]]:
-    """Solve a few heads at a time, with their key heads: for one small matrix NumPy does not release the GIL."""
-    groups, n_heads = min(map(len, heads.values())), max(map(len, heads.values()))
-    n_parts = min(groups, max(1, n_heads // _HEADS_PER_PART), _PARTS_PER_CORE * linalg.available_cores())
-    by_group = [matrices.reshape(groups, -1, *matrices.shape[1:]) for matrices in heads.values()]
-    return [
-        pool.submit(solve, dict(zip(heads, zip(part, least, strict=True), strict=True)))
-        for part in zip(*(np.array_split(matrices, n_parts) for matrices in by_group), strict=True)
-    ]
 
 
 def _solve(
@@ -256,10 +301,11 @@ def _solve(
             sigmas_of_heads, sigma_shared = (scales[factor] for factor in circuit.factors)
             groups = _group(r_factors[0], r_factors[1][:, 0], sigmas_of_heads, sigma_shared[:, 0])
         weights = [factors[factor][0] for factor in circuit.factors]
-        prepared = None if preparation is None else _listed(preparation.prepare(weights))
+        prepared = preparation and preparation.prepare(weights)
+        prepared = None if prepared is None else list(prepared)
         if preparation is not None and groups is not None:
             of_groups = preparation.prepare_groups(weights[0], weights[1], scales[circuit.factors[0]])
-            groups = groups._replace(prepared=_listed(of_groups))
+            groups = groups._replace(prepared=None if of_groups is None else list(of_groups))
         equal, key_shares = None, None
         if work.how_much and circuit.head_axes:
             unit = [np.swapaxes(linalg.equal_rows(np.swapaxes(r, -1, -2)), -1, -2) for r in r_factors]
@@ -269,10 +315,6 @@ def _solve(
                 key_shares = KeyShares(*(share.reshape(-1) for share in shares))
         spectra[circuit] = SiteSpectra(values, sigmas, groups, prepared, equal, key_shares)
     return _Solved(spectra, np.concatenate([triangle.orthogonal.reshape(-1) for triangle in reduced.values()]))
-
-
-def _listed(prepared: Sequence[Any] | None) -> list[Any] | None:
-    return None if prepared is None else list(prepared)
 
 
 def _group(
@@ -322,7 +364,6 @@ def _sigma(r: Float[np.ndarray, "... _ rank"], width: int, least: float) -> Floa
 
 
 def _require_range(model: WeightMatrices, site: int, circuit: Circuit, spectra: SiteSpectra) -> None:
-    """Raise an error if a head's norm is out of range; heads of zeros have no scale and are recorded, not scored."""
     at = model.sites[site]
     with np.errstate(over="ignore", invalid="ignore"):
         sizes = (getattr(at, factor.rank) * getattr(at, factor.width) for factor in circuit.factors)

@@ -28,13 +28,15 @@ def earlier_sites(model: WeightMatrices, site: int, kind: str) -> list[int]:
     the decoder's stream; its keys and values read the output of the whole encoder.
     """
     reading, later = READINGS[kind], model.sites[site]
-    stream = _read(later, kind)
-    if stream is None or site not in sites_of(model, CIRCUITS[reading.circuit]):
+    of_cross = "decoder" if kind == "q" else "encoder"
+    stream = of_cross if later.place.stack == _CROSS else later.place.stack
+    if site not in sites_of(model, CIRCUITS[reading.circuit]):
         return []
     in_stream = [index for index in sites_of(model, CIRCUITS["ov"]) if _written(model, model.sites[index]) == stream]
     if stream != _written(model, later):
         return in_stream
-    return [index for index in in_stream if _order(model.sites[index]) < _order(later)]
+    orders = [(at.place.layer, at.place.stack == _CROSS) for at in model.sites]
+    return [index for index in in_stream if orders[index] < orders[site]]
 
 
 def unknown_streams(model: WeightMatrices) -> list[str]:
@@ -53,13 +55,3 @@ def _written(model: WeightMatrices, site: Site) -> str | None:
     if site.place.stack != _CROSS:
         return site.place.stack
     return "decoder" if any(other_site.place.stack == "decoder" for other_site in model.sites) else None
-
-
-def _read(site: Site, kind: str) -> str | None:
-    if site.place.stack != _CROSS:
-        return site.place.stack
-    return "decoder" if kind == "q" else "encoder"
-
-
-def _order(site: Site) -> tuple[int, bool]:
-    return site.place.layer, site.place.stack == _CROSS

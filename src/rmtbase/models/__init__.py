@@ -16,7 +16,17 @@ from rmtbase.models._weight_matrices import WeightMatrices
 from rmtbase.models.files._checkpoint import Checkpoint
 from rmtbase.models.files._demo import demo_revisions, token_names
 from rmtbase.models.files._hub import KnownModel, known_models
-from rmtbase.models.layouts._expressions import Expression, Gained, Product, Rows, Scaled, Stacked, Tensor, take_rows
+from rmtbase.models.layouts._expressions import (
+    Expression,
+    Gained,
+    Product,
+    Rows,
+    Scaled,
+    Stacked,
+    Tensor,
+    Turned,
+    take_rows,
+)
 from rmtbase.models.layouts._layout_table import known_types as supported_architectures
 from rmtbase.models.layouts._layouts import COMPONENTS, EXPERT_COMPONENTS, FUSED_COMPONENTS, split_qkv
 from rmtbase.models.layouts._sites import MatrixName, Place, Site

@@ -1,10 +1,7 @@
 """Attention sites of a module, found by its own forward pass without knowledge of the model.
 
 A site is a softmax of a product of linear maps of activations (or of chains of maps within one attention module) whose
-weights multiply values. Grouped, fused, transposed, latent and cross-attention and several stacks are covered. Other
-cases are listed as unresolved, with the reason: queries or keys that are pooled, convolved, mixed over tokens or sums
-of several maps, and attention modules without a softmax. State-space and linear-attention layers have no softmax and
-are not sites.
+weights multiply values. Others are unresolved, with the reason: queries or keys that are pooled, convolved or mixed.
 """
 
 from __future__ import annotations
@@ -24,10 +21,8 @@ from torch import nn
 
 from rmtbase.models.forward import _probe_events as events
 from rmtbase.models.forward import _probe_rows as rows_of
-from rmtbase.models.forward._probe_forward import ForwardPass
-from rmtbase.models.forward._probe_norms import Norms
+from rmtbase.models.forward._probe_forward import ForwardPass, run
 from rmtbase.models.forward._probe_places import NORM_KINDS, Met, is_within, module_of, notes_of
-from rmtbase.models.forward._probe_running import run
 from rmtbase.models.layouts import _expressions
 from rmtbase.models.layouts._expressions import Expression, Scaled, Stacked, take_rows
 from rmtbase.models.layouts._sites import PLAIN, Norm, Place, Site
@@ -37,8 +32,6 @@ _CROSSED = re.compile(r"(cross|encoder|enc_dec)_?att", re.IGNORECASE)
 
 
 class _Leaf(NamedTuple):
-    """Input of a matrix: its values, the time of their creation, and the norm that produced them."""
-
     values: bytes
     born: int
     norm: Norm | None
@@ -53,22 +46,22 @@ class Reading:
     rotated: ForwardPass
     shapes: Mapping[str, tuple[int, ...]]
     inputs: Mapping[str, Any]
-    norms: Norms
+    norms: rows_of.Norms
 
     @classmethod
     def from_module(cls, module: nn.Module, inputs: Mapping[str, Any], prefix: str = "") -> Reading:
         """Run a module on inputs; if queries remain unresolved, also try all tokens at position zero."""
         first = cls._of(module, inputs, inputs, prefix)
         tokens = inputs.get("input_ids")
-        if not first.unresolved or tokens is None or "position_ids" not in signature(module.forward).parameters:
+        if not first.sites[1] or tokens is None or "position_ids" not in signature(module.forward).parameters:
             return first
         still = cls._of(module, {**inputs, "position_ids": torch.zeros_like(tokens)}, inputs, prefix)
-        return still if len(still.unresolved) < len(first.unresolved) else first
+        return still if len(still.sites[1]) < len(first.sites[1]) else first
 
     @classmethod
     def _of(cls, module: nn.Module, still: Mapping[str, Any], inputs: Mapping[str, Any], prefix: str) -> Reading:
         numbers = events.Numbers()
-        plain = run(module, still, numbers, prefix=prefix)
+        plain = run(module, still, numbers, events.PassKind(), prefix)
         chosen = {rows_of.content_product(plain.products, softmax) for softmax in plain.softmaxes.values()}
         tagged = run(module, still, numbers, events.PassKind(tagged=frozenset(filter(None, chosen))), prefix)
         origins = (origin for product in plain.products.values() for origin in product.origins)
@@ -77,10 +70,11 @@ class Reading:
         rotated = run(module, inputs, numbers, real, prefix)
         shapes = {prefix + name: tuple(parameter.shape) for name, parameter in module.named_parameters()}
         modules = {(prefix + path).rstrip("."): submodule for path, submodule in module.named_modules()}
-        return cls(plain, tagged, rotated, shapes, still, Norms(modules, plain.norms, tagged.norms, rotated))
+        return cls(plain, tagged, rotated, shapes, still, rows_of.Norms(modules, plain.norms, tagged.norms, rotated))
 
     @cached_property
-    def _read(self) -> tuple[dict[str, Met], dict[str, str]]:
+    def sites(self) -> tuple[dict[str, Met], dict[str, str]]:
+        """The sites by the key of their softmax, and by the name of a module the reason why it has none."""
         met: dict[str, Met] = {}
         unresolved: dict[str, str] = {}
         for key, softmax in self.plain.softmaxes.items():
@@ -91,14 +85,6 @@ class Reading:
             except rows_of.NoReading as reason:
                 unresolved.setdefault(softmax.modules[-1][0], str(reason))
         return met, unresolved
-
-    @property
-    def met(self) -> dict[str, Met]:
-        return self._read[0]
-
-    @property
-    def unresolved(self) -> dict[str, str]:
-        return self._read[1]
 
     @cached_property
     def _linears(self) -> list[tuple[str, events.Linear]]:
@@ -183,8 +169,6 @@ class Reading:
         )
         return Met(site, crossed, product, head, keys_right, q_factor * k_factor)
 
-    # -- operands ---------------------------------------------------------------------------------------------------
-
     def _operand(self, product: str, side: str) -> rows_of.Heads:
         passes = self.plain, self.tagged
         plain, tagged = (getattr(forward_pass.products[product], side).numpy() for forward_pass in passes)
@@ -198,7 +182,6 @@ class Reading:
         return rows_of.Heads(numbers, plain / values, origin.marks, turned)
 
     def _row_values(self, numbers: np.ndarray) -> np.ndarray:
-        """Return v[r] for each number, and 1 where there is no such output."""
         if not self._linears:
             raise rows_of.NoReading("no linear map was met")
         at = np.clip(np.searchsorted(self._firsts, numbers, side="right") - 1, 0, None)
@@ -210,8 +193,6 @@ class Reading:
             result[in_linear] = linear.rows.numpy()[local[in_linear]]
             numbers[(at == index) & ~in_linear] = 0
         return result
-
-    # -- expressions ------------------------------------------------------------------------------------------------
 
     def _module(self, softmax: events.Softmax, *rows: np.ndarray) -> str:
         names = {self._linears[self._index(number)][1].weight.name for row in rows for number in row[0]}
@@ -228,7 +209,6 @@ class Reading:
     def _expression(
         self, numbers: Int[np.ndarray, " row"], module: str, factors: Float[np.ndarray, " row"] | None = None
     ) -> tuple[Expression, _Leaf, frozenset[events.Mark]]:
-        """Return the matrix with these rows, its input, and the marks that were passed."""
         factors = np.ones(len(numbers)) if factors is None else factors
         at = np.searchsorted(self._firsts, numbers, side="right") - 1
         sources: list[tuple[int, _expressions.Tensor, float, np.ndarray, np.ndarray]] = []
@@ -264,7 +244,6 @@ class Reading:
     def _part(
         self, index: int, tensor: _expressions.Tensor, rows: np.ndarray, module: str
     ) -> tuple[Expression, _Leaf, frozenset[events.Mark]]:
-        """Return rows of one map, multiplied by the maps before it within the module."""
         key, linear = self._linears[index]
         part = self._rows_of(tensor, rows)
         before = self._before(key, linear, module)
@@ -299,12 +278,9 @@ class Reading:
         factor = rows_of.token_factor(np.unique(factors[:, 0]))
         return None if factor is None else (numbers[0], rows_of.rounded(factor))
 
-    # -- values and output ------------------------------------------------------------------------------------------
-
     def _values(
         self, key: str, module: str, keys: list[tuple[int, ...]], head: Int[np.ndarray, "n token"], scale: float
     ) -> tuple[Expression | None, Norm | None, Expression | None, int | None]:
-        """Return W_V, the norm before it, W_O and d_value where they can be read, given the key head of each head."""
         outputs = self.outputs_of(key)
         if len(outputs) != 1:
             return None, None, None, None
@@ -328,9 +304,8 @@ class Reading:
             ):
                 return None, None, None, None
         group = len(keys) // rows_of.grouped(keys)[1]
-        if set(served) != set(range(len(keys))):
-            return None, None, None, None
-        if any(served[served_head] != served[served_head // group * group] for served_head in served):
+        differ = (served[served_head] != served.get(served_head // group * group) for served_head in served)
+        if set(served) != set(range(len(keys))) or any(differ):
             return None, None, None, None
         value_rows = np.array([served[served_head] for served_head in range(0, len(keys), group)])
         try:

@@ -1,6 +1,6 @@
 """Records of a forward pass: linear maps, products and softmaxes, and the origins of tensors."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
@@ -9,6 +9,7 @@ from zlib import crc32
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 KEPT = 64
 """Number of tokens that are recorded where further ones show nothing more."""
@@ -54,8 +55,6 @@ class Weight:
 
 
 class Copy(NamedTuple):
-    """Copy of a parameter's entries, in the order of these axes."""
-
     shape: tuple[int, ...]
     stride: tuple[int, ...]
     offset: int
@@ -78,8 +77,6 @@ class Linear:
 
 @dataclass
 class Contraction:
-    """Product of two activations, (n, m, d) and (n, d, s)."""
-
     left: Tensor  # (n, m, d)
     right: Tensor  # (n, s, d), transposed
     origins: tuple[Origin, Origin]  # origins of both operands
@@ -89,8 +86,6 @@ class Contraction:
 
 @dataclass
 class Softmax:
-    """Softmax in a forward pass: its scores and their origin, its axis, and the modules that were running."""
-
     scores: Tensor
     axis: int
     origin: Origin
@@ -99,8 +94,6 @@ class Softmax:
 
 @dataclass
 class Numbers:
-    """Numbers of all outputs, which are the same in every pass."""
-
     first: dict[str, int] = field(default_factory=dict)
     size: int = 1
 
@@ -140,7 +133,7 @@ class NormOutputs:
 class RealMaps(Protocol):
     """Linear maps that are computed with their weights, and a receiver of the products of their outputs."""
 
-    def holds(self, name: str) -> bool: ...
+    maps: Collection[str]  # names of their weights
 
     def apply(
         self, name: str, values: Tensor, starts: Tensor, laid: Callable[[Tensor], Tensor], origin: Origin
@@ -178,13 +171,7 @@ def tokens(count: int) -> Tensor:
 
 
 def tensors_in(arguments: Any) -> list[Tensor]:
-    if isinstance(arguments, Tensor):
-        return [arguments]
-    if isinstance(arguments, dict):
-        arguments = arguments.values()
-    elif not isinstance(arguments, (list, tuple)):
-        return []
-    return [tensor for argument in arguments for tensor in tensors_in(argument)]
+    return [leaf for leaf in tree_leaves(arguments) if isinstance(leaf, Tensor)]
 
 
 def contiguous(tensor: Tensor) -> Tensor:

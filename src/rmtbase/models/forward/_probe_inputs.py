@@ -1,7 +1,6 @@
 """Possible inputs of a network: a few tokens, patches or frames of noise, by the parameter names of its forward."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
 from inspect import Parameter, signature
 from math import prod
 from typing import Any
@@ -28,26 +27,15 @@ def possible_inputs(module: nn.Module) -> Iterator[dict[str, Any]]:
             yield inputs | {name: make(sizes, lead) for name, make in _BESIDE.items() if name in may - inputs.keys()}
 
 
-@dataclass
 class _Sizes:
-    config: Any
-    generator: torch.Generator = field(default_factory=lambda: torch.Generator().manual_seed(11))
-
-    @property
-    def text(self) -> Any:
+    def __init__(self, config: Any) -> None:
+        self.config, self.generator = config, torch.Generator().manual_seed(11)
+        self.sound = getattr(config, "audio_config", None) or getattr(config, "speech_config", None) or config
+        self.sight = getattr(config, "vision_config", None) or config
         try:
-            return self.config.get_text_config()
+            self.text = config.get_text_config()
         except (AttributeError, ValueError):  # there is none, or there are several
-            return getattr(self.config, "decoder", self.config)
-
-    @property
-    def sound(self) -> Any:
-        parts = (getattr(self.config, name, None) for name in ("audio_config", "speech_config"))
-        return next((part for part in parts if part), self.config)
-
-    @property
-    def sight(self) -> Any:
-        return getattr(self.config, "vision_config", None) or self.config
+            self.text = getattr(config, "decoder", config)
 
     def noise(self, *shape: int) -> Tensor:
         return torch.randn(shape, generator=self.generator, dtype=torch.float64)
@@ -57,7 +45,6 @@ class _Sizes:
         return 3 + torch.arange(_BATCH * _TOKENS).reshape(_BATCH, _TOKENS) % most
 
     def width(self) -> int:
-        """Return the width of a token's embedding, or 0 if it is unknown."""
         return _size(self.text, "hidden_size", "d_model", "n_embd", "dim", default=0)
 
 
@@ -67,7 +54,6 @@ def _size(config: Any, *names: str, default: int) -> int:
 
 
 def _mains(words: Collection[str], sizes: _Sizes) -> Iterator[dict[str, Tensor]]:
-    """Yield possible main inputs of a module, with the input of its decoder."""
     tokens, noise = sizes.tokens(), sizes.noise
     written: dict[str, Tensor] = {}
     if "input_ids" in words:

@@ -1,17 +1,9 @@
-"""Layers of a network that need not run, because nothing in them is wanted or because they are like other layers.
+"""Layers of a network that need not run: those without wanted weights, which return their input, and those like others.
 
-A layer that is left out returns its input. Two layers are *alike* if they are built alike: module for module they have
-the same class, parameters of the same shapes, none of them shared, the same buffers and the same attributes, except for
-the layer's number. Of layers that are alike only the first two run. Their results hold for the others if
-
-* both results are the same, except for the layer's number in names (the first layer reads embeddings, the second reads
-  the output of a layer);
-* no layer uses its number, which is replaced by an object that raises;
-* the layers were called once in a pass, in order, each with the output of the layer before; and layers that are left
-  out had the same further arguments as the second one;
-* the output of a layer has the shape of its input.
-
-The code of a layer then sees the same, whichever layer it is. If any of this fails, the whole network runs.
+Two layers are *alike* if, module for module, they have the same class, shapes of parameters (none shared), buffers and
+attributes, except for the layer's number. Of these only the first two run. Their results hold for the others if both
+are the same, no layer uses its number, the layers are called once in order, each with the output of the one before
+and the same further arguments, and outputs have the shape of inputs. If any of this fails, the whole network runs.
 """
 
 import re
@@ -39,8 +31,6 @@ class Unlike(Exception):  # noqa: N818
 
 
 class _Unanswering:
-    """Placeholder for a layer's number."""
-
     def _asked(self, *_: Any) -> Any:
         raise Unlike("a layer asks for its number")
 
@@ -83,8 +73,6 @@ def _leave_out(stack: nn.ModuleList, are_left_out: Sequence[bool], changed: Exit
 
 @dataclass
 class LikeLayers:
-    """List of layers some of which are alike, and their calls in the current pass."""
-
     name: str  # name of the list
     layers: nn.ModuleList  # the list
     kinds: list[list[int]]  # for each kind with layers that are left out, the numbers of the layers that are alike
@@ -99,7 +87,6 @@ class LikeLayers:
 
     @contextmanager
     def left_out(self) -> Iterator[None]:
-        """Leave out layers that another represents, and hide all numbers of layers, as a context manager."""
         shown_by = self._shown_by
         with ExitStack() as changed:
             for module, name in self.numbered:
@@ -172,13 +159,11 @@ class LikeLayers:
         return result | dict(items[places[-1] + 1 :])
 
 
-def like_layers(network: nn.Module) -> Iterator[LikeLayers]:
+def like_layers(module: nn.Module, name: str = "", shared: frozenset[int] | None = None) -> Iterator[LikeLayers]:
     """Yield the lists of layers some of which need not run, none within another."""
-    shared = Counter(id(parameter) for _, parameter in network.named_parameters(remove_duplicate=False))
-    yield from _like_layers(network, "", frozenset(key for key, count in shared.items() if count > 1))
-
-
-def _like_layers(module: nn.Module, name: str, shared: frozenset[int]) -> Iterator[LikeLayers]:
+    if shared is None:
+        counts = Counter(id(parameter) for _, parameter in module.named_parameters(remove_duplicate=False))
+        shared = frozenset(key for key, count in counts.items() if count > 1)
     if isinstance(module, nn.ModuleList) and len(module) > _RUNNING:
         kinds: list[list[int]] = []
         numbered: dict[tuple[int, str], tuple[nn.Module, str]] = {}
@@ -197,7 +182,7 @@ def _like_layers(module: nn.Module, name: str, shared: frozenset[int]) -> Iterat
             yield LikeLayers(name, module, kinds, list(numbered.values()))
             return
     for word, child in module.named_children():
-        yield from _like_layers(child, f"{name}.{word}".lstrip("."), shared)
+        yield from like_layers(child, f"{name}.{word}".lstrip("."), shared)
 
 
 def _alike(first: nn.Module, second: nn.Module, numbers: tuple[int, int]) -> list[tuple[nn.Module, str]] | None:
@@ -241,7 +226,6 @@ def _is_like(first: Tensor | None, second: Tensor | None) -> bool:
 
 
 def _is_same(first: Any, second: Any) -> bool:
-    """Return True if two objects are identical, or equal numbers, strings, collections or partial calls."""
     if first is second:
         return True
     if type(first) is not type(second):

@@ -1,7 +1,6 @@
-"""Network of ``transformers`` without its weights, and the sites that its forward passes show.
+"""Network of ``transformers`` without its weights, built from its configuration, and the sites that its passes show.
 
-The class is built from its configuration using only the code of ``transformers``, on torch's ``meta`` device: with
-shapes but without values. No remote code is run: a configuration of an unknown type that names its own code is refused.
+No remote code is run: a configuration of an unknown type that names its own code is refused.
 """
 
 from __future__ import annotations
@@ -52,11 +51,15 @@ class Part:
         groups = [*like_layers(module)]
         if groups:
             try:
-                with without_caches(module), ExitStack() as left_out:
+                with ExitStack() as left_out:
+                    for attributes in _configs(module):
+                        if "use_cache" in attributes:
+                            left_out.callback(attributes.__setitem__, "use_cache", attributes["use_cache"])
+                            attributes["use_cache"] = False
                     for layers in groups:
                         left_out.enter_context(layers.left_out())
                     reading = Reading.from_module(module, inputs, prefix)
-                met, unresolved, entered = reading.met, reading.unresolved, reading.plain.entered
+                (met, unresolved), entered = reading.sites, reading.plain.entered
                 for layers in groups:
                     met, unresolved = layers.spread(met, prefix), layers.spread(unresolved, prefix)
                     entered = layers.spread(entered, prefix)
@@ -70,11 +73,10 @@ class Part:
             if not keeps_cache or "use_cache" not in signature(module.forward).parameters or "use_cache" in inputs:
                 raise
             reading = Reading.from_module(module, {**inputs, "use_cache": False}, prefix)
-        return cls(module, prefix, reading.inputs, reading.met, reading.unresolved, reading.plain.entered)
+        return cls(module, prefix, reading.inputs, *reading.sites, reading.plain.entered)
 
 
 def build(config: Mapping[str, Any], path: Path) -> nn.Module:
-    """Build the network of a configuration, with its parameters on ``meta`` and with the values of its buffers."""
     types = transformers.models.auto.configuration_auto.CONFIG_MAPPING
     name = config.get("model_type")
     if not isinstance(name, str) or name not in types:
@@ -94,7 +96,14 @@ def build(config: Mapping[str, Any], path: Path) -> nn.Module:
                 change: Any = getattr(module, "set_attention_type", None)
                 if change is not None and getattr(module, "attention_type", None) == "block_sparse":
                     change("original_full")
-        _with_buffers(network)
+        generator = torch.Generator().manual_seed(5)
+        for module in network.modules():  # the values of buffers, as loading sets them: first noise, then by the class
+            for key, buffer in module._buffers.items():
+                if buffer is not None and buffer.is_meta:
+                    real = torch.zeros(buffer.shape, dtype=buffer.dtype)
+                    module._buffers[key] = real.uniform_(generator=generator) if buffer.is_floating_point() else real
+        with torch.no_grad():
+            network.initialize_weights()
     except Exception as error:  # a class of transformers, or its initialization, may raise anything
         reason = str(error) or type(error).__name__
         raise CheckpointError(path, f"transformers cannot build {quoted(name)}: {reason}") from error
@@ -129,18 +138,6 @@ def _is_network(class_: Any) -> TypeGuard[type[transformers.PreTrainedModel]]:
     return isinstance(class_, type) and issubclass(class_, transformers.PreTrainedModel)
 
 
-def _with_buffers(network: transformers.PreTrainedModel) -> None:
-    """Set the values of buffers, as loading does: first noise, then what the class sets."""
-    generator = torch.Generator().manual_seed(5)
-    for module in network.modules():
-        for name, buffer in module._buffers.items():
-            if buffer is not None and buffer.is_meta:
-                real = torch.zeros(buffer.shape, dtype=buffer.dtype)
-                module._buffers[name] = real.uniform_(generator=generator) if buffer.is_floating_point() else real
-    with torch.no_grad():
-        network.initialize_weights()
-
-
 @contextmanager
 def written_out(network: nn.Module) -> Iterator[None]:
     """Use explicit attention and experts in torch instead of kernels, as a context manager; all changes are undone."""
@@ -167,18 +164,6 @@ def _put_back(attributes: dict[str, Any], before: Mapping[str, Any]) -> None:
     for name in attributes.keys() - before.keys():
         del attributes[name]
     attributes.update(before)
-
-
-@contextmanager
-def without_caches(network: nn.Module) -> Iterator[None]:
-    before = [(attributes, attributes["use_cache"]) for attributes in _configs(network) if "use_cache" in attributes]
-    try:
-        for attributes, _ in before:
-            attributes["use_cache"] = False
-        yield
-    finally:
-        for attributes, value in before:
-            attributes["use_cache"] = value
 
 
 def _configs(network: nn.Module) -> list[dict[str, Any]]:

@@ -11,7 +11,17 @@ from jaxtyping import Int
 
 from rmtbase.models.forward._probe_events import CONVOLUTION, Mark
 from rmtbase.models.layouts._expressions import Expression
-from rmtbase.models.layouts._sites import BIASES, CONTENT_PART, NORM_FIELDS, NORMS, STACKS, Note, Place, Site
+from rmtbase.models.layouts._sites import (
+    BIASES,
+    CONTENT_PART,
+    NORM_FIELDS,
+    NORMS,
+    STACKS,
+    Note,
+    Place,
+    Site,
+    common_module,
+)
 
 _INNER_NORMS = "norm between the factors of queries or keys: recorded, not folded in"
 _GAINS = "gains of queries or keys: recorded, not folded in"
@@ -40,15 +50,6 @@ class Met(NamedTuple):
     def again(self, met: Met) -> Met:
         differing = [name for name in NORM_FIELDS if getattr(self.site, name) != getattr(met.site, name)]
         return self._replace(site=replace(self.site, **dict.fromkeys(differing)))
-
-
-def common_module(names: Iterable[str]) -> str:
-    common = []
-    for parts in zip(*(name.split(".")[:-1] for name in names), strict=False):
-        if len(set(parts)) > 1:
-            break
-        common.append(parts[0])
-    return ".".join(common)
 
 
 def module_of(queries: Iterable[str], keys: Iterable[str], other_names: Iterable[str]) -> str:
@@ -105,7 +106,6 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
 
 
 def in_places(mets: Iterable[Met]) -> tuple[Site, ...]:
-    """Return the sites, each once, in order of stack and layer, which follow from their modules' names."""
     by_matrices: dict[tuple[Expression | None, Expression | None], Met] = {}
     for met_once in mets:
         matrices = met_once.site.query, met_once.site.key

@@ -10,13 +10,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from importlib.metadata import version as package_version
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rmtbase.errors import CheckpointError, MissingDependencyError
 from rmtbase.models.files._demo import demo_root
-from rmtbase.models.forward._torch_route import Network, require_transformers
+from rmtbase.models.forward._torch_route import Network, reason_not_proved, require_transformers
 from rmtbase.models.layouts._expressions import Read, to_json
 from rmtbase.models.layouts._sites import Disproved, Site
 from rmtbase.systems import cache_folder
@@ -25,7 +24,6 @@ _SWITCH = "RMTBASE_PROOF"  # 0: models are read without a proof
 
 
 def proof_is_wanted() -> bool:
-    """Return False if the environment has ``RMTBASE_PROOF=0``; otherwise models are proved where possible."""
     return os.environ.get(_SWITCH) != "0"
 
 
@@ -38,7 +36,6 @@ def proof_of(
     network: Network | None = None,
     noted: Collection[str] = (),
 ) -> Proof:
-    """Prove sites by a forward pass, and return a note about it."""
     kinds: dict[str, list[Site]] = {}
     for site in sites:
         kinds.setdefault(re.sub(r"\d+", "#", " ".join(sorted(site.query_key_tensors()))), []).append(site)
@@ -46,8 +43,6 @@ def proof_of(
     try:
         if network is not None and network.given is not None:
             require_transformers("a proof")
-            from rmtbase.models.forward._given_module import reason_not_proved
-
             reason = reason_not_proved(network, sites, stored, read, noted)
             ran = f"proved by running the {network.path} that was given: all of {len(sites)} sites"
             return Proof(ran) if reason is None else not_proved(reason)
@@ -63,7 +58,7 @@ def proof_of(
     left = sorted({str(site.place) for site in chosen} - {str(site.place) for site in proved})
     but = f"; not {', '.join(left)}" if left else ""
     return Proof(
-        f"proved against transformers' own forward pass (transformers {package_version('transformers')}): "
+        f"proved against transformers' own forward pass (transformers {version('transformers')}): "
         f"{len(proved)} of {len(sites)} sites, the first and the last of each kind{but}"
     )
 

@@ -1,25 +1,32 @@
 """Proof of attention sites with a model's real weights: q·k in its own forward pass equals xᵀ W_QK x′ for each head.
 
 The two sides of each product are decided by interventions, not by the trace that found the site: another query at one
-token changes whole rows of the logits, while another key changes one entry of many rows.
+token changes whole rows of the logits, while another key changes one entry of many rows. Code of a module in memory
+that cannot be traced, or that must not run just for a proof, is a reason not to prove it.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
+from types import FunctionType, MethodType
+from typing import Any
 
 import numpy as np
 import torch
+import transformers
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from rmtbase.errors import CheckpointError
 from rmtbase.models.forward._probe_events import Numbers, Origin, PassKind, noise
+from rmtbase.models.forward._probe_forward import run
 from rmtbase.models.forward._probe_network import Part, written_out
 from rmtbase.models.forward._probe_places import Met
-from rmtbase.models.forward._probe_running import run
 from rmtbase.models.layouts._expressions import Expression, Product, Read, Rows, Scaled, Stacked
-from rmtbase.models.layouts._sites import Disproved, Site
+from rmtbase.models.layouts._sites import Disproved, Site, common_module
+from rmtbase.shown import quoted
 
 TOLERANCE = 1e-9
 """Largest accepted deviation of q·k, relative to the head's largest |xᵀ W_QK x′|."""
@@ -33,7 +40,6 @@ def prove_parts(
     path: Path,
     own_parameters: Mapping[str, nn.Parameter] | None = None,
 ) -> tuple[Site, ...]:
-    """Compare the products of queries and keys in each site's module with the site's expressions."""
     proved: set[Site] = set()
     for part in parts:
         chosen: dict[str, tuple[Met, Site]] = {}
@@ -111,8 +117,6 @@ def _starts(matrix: Expression | None, part: Part) -> list[tuple[str, Int[np.nda
 
 
 class _MadeUp:
-    """Pass of a part with made-up outputs of maps, and with others at some tokens of the rows that start somewhere."""
-
     def __init__(
         self,
         part: Part,
@@ -121,14 +125,11 @@ class _MadeUp:
         tokens: range,
     ) -> None:
         self.operands: dict[str, tuple[float, float]] = {}  # sums of the left and the right one of each product
-        self._maps, self._others, self._tokens = maps, replaced_rows, tokens
+        self.maps, self._others, self._tokens = maps, replaced_rows, tokens
         torch.manual_seed(0)  # the same choices of tokens in each pass, as Informer draws them
         softmaxes = run(part.module, part.inputs, Numbers(), PassKind(real=self), part.prefix).softmaxes
         scores = {key: (softmax.scores.nan_to_num().numpy(), softmax.axis) for key, softmax in softmaxes.items()}
         self.scores = {key: np.moveaxis(values, axis, -1) for key, (values, axis) in scores.items()}
-
-    def holds(self, name: str) -> bool:
-        return name in self._maps
 
     def apply(
         self, name: str, values: Tensor, starts: Tensor, laid: Callable[[Tensor], Tensor], origin: Origin
@@ -167,8 +168,6 @@ def _moves_rows(
 
 
 class _Proof:
-    """Run the maps of queries and keys with real weights, and compare each site when its product is computed."""
-
     def __init__(
         self,
         sites: Collection[tuple[Met, Site]],
@@ -179,33 +178,27 @@ class _Proof:
     ) -> None:
         self.left: dict[str, list[tuple[Met, Site]]] = {}
         self._stored, self._read, self._path, self._own = stored, read, path, own_parameters
-        self._of_site: dict[str, frozenset[str]] = {}
+        self.maps: dict[str, frozenset[str]] = {}  # by the name of a map, the maps of its site
         for met, site in sites:
             self.left.setdefault(met.product, []).append((met, site))
             names = frozenset(met.site.query_key_tensors())
             for name in names:
-                self._of_site[name] = self._of_site.get(name, frozenset()) | names
+                self.maps[name] = self.maps.get(name, frozenset()) | names
         self._leaves: dict[str, Float[np.ndarray, "2 d_in"]] = {}
-
-    def holds(self, name: str) -> bool:
-        return name in self._of_site
 
     def apply(
         self, name: str, values: Tensor, starts: Tensor, laid: Callable[[Tensor], Tensor], origin: Origin
     ) -> Tensor:
         """Apply a map to two tokens of noise in the Thue-Morse sequence, which has both at every stride."""
-        if not (origin.maps and origin.maps <= self._of_site[name]):  # otherwise the input is a factor's output
+        if not (origin.maps and origin.maps <= self.maps[name]):  # otherwise the input is a factor's output
             width = values.shape[-1]
             two = torch.randn(2, width, generator=torch.Generator().manual_seed(width), dtype=torch.float64)
             self._leaves[name] = two.numpy()
             values = two[[token.bit_count() % 2 for token in range(values[..., 0].numel())]].view(values.shape)
-        return values @ laid(self._values(name).flatten())
-
-    def _values(self, name: str) -> Tensor:
         if self._own is not None:
-            return self._own[name].detach().cpu().float().double()
+            return values @ laid(self._own[name].detach().cpu().float().double().flatten())
         matrix = self._stored[name].evaluate(self._read)  # a stored tensor or rows of it, in its own precision
-        return torch.from_numpy(np.ascontiguousarray(matrix, dtype=np.float64))
+        return values @ laid(torch.from_numpy(np.ascontiguousarray(matrix, dtype=np.float64)).flatten())
 
     def met(self, product: str, left: Tensor, right: Tensor) -> None:
         for met, site in self.left.pop(product, ()):
@@ -241,48 +234,119 @@ class _Proof:
         return next(self._leaves[name] for name in (matrix.tensors() if matrix else ()) if name in self._leaves)
 
     def _expected(self, site: Site, traced: Site, of_queries: np.ndarray, of_keys: np.ndarray) -> np.ndarray:
-        """Compute xᵀ W_QK x′ for each head and the two tokens of noise, (head, 2, 2)."""
-        for name in ("n_heads", "n_key_heads", "d_head", "d_query", "d_key"):
+        for name in ("n_heads", "n_key_heads", "d_head", "d_query", "d_key", "logit_scale"):
             size, expected = getattr(site, name), getattr(traced, name)
-            if size != expected and (name != "n_key_heads" or traced.n_heads % size):
+            if name == "logit_scale":
+                differs = None not in (size, expected) and not np.isclose(size, expected, rtol=1e-6, atol=0)
+            else:
+                differs = size != expected and (name != "n_key_heads" or traced.n_heads % size)
+            if differs:
                 expectation = f"expected {expected}, as {traced.module} has it"
-                raise Disproved(self._path, f"{site.place}: {name} {size}; {expectation}")
-        scale, expected = site.logit_scale, traced.logit_scale
-        if scale is not None and expected is not None and not np.isclose(scale, expected, rtol=1e-6, atol=0):
-            expectation = f"expected {expected}, as {traced.module} has it"
-            raise Disproved(self._path, f"{site.place}: logit scale {scale}; {expectation}")
+                raise Disproved(self._path, f"{site.place}: {name.replace('logit_', 'logit ')} {size}; {expectation}")
         assert site.query is not None and site.key is not None
-        images = _Images(self._read)
-        query, key = images.of(site.query, of_queries), images.of(site.key, of_keys)
+        images: dict[tuple[Expression, bytes], np.ndarray] = {}
+        query, key = (
+            _image(matrix, x, self._read, images) for matrix, x in ((site.query, of_queries), (site.key, of_keys))
+        )
         query_heads = query.reshape(2, site.n_heads, site.d_head)
         key_heads = key.reshape(2, site.n_key_heads, site.d_head).repeat(site.n_heads // site.n_key_heads, axis=1)
         return np.einsum("ihd,jhd->hij", query_heads, key_heads)
 
 
-class _Images:
-    """Products x Wᵀ in float64. Products of weights are not formed, and results are shared between matrices."""
-
-    def __init__(self, read: Read) -> None:
-        self._read = read
-        self._known: dict[tuple[Expression, bytes], Float[np.ndarray, "n d_out"]] = {}
-
-    def of(self, matrix: Expression, x: Float[np.ndarray, "n d_in"]) -> Float[np.ndarray, "n d_out"]:
-        key = matrix, x.tobytes()
-        if key not in self._known:
-            self._known[key] = self._made(matrix, x)
-        return self._known[key]
-
-    def _made(self, matrix: Expression, x: np.ndarray) -> np.ndarray:
+def _image(
+    matrix: Expression, x: Float[np.ndarray, "n d_in"], read: Read, images: dict[tuple[Expression, bytes], np.ndarray]
+) -> Float[np.ndarray, "n d_out"]:
+    """Compute x Wᵀ in float64. Products of weights are not formed, and results are shared between matrices."""
+    key = matrix, x.tobytes()
+    if key not in images:
         match matrix:
             case Product(factors):
+                image = x
                 for factor in factors[::-1]:
-                    x = self.of(factor, x)
-                return x
+                    image = _image(factor, image, read, images)
             case Stacked(parts):
-                return np.concatenate([self.of(part, x) for part in parts], axis=1)
+                image = np.concatenate([_image(part, x, read, images) for part in parts], axis=1)
             case Rows(whole, runs):
-                image = self.of(whole, x)
-                return np.concatenate([image[:, start:stop:step] for start, stop, step in runs], axis=1)
+                inner = _image(whole, x, read, images)
+                image = np.concatenate([inner[:, start:stop:step] for start, stop, step in runs], axis=1)
             case Scaled(whole, factor):
-                return factor * self.of(whole, x)
-        return x @ matrix.evaluate(self._read).T.astype(np.float64)
+                image = factor * _image(whole, x, read, images)
+            case _:
+                image = x @ matrix.evaluate(read).T.astype(np.float64)
+        images[key] = image
+    return images[key]
+
+
+_LIBRARIES = ("torch.", "transformers.")
+_GLOBAL_HOOKS = ("_global_forward_hooks", "_global_forward_pre_hooks")
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+
+
+def attention_of(network: nn.Module, site: Site, weights: Sequence[str]) -> str:
+    for place in (site.module or common_module(weights), common_module(weights)):
+        try:
+            is_a_map = next(network.get_submodule(place).children(), None) is None
+        except AttributeError:  # the site has the names of stored tensors
+            continue
+        return place.rpartition(".")[0] if is_a_map else place
+    return site.module
+
+
+def reasons_not_to_run(
+    wrapper: nn.Module, module: nn.Module, attention: Collection[str], weights: Collection[str]
+) -> Iterator[str]:
+    for kind in _GLOBAL_HOOKS:
+        for hook in getattr(nn.modules.module, kind).values():
+            yield f"a forward hook of all modules, {_called(hook)}, may change what it computes"
+    for path, submodule in wrapper.named_modules():
+        where = quoted(path) if path else "the module itself"
+        for kind in _HOOKS:
+            for hook in getattr(submodule, kind, {}).values():
+                pre = "pre-" if "pre" in kind else ""
+                yield f"a forward {pre}hook on {where}, {_called(hook)}, may change what it computes"
+        if isinstance(submodule, torch.jit.ScriptModule):
+            yield f"{where} is TorchScript, whose operations are not seen"
+        if getattr(submodule, "_compiled_call_impl", None) is not None or type(submodule).__name__ == "OptimizedModule":
+            yield f"{where} is compiled, which hides its products; pass the module as it was before torch.compile"
+        for name, value in vars(submodule).items():
+            if callable(value) and isinstance(getattr(type(submodule), name, None), (FunctionType, MethodType)):
+                yield f"{name} of {where} was replaced on the instance"
+        if parametrize.is_parametrized(submodule):
+            names = ", ".join(submodule.parametrizations)  # pyright: ignore[reportArgumentType, reportCallIssue]
+            yield f"{names} of {where} is computed from other tensors (torch.nn.utils.parametrize)"
+    values = dict(module.named_parameters(remove_duplicate=False))
+    for name in weights:
+        if name in values and values[name].is_meta:
+            yield f"{quoted(name)} is on torch's meta device, without values"
+    configs = (getattr(part, "config", None) for part in module.modules())
+    for config in {id(config): config for config in configs}.values():
+        name = getattr(config, "_attn_implementation", None)
+        if not isinstance(name, str) or name.removeprefix("paged|") in ("eager", "flex_attention"):
+            continue
+        function = ALL_ATTENTION_FUNCTIONS.get(name)
+        if function is None or not _is_of_the_libraries(function):
+            function_found = "is unknown to transformers" if function is None else f"is {_called(function)}"
+            yield f"its attention implementation {quoted(name)} {function_found}, whose products are not known"
+    for path, submodule in module.named_modules() if isinstance(module, transformers.PreTrainedModel) else ():
+        if not any(path == place or path.startswith(f"{place}.") or not place for place in attention):
+            continue
+        for name in ("forward", "__call__"):
+            if not _is_of_the_libraries(getattr(type(submodule), name)):
+                yield f"{quoted(path)} computes with {type(submodule).__name__}.{name}, of neither library"
+
+
+def _is_of_the_libraries(function: Any) -> bool:
+    """Return True if all code of a function, including what it wraps, belongs to torch or ``transformers``."""
+    while function is not None:
+        inner = getattr(function, "__wrapped__", None) or getattr(function, "func", None)
+        written = getattr(function, "__globals__", None)  # not __module__, which functools.wraps copies to a wrapper
+        if written is not None and not f"{written.get('__name__')}.".startswith(_LIBRARIES):
+            return False
+        if written is None and inner is None:
+            return f"{getattr(function, '__module__', None)}.".startswith(_LIBRARIES)
+        function = inner
+    return True
+
+
+def _called(function: Any) -> str:
+    return quoted(getattr(function, "__qualname__", None) or type(function).__name__)

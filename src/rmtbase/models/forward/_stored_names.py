@@ -1,8 +1,6 @@
 """Expression of a network's parameters over the tensors in a checkpoint, by the renaming rules of ``transformers``.
 
-A checkpoint may use other names than the class, with or without the name of the base model as prefix, or store queries,
-keys and values as one tensor that is split on loading. The renaming is taken from ``transformers``; to follow its
-splits, concatenations and permutations, it is applied to row numbers in place of weights.
+To follow its splits, concatenations and permutations, these are applied to row numbers in place of weights.
 """
 
 from collections import defaultdict
@@ -26,9 +24,9 @@ from transformers.core_model_loading import (
 )
 
 from rmtbase.errors import CheckpointError
-from rmtbase.models.forward._probe_places import common_module, module_of
+from rmtbase.models.forward._probe_places import module_of
 from rmtbase.models.layouts._expressions import Expression, Stacked, Tensor, take_rows
-from rmtbase.models.layouts._sites import NORM_FIELDS, Norm, Site
+from rmtbase.models.layouts._sites import NORM_FIELDS, Norm, Site, common_module
 from rmtbase.shown import quoted
 
 _SHIFT = 2**32
@@ -37,7 +35,6 @@ _SHIFT = 2**32
 def stored_parameters(
     network: nn.Module, stored: Mapping[str, tuple[int, ...]], needed: Iterable[str]
 ) -> dict[str, Expression]:
-    """Express the needed parameters over stored tensors, given by name and shape; omit those that are not stored."""
     if not isinstance(network, transformers.PreTrainedModel):
         return {name: Tensor(name) for name in needed if name in stored}
     transforms = get_model_conversion_mapping(network)
@@ -69,7 +66,6 @@ def stored_parameters(
 
 
 def names_in_modules(network: nn.Module, stored: Iterable[str]) -> dict[str, str]:
-    """Return the stored names by those of the network's parameters, where loading only renames."""
     if not isinstance(network, transformers.PreTrainedModel):
         return {}
     renamings = [rule for rule in get_model_conversion_mapping(network) if isinstance(rule, WeightRenaming)]

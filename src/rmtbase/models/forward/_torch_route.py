@@ -1,42 +1,45 @@
-"""Models of any type that ``transformers`` knows, and live modules, read through their own forward pass.
+"""Models of any type that ``transformers`` knows, and live modules, read through their own forward pass on noise.
 
-This module imports torch and ``transformers`` only when a network is requested. A network is built without its weights
-and run a few times on noise (:mod:`rmtbase.models.forward._probe_forward`), which takes seconds and the memory of a few
-matrices.
+This module imports torch and ``transformers`` only when a network is requested.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from itertools import chain, permutations
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rmtbase.errors import CheckpointError, MissingDependencyError
+from rmtbase.errors import (
+    CheckpointError,
+    MissingDependencyError,
+    MissingTensorError,
+    UnknownArchitectureError,
+    UnprovedConfigurationError,
+)
 from rmtbase.interrupts import interrupts_held
+from rmtbase.models.files._checkpoint import Checkpoint
+from rmtbase.models.layouts._architectures import SeveralStacks, find_inventory
 from rmtbase.models.layouts._expressions import Read
-from rmtbase.models.layouts._sites import Declared, Inventory, Site, bias_notes
+from rmtbase.models.layouts._layout_table import read_architecture
+from rmtbase.models.layouts._sites import NORM_FIELDS, Declared, Disproved, Inventory, Site, bias_notes, kind_of
+from rmtbase.shown import one_line
 
 if TYPE_CHECKING:
     from torch import nn
 
     from rmtbase.models.forward._probe_network import Part
-from rmtbase.errors import MissingTensorError, UnknownArchitectureError, UnprovedConfigurationError
-from rmtbase.models.files._checkpoint import Checkpoint
-from rmtbase.models.layouts._architectures import SeveralStacks, find_inventory
-from rmtbase.models.layouts._layout_table import read_architecture
 
 _SMALL, _TIMES_LARGER = 10**8, 4  # parameters that are run in any case, and at most, as a multiple of those stored
 
 
 @dataclass(frozen=True)
 class Network:
-    """Network without weights and its attention sites. Made by :meth:`of_config` or :meth:`of_module`."""
-
     network: nn.Module  # the module
     path: Path  # its name in messages
     inputs: Mapping[str, Any] | None = None  # inputs of its forward pass, by name; None where they must be found
@@ -45,7 +48,6 @@ class Network:
 
     @classmethod
     def of_config(cls, config: Mapping[str, Any], path: Path) -> Network:
-        """Build the class that ``transformers`` has for a configuration. No other code is run."""
         require_transformers("reading a model through its own forward pass")
         from rmtbase.models.forward._probe_network import build
 
@@ -89,7 +91,7 @@ class Network:
         unresolved = (reason_of for part in self.parts for reason_of in part.unresolved.items())
         left = [
             f"read in part: {module}: another softmax in it is not read: {reason}"
-            if any(_is_within(site.module, module) for site in self._sites)
+            if any(f"{a}.".startswith(f"{b}.") for site in self._sites for a, b in permutations((site.module, module)))
             else f"not read: {module}: {reason}"
             for module, reason in unresolved
         ]
@@ -114,7 +116,6 @@ class Network:
         return Inventory(sites=sites, others={}, notes=(*_of_two_layers(sites), *left, *biases))
 
     def prove(self, sites: Sequence[Site], stored: Mapping[str, tuple[int, ...]], read: Read) -> tuple[Site, ...]:
-        """Compare q·k of the network's own modules, with the real weights, with xᵀ W_QK x′ of each site and head."""
         from rmtbase.models.forward._probe_layers import only_layers_of
         from rmtbase.models.forward._probe_network import read_parts
         from rmtbase.models.forward._prove import prove_parts
@@ -139,12 +140,7 @@ class Network:
         return proved
 
 
-def _is_within(module: str, within: str) -> bool:
-    return f"{module}.".startswith(f"{within}.") or f"{within}.".startswith(f"{module}.")
-
-
 def _of_two_layers(sites: Sequence[Site]) -> Iterator[str]:
-    """Yield notes on sites whose keys are computed by another layer from its own input."""
     from rmtbase.models.forward._probe_places import other_layer
 
     shared: dict[str, list[str]] = {}
@@ -156,6 +152,58 @@ def _of_two_layers(sites: Sequence[Site]) -> Iterator[str]:
     for keys, places in shared.items():
         listed = ", ".join(places)
         yield f"{listed}: the keys are those of {keys}, which reads the input of its own layer: W_QK joins two inputs"
+
+
+def reason_not_proved(
+    network: Network, sites: Sequence[Site], stored: Mapping[str, tuple[int, ...]], read: Read, noted: Collection[str]
+) -> str | None:
+    from rmtbase.models.forward._prove import attention_of, prove_parts, reasons_not_to_run
+    from rmtbase.models.forward._stored_names import parameters_of
+
+    assert network.given is not None
+    names = [frozenset(site.query_key_tensors()) for site in sites]
+    parameters = parameters_of(network.network, stored, names)
+    stored_in = {own_name: frozenset(matrix.tensors()) for own_name, matrix in parameters.items()}
+    weights = [  # by their names in the module
+        sorted({own_name for own_name in stored_in if stored_in[own_name] & stored_names} or stored_names)
+        for stored_names in names
+    ]
+    places = [attention_of(network.network, *of_site) for of_site in zip(sites, weights, strict=True)]
+    reason = next(reasons_not_to_run(network.given, network.network, {*places}, sorted({*chain(*weights)})), None)
+    if reason is not None:
+        return reason
+    try:
+        traced = {frozenset(site.query_key_tensors()): site for site in network.inventory(stored).sites}
+        own_parameters = dict(network.network.named_parameters(remove_duplicate=False))
+        proved = prove_parts(sites, network.parts, parameters, read, network.path, own_parameters)
+    except Disproved:
+        raise
+    except CheckpointError as error:
+        return str(error)
+    except Exception as error:  # a network may raise anything
+        name = type(network.network).__name__
+        return f"{name} does not run with its own queries and keys ({type(error).__name__}: {one_line(str(error))})"
+    unresolved = {name: reason for part in network.parts for name, reason in part.unresolved.items()}
+    for site, name, place in zip(sites, names, places, strict=True):
+        trace = traced.get(name)
+        if trace is None or site not in proved:
+            reasons = (reason for path, reason in unresolved.items() if path.startswith(place))
+            why = next(reasons, "they do not occur in it")
+            return f"the forward pass shows no queries and keys of {site.place}: {why}"
+        for difference in _differences(site, trace, (*noted, *site.notes)):
+            read_with = f"those that a {network.path} is read with"
+            return f"{difference} of {site.place} differ in the forward pass from {read_with}"
+    return None
+
+
+def _differences(site: Site, traced: Site, noted: Collection[str]) -> Iterator[str]:
+    for name in NORM_FIELDS:
+        if getattr(site, name) is not None and getattr(site, name) != getattr(traced, name):
+            yield name.replace("_", " ") + "s"
+    if site.rotated is not None and site.rotated != (traced.rotated or 0):
+        yield "rotated dimensions"
+    if "norms" in map(kind_of, traced.notes) and "norms" not in map(kind_of, noted):
+        yield "norms of queries or keys"
 
 
 def require_transformers(purpose: str) -> None:
@@ -185,7 +233,6 @@ def find_architecture(config: Mapping[str, Any], path: Path, network: Network | 
 def inventory_by_route(
     config: Mapping[str, Any], path: Path, architecture: str, checkpoint: Checkpoint, network: Network | None
 ) -> tuple[Inventory, Network | None]:
-    """Find the content of a checkpoint with the table, or by running its network, which is then returned too."""
     if network is not None:
         return network.inventory(checkpoint.shapes()), network
     try:

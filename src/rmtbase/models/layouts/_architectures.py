@@ -1,7 +1,7 @@
 """Attention sites of a checkpoint by the table of architectures, from only names and shapes, without torch."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from math import prod
@@ -26,27 +26,9 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
 
 
 class SeveralStacks(CheckpointError):  # noqa: N818
-    """Error: several stacks of layers are stored where the table has one."""
-
     def __init__(self, path: Path | str, message: str, tensors: tuple[str, ...]) -> None:
         self.tensors = tensors
         super().__init__(path, message)
-
-
-def own_prefixes(
-    prefixes: Collection[str], inside: Collection[str], other_words: Collection[str], unread: Collection[str]
-) -> list[str]:
-    """Select the prefixes that may belong to a stack: those that name its part, or else those that name no other."""
-    if not inside:
-        return list(prefixes)
-    parts_by_prefix = {prefix: prefix.split(".") for prefix in prefixes}
-    named = [prefix for prefix, parts in parts_by_prefix.items() if set(inside) <= set(parts)]
-    stems = tuple(word for key in unread for word in _WORDS.get(key.split("_")[0], (key.split("_")[0],)))
-    return named or [
-        prefix
-        for prefix, parts in parts_by_prefix.items()
-        if not set(other_words) & set(parts) and not any(part.startswith(stems) for part in parts if stems)
-    ]
 
 
 LATENT_NORMS = "norms between the factors of latent queries and keys: recorded, not folded in"
@@ -95,8 +77,6 @@ def find_inventory(config: Mapping[str, Any], checkpoint: Checkpoint, path: Path
 
 @dataclass
 class _Stack:
-    """Layers of one stack, under the names in a checkpoint."""
-
     checkpoint: Checkpoint
     architecture: str
     entry: Entry
@@ -109,13 +89,21 @@ class _Stack:
         self.layout, self.rows = self.entry.layout, self.given.rows()
 
     def find(self, other_words: set[str], left: Sequence[str]) -> None:
-        """Find the prefix of the layers' names, and check that each layer exists and that there are no others."""
         (first, *_) = self.layout.holding("q")
         query = self.layout.layer + first
         of_any = _any_layer(r"(?P<prefix>|.*\.)", query)
         matches = (of_any.fullmatch(name) for name in self.checkpoint.names)
         stacks = {match["prefix"]: match[0] for match in matches if match}
-        stacks = {prefix: stacks[prefix] for prefix in own_prefixes(stacks, self.entry.inside, other_words, left)}
+        if self.entry.inside:  # prefixes that name the part of the stack, or else those that name no other
+            parts = {prefix: set(prefix.split(".")) for prefix in stacks}
+            stems = tuple(word for key in left for word in _WORDS.get(key.split("_")[0], (key.split("_")[0],)))
+            named = [prefix for prefix in stacks if set(self.entry.inside) <= parts[prefix]] or [
+                prefix
+                for prefix in stacks
+                if not other_words & parts[prefix]
+                and not any(part.startswith(stems) for part in parts[prefix] if stems)
+            ]
+            stacks = {prefix: stacks[prefix] for prefix in named}
         if not stacks:
             raise MissingTensorError(self.checkpoint.path, query.format(0), self.architecture)
         if len(stacks) > 1:
@@ -123,7 +111,29 @@ class _Stack:
             described = f"tensors {listed}; expected one stack of layers, not {len(stacks)}"
             raise SeveralStacks(self.checkpoint.path, described, tuple(stacks.values()))
         self.prefix = next(iter(stacks))
-        self._require_layers()
+        n_layers = self.given.sizes["n_layers"]
+        of_any = _any_layer(re.escape(self.prefix), self.layout.layer)
+        matches = ((of_any.match(name), name) for name in self.checkpoint.names)
+        tensor_of = {match["layer"]: name for match, name in matches if match}
+        missing = next(layer for layer in count() if str(layer) not in tensor_of)
+        if missing < n_layers:
+            because = f"{self.checkpoint.config_path.name}: {n_layers} layers, but tensors of only {len(tensor_of)}"
+            raise MissingTensorError(self.checkpoint.path, self._tensor(missing, "q"), self.architecture, because)
+        beyond = sorted(
+            (len(layer), layer)
+            for layer in tensor_of
+            if len(layer) > len(str(n_layers)) or str(int(layer)) != layer or int(layer) >= n_layers
+        )
+        if beyond:
+            query = self.prefix + self.layout.layer.format(beyond[0][1]) + first
+            name = query if query in self.checkpoint else tensor_of[beyond[0][1]]
+            listed = ", ".join(shown(layer) for _, layer in beyond[:_SHOWN]) + (", …" if len(beyond) > _SHOWN else "")
+            raise CheckpointError(
+                self.checkpoint.path,
+                f"tensor {quoted(name)} is there; expected none beyond the {n_layers} layers of the configuration "
+                f"(numbered besides: {listed}): if these are layers of the model, correct the configuration; "
+                "if they are not (draft layers, say), take them out",
+            )
 
     def sites(self) -> list[Site]:
         sizes, layers = self.given.sizes, self.attending()
@@ -131,7 +141,6 @@ class _Stack:
         return [self._site(layer, present, sizes) for layer in layers]
 
     def others(self) -> dict[Place, dict[str, Expression]]:
-        """Return the MLP's matrices in each layer; all layers must have them, unless experts may replace the MLP."""
         layers = range(self.given.sizes["n_layers"])
         present = [symbol for symbol in MLP if self._has(symbol, [] if self.entry.mixed else list(layers))]
         return {
@@ -144,7 +153,6 @@ class _Stack:
         }
 
     def notes(self) -> tuple[str, ...]:
-        """Return notes on what exists beside the matrices of the heads. Raises if a declared bias is not stored."""
         checkpoint, layers = self.checkpoint, self.attending()
         symbols = [symbol for symbol in ("q", "k", "n") if self.layout.holding(symbol)]
         names = [self._tensor(layer, symbol) for layer in layers for symbol in symbols]
@@ -218,14 +226,14 @@ class _Stack:
         )
 
     def _norm(self, name: str, layer: int, shape: tuple[int, int]) -> Norm | None:
-        """Find a norm of a site, by the name of the field of Site, for a matrix of this shape."""
         by_layer = self.entry.norms.get(name)
         if by_layer is None:
             return None
         norm = by_layer[min(layer, len(by_layer) - 1)]
         behind = not name.endswith("_input_norm")
         if "gain" not in norm:
-            gains = [self._name(layer, tensor) for tensor in self.layout.norm_of(name[0])]
+            norms = [tensor for tensor in self.layout.norms if tensor.endswith("weight")]
+            gains = [self._name(layer, tensor) for tensor in norms if tensor.split(".")[-2].startswith(name[0])]
             return None if behind and any(gain in self.checkpoint for gain in gains) else PLAIN
         gain = self._stored_norm(norm["gain"], layer)
         bias = self._stored_norm(norm.get("bias", norm["gain"].removesuffix("weight") + "bias"), layer)
@@ -236,14 +244,17 @@ class _Stack:
         return Norm(gain, bias, norm.get("offset", 0.0)) if fits else None
 
     def _stored_norm(self, text: str, layer: int) -> str | None:
-        """Return the name under which a gain or a bias is stored, also an older one, or None if it is not stored."""
         name = self.prefix + text.replace("{}", str(layer)).replace("{-1}", str(layer - 1))
         older = (name.removesuffix(new) + old for new, old in _OLDER_NAMES if name.endswith(new))
         return next((stored_name for stored_name in (name, *older) if stored_name in self.checkpoint), None)
 
     def _expression(self, layer: int, symbol: str) -> Expression:
         if symbol == "k" and not self.layout.holding("k"):
-            return self._latent_key(layer)
+            upper, latent, rotary = (self._expression(layer, part) for part in ("n", "c", "r"))
+            assert isinstance(upper, Product)  # the key is [W_UK W_DKV; W_KR], with the rows W_KR shared by all heads
+            n_heads, size = self.rows["n_heads"], self.rows["n"] // self.rows["n_heads"]
+            of_heads = [take_rows(upper.of[0], range(head * size, (head + 1) * size)) for head in range(n_heads)]
+            return Stacked(tuple(part for of_head in of_heads for part in (Product((of_head, latent)), rotary)))
         name = self._tensor(layer, symbol)
         rows = self.layout.tensors[name.removeprefix(self._name(layer, ""))]
         self.checkpoint.require_supported(name)
@@ -258,15 +269,6 @@ class _Stack:
         if rows.blocks != (symbol,):
             matrix = take_rows(matrix, rows.indices(symbol, self.rows))
         return Product((matrix, self._expression(layer, rows.reads))) if rows.reads else matrix
-
-    def _latent_key(self, layer: int) -> Expression:
-        """Return [W_UK W_DKV; W_KR] for each head, with the rows W_KR shared by all."""
-        upper, latent, rotary = (self._expression(layer, symbol) for symbol in ("n", "c", "r"))
-        assert isinstance(upper, Product)
-        heads, size = self.rows["n_heads"], self.rows["n"] // self.rows["n_heads"]
-        above = upper.of[0]
-        head_parts = (take_rows(above, range(head * size, (head + 1) * size)) for head in range(heads))
-        return Stacked(tuple(part for head_part in head_parts for part in (Product((head_part, latent)), rotary)))
 
     def _has(self, symbol: str, layers: Sequence[int]) -> bool:
         """Return whether the layers have a matrix: all or none of them, and all must have queries and keys."""
@@ -295,31 +297,6 @@ class _Stack:
         possible = [self._name(layer, name) for name in self.layout.holding(symbol)]
         return next((name for name in possible if name in self.checkpoint), possible[0])
 
-    def _require_layers(self) -> None:
-        n_layers = self.given.sizes["n_layers"]
-        of_any = _any_layer(re.escape(self.prefix), self.layout.layer)
-        matches = ((of_any.match(name), name) for name in self.checkpoint.names)
-        tensor_of = {match["layer"]: name for match, name in matches if match}
-        missing = next(layer for layer in count() if str(layer) not in tensor_of)
-        if missing < n_layers:
-            because = f"{self.checkpoint.config_path.name}: {n_layers} layers, but tensors of only {len(tensor_of)}"
-            raise MissingTensorError(self.checkpoint.path, self._tensor(missing, "q"), self.architecture, because)
-        beyond = sorted(
-            (len(layer), layer)
-            for layer in tensor_of
-            if len(layer) > len(str(n_layers)) or str(int(layer)) != layer or int(layer) >= n_layers
-        )
-        if beyond:
-            query = self.prefix + self.layout.layer.format(beyond[0][1]) + self.layout.holding("q")[0]
-            name = query if query in self.checkpoint else tensor_of[beyond[0][1]]
-            listed = ", ".join(shown(layer) for _, layer in beyond[:_SHOWN]) + (", …" if len(beyond) > _SHOWN else "")
-            raise CheckpointError(
-                self.checkpoint.path,
-                f"tensor {quoted(name)} is there; expected none beyond the {n_layers} layers of the configuration "
-                f"(numbered besides: {listed}): if these are layers of the model, correct the configuration; "
-                "if they are not (draft layers, say), take them out",
-            )
-
     def require_known_attention(self) -> None:
         """Raise unless every tensor in the attention modules is used, or is known not to affect queries and keys."""
         module = self.layout.module
@@ -347,7 +324,6 @@ class _Stack:
                 )
 
     def _linear_shape(self, rows: Rows, shape: tuple[int, ...]) -> tuple[int, int]:
-        """Return the expected (outputs, inputs); a size that is not known is taken from the tensor."""
         stored = shape[:2] if len(shape) >= 2 else (0, 0)
         outputs, inputs = stored[::-1] if rows.transposed else stored
         crossed = self.entry.stack == "cross" and bool({"k", "v"} & set(rows.blocks))

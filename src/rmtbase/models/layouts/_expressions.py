@@ -1,8 +1,4 @@
-"""Matrices as expressions over stored tensors: rows, multiples, sums, products and vertical stacks.
-
-Grouped queries, fused tensors, latent chains, low-rank updates and folded norms are all expressed in this way, so that
-the rest of the package needs no special cases for them.
-"""
+"""Matrices as expressions over stored tensors: rows, multiples, sums, products and vertical stacks."""
 
 from __future__ import annotations
 
@@ -34,7 +30,6 @@ class Expression:
         raise NotImplementedError
 
     def holds_product(self) -> bool:
-        """Return True if the matrix is a product, or is made from one."""
         inner = getattr(self, "of", ())
         parts = inner if isinstance(inner, tuple) else (inner,)
         return isinstance(self, Product) or any(part.holds_product() for part in parts)
@@ -43,6 +38,8 @@ class Expression:
         """Yield the names of the stored tensors, in the order in which they are read; a name may occur twice."""
         for field in fields(self):  # type: ignore[arg-type]  # each is a dataclass
             value = getattr(self, field.name)
+            if field.name in ("name", "gain"):
+                yield value
             for part in value if isinstance(value, tuple) else (value,):
                 if isinstance(part, Expression):
                     yield from part.tensors()
@@ -79,9 +76,6 @@ class Tensor(Expression):
         outputs, inputs = self.shape(lambda _: stored.shape)
         matrix = stored if self.index is None else stored[self.index]
         return matrix.reshape(inputs, outputs).T if self.transposed else matrix.reshape(outputs, inputs)
-
-    def tensors(self) -> Iterator[str]:
-        yield self.name
 
 
 @dataclass(frozen=True)
@@ -138,10 +132,6 @@ class Gained(Expression):
         gain = self.offset + read(self.gain).astype(np.float64).ravel()
         return matrix * np.resize(gain, len(matrix))[:, None] if self.rows else matrix * gain
 
-    def tensors(self) -> Iterator[str]:
-        yield from self.of.tensors()
-        yield self.gain
-
 
 @dataclass(frozen=True)
 class Biased(Expression):
@@ -170,14 +160,9 @@ class Column(Expression):
     def evaluate(self, read: Read) -> np.ndarray:
         return read(self.name).reshape(-1, 1)
 
-    def tensors(self) -> Iterator[str]:
-        yield self.name
-
 
 @dataclass(frozen=True)
 class Sum(Expression):
-    """Sum of matrices with the same shape, such as a weight and its low-rank update."""
-
     of: tuple[Expression, ...]
 
     def shape(self, shapes: Shapes) -> tuple[int, int]:
@@ -214,8 +199,6 @@ class Product(Expression):
 
 @dataclass(frozen=True)
 class Stacked(Expression):
-    """Vertical stack of matrices with the same number of inputs."""
-
     of: tuple[Expression, ...]
 
     def shape(self, shapes: Shapes) -> tuple[int, int]:

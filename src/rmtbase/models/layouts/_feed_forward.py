@@ -1,15 +1,9 @@
 """MLPs, mixtures of experts and their routers: found in the layers of a model by names and shapes, without torch.
 
-A *naming scheme* is a set of names for the matrices of y = W_out (act(W_gate x) ∘ W_in x). A module is an MLP if its
-matrices have exactly the names of a scheme, and the shapes
-
-    W_in, W_gate: (d_ff, d_model)        W_out: (d_model, d_ff)
-
-where d_model is the width of the layer's residual stream and d_ff may change from layer to layer. A tensor W_in with
-2 d_ff rows holds both W_gate and W_in. The experts of a layer are numbered modules of this kind, or stacks (experts, …)
-of their matrices, stored as (outputs, inputs) or as (inputs, outputs), which the shapes of W_in and W_out show. These
-are mentioned in a note and not read: a module with the names of an MLP but other shapes, a second MLP in a layer, and
-gate and inputs in one tensor in an order that was not proved for the type.
+A module is an MLP y = W_out (act(W_gate x) ∘ W_in x) if its matrices have exactly the names of a *naming scheme*, and
+the shapes W_in, W_gate: (d_ff, d_model), W_out: (d_model, d_ff), where d_ff may change from layer to layer; W_in with
+2 d_ff rows holds both W_gate and W_in. Experts are numbered modules of this kind, or stacks (experts, …) of their
+matrices, whose shapes show whether they are (outputs, inputs). What does not fit is mentioned in a note and not read.
 """
 
 import re
@@ -20,7 +14,7 @@ from typing import Any
 
 from rmtbase.models.files._checkpoint import Checkpoint
 from rmtbase.models.layouts._expressions import Expression, Rows, Tensor
-from rmtbase.models.layouts._sites import MatrixName, Part, Place, Site
+from rmtbase.models.layouts._sites import MatrixName, Part, Place, Site, nested_settings
 from rmtbase.shown import quoted
 from rmtbase.words import listing
 
@@ -67,8 +61,6 @@ class _Layer:
 
 @dataclass(frozen=True)
 class _Module:
-    """Matrices of one MLP, or of a stack of experts."""
-
     # names of the tensors of the gate, W_in and W_out; None for a gate without a tensor of its own
     names: tuple[str | None, str, str]
     transposed: bool  # whether they are stored as (inputs, outputs)
@@ -77,7 +69,6 @@ class _Module:
     n_experts: int | None  # number of experts in a stack; None for one MLP
 
     def matrices(self, kind: str, alternating: bool, index: int | None = None) -> dict[str, Expression]:
-        """Return its matrices as expressions: ``KIND_in``, ``KIND_gate`` where it has one, ``KIND_out``."""
         gate, into, out = (None if name is None else Tensor(name, self.transposed, index) for name in self.names)
         assert into is not None and out is not None
         matrices: dict[str, Expression] = {f"{kind}_in": into, f"{kind}_out": out}
@@ -96,8 +87,6 @@ class _NotRead(Exception):  # noqa: N818
 
 
 class FeedForward:
-    """Matrices of the layers beside attention, apart from the tensors that are used, of these model types."""
-
     def __init__(
         self,
         sites: Sequence[Site],
@@ -108,21 +97,20 @@ class FeedForward:
     ) -> None:
         self.checkpoint, self.types = checkpoint, types
         self.alternating = bool(types & _ALTERNATING)
-        self.counts = set(_expert_counts(config))
+        self.counts: set[Any] = set()
+        for _, key, value in nested_settings(config):
+            if "expert" in key:
+                self.counts |= {
+                    count for count in (value if isinstance(value, list) else [value]) if type(count) is int
+                }
         self.layers: dict[Place, dict[str, Expression]] = {}
         self._experts: dict[MatrixName, Expression] = {}
         self._left: dict[str, list[Place]] = defaultdict(list)
         self._experts_left: dict[str, list[Place]] = defaultdict(list)
         for layer in _layers(sites, checkpoint, used):
             self._read(layer)
-
-    @property
-    def experts(self) -> Part:
-        return Part(self._experts, tuple(told_by_place(self._experts_left)))
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return tuple(told_by_place(self._left))
+        self.experts = Part(self._experts, tuple(told_by_place(self._experts_left)))
+        self.notes = tuple(told_by_place(self._left))
 
     def _read(self, layer: _Layer) -> None:
         numbered: dict[str, dict[int, str]] = defaultdict(dict)
@@ -146,7 +134,19 @@ class FeedForward:
         self._one(layer, shared, "shared_expert")
         self._one(layer, plain, "mlp")
         if n_experts is not None:
-            self._router(layer, n_experts, plain)
+            routers = [
+                name
+                for path in plain
+                for word, name in layer.modules[path].items()
+                if _ROUTER.fullmatch(f"{path}.{word}" if path else word)
+                and self.checkpoint.shape(name) == (n_experts, layer.d_model)
+            ]
+            if len(routers) == 1:
+                self.layers.setdefault(layer.place, {})["router"] = Tensor(routers[0])
+            else:
+                described = f"{len(routers)} matrices" if routers else "no matrix"
+                outcome = f"not read: the router: {described} ({n_experts}, {layer.d_model}) called gate or router"
+                self._left[outcome].append(layer.place)
         told = (self.layers, *self._left.values(), *self._experts_left.values())
         if layer.in_stages and layer.modules and not any(layer.place in places for places in told):
             paths = [f"{path}.{word}" for path, tensors in layer.modules.items() for word in tensors]
@@ -167,7 +167,6 @@ class FeedForward:
             self._left[f"{outcome}: {' and '.join(spelled)}: {reason}"].append(layer.place)
 
     def _read_experts(self, layer: _Layer, numbered: Mapping[str, Mapping[int, str]], stacks: Sequence[str]) -> int:
-        """Add the experts of a layer, and return their number."""
         if len(numbered) + len(stacks) > 1:
             raise _NotRead(f"{' and '.join((*numbered, *stacks))}: several mixtures in a layer; expected one")
         mixture = stacks[0] if stacks else next(iter(numbered))
@@ -189,22 +188,6 @@ class FeedForward:
             for number, matrices in enumerate(experts):
                 self._experts[MatrixName(layer.place, component, number)] = matrices[component]
         return len(modules)
-
-    def _router(self, layer: _Layer, n_experts: int, paths: Sequence[str]) -> None:
-        routers = [
-            name
-            for path in paths
-            for word, name in layer.modules[path].items()
-            if _ROUTER.fullmatch(f"{path}.{word}" if path else word)
-            and self.checkpoint.shape(name) == (n_experts, layer.d_model)
-        ]
-        if len(routers) == 1:
-            self.layers.setdefault(layer.place, {})["router"] = Tensor(routers[0])
-        else:
-            described = f"{len(routers)} matrices" if routers else "no matrix"
-            self._left[
-                f"not read: the router: {described} ({n_experts}, {layer.d_model}) called gate or router"
-            ].append(layer.place)
 
     def _module(self, layer: _Layer, path: str) -> _Module:
         tensors, d, scheme = layer.modules[path], layer.d_model, _naming_scheme(layer.modules[path])
@@ -241,7 +224,6 @@ def _naming_scheme(tensors: Mapping[str, str]) -> tuple[str | None, str, str] | 
 
 
 def _layers(sites: Sequence[Site], checkpoint: Checkpoint, used: Collection[str]) -> Iterator[_Layer]:
-    """Yield the layers with sites, and those between them unless in stages, without the tensors that are used."""
     stacks: dict[str, list[Site]] = defaultdict(list)
     for site in sites:
         stacks[site.place.stack].append(site)
@@ -300,15 +282,6 @@ def _prefix(sites: Sequence[Site]) -> str | None:
     return None
 
 
-def _expert_counts(config: Mapping[str, Any]) -> Iterator[int]:
-    for key, value in config.items():
-        if isinstance(value, Mapping):
-            yield from _expert_counts(value)
-        elif "expert" in str(key):
-            yield from (count for count in (value if isinstance(value, list) else [value]) if type(count) is int)
-
-
 def told_by_place(left: Mapping[str, Sequence[Place]]) -> Iterator[str]:
-    """Yield notes, each with the layers that it concerns."""
     for words, places in left.items():
         yield f"{words} ({listing(places, 1)})"

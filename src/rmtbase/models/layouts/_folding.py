@@ -29,8 +29,17 @@ def require_folds(fold: object) -> tuple[str, ...]:
 
 
 def fold_site(site: Site, fold: Collection[str], stored: Container[str]) -> Site:
-    if "norms" in fold:
-        _require_norms(site)
+    norms = {"inputs of queries": site.query_input_norm, "inputs of keys": site.key_input_norm}
+    norms |= {"queries": site.query_norm, "keys": site.key_norm}
+    unknown = [input_ for input_, norm in norms.items() if norm is None]
+    if "norms" in fold and unknown:
+        described = [f"{input_}: {norm.gain or 'no gains'}" for input_, norm in norms.items() if norm is not None]
+        raise ParameterError(
+            "fold",
+            "norms",
+            f"none: in {site.place} ({quoted(site.module)}) no norm is known that fits a matrix for "
+            f"{', '.join(unknown)}" + (f"; known for {', '.join(described)}" if described else ""),
+        )
     sides = {
         "query": (site.query, site.query_input_norm, site.query_norm),
         "key": (site.key, site.key_input_norm, site.key_norm),
@@ -61,24 +70,6 @@ def has_biases(site: Site, stored: Container[str]) -> bool:
     return any(matrix is not None and _bias(matrix, stored) is not None for matrix in (site.query, site.key))
 
 
-def _require_norms(site: Site) -> None:
-    norms = {
-        "inputs of queries": site.query_input_norm,
-        "inputs of keys": site.key_input_norm,
-        "queries": site.query_norm,
-        "keys": site.key_norm,
-    }
-    unknown = [input_ for input_, norm in norms.items() if norm is None]
-    if unknown:
-        described = [f"{input_}: {norm.gain or 'no gains'}" for input_, norm in norms.items() if norm is not None]
-        raise ParameterError(
-            "fold",
-            "norms",
-            f"none: in {site.place} ({quoted(site.module)}) no norm is known that fits a matrix for "
-            f"{', '.join(unknown)}" + (f"; known for {', '.join(described)}" if described else ""),
-        )
-
-
 def _is_wider(matrix: made.Expression | None) -> bool:
     return isinstance(matrix.of if isinstance(matrix, made.Gained) else matrix, made.Biased)
 
@@ -89,26 +80,23 @@ def _gained(matrix: made.Expression, norm: Norm, rows: bool) -> made.Expression:
 
 def _bias(matrix: made.Expression, stored: Container[str]) -> made.Expression | None:
     """Return the bias of a linear map as one column, or None if it has none."""
-    if isinstance(matrix, made.Tensor):
-        name = matrix.name.removesuffix("weight") + "bias"
-        return made.Column(name) if matrix.index is None and matrix.name.endswith("weight") and name in stored else None
-    if isinstance(matrix, made.Rows):
-        column = _bias(matrix.of, stored)
-        return None if column is None else made.Rows(column, matrix.runs)
-    if isinstance(matrix, made.Scaled):
-        column = _bias(matrix.of, stored)
-        return None if column is None else made.Scaled(column, matrix.factor)
-    if isinstance(matrix, made.Product):
-        first, *rest = matrix.of
-        inner = _bias(rest[0] if len(rest) == 1 else made.Product(tuple(rest)), stored)
-        parts = [_bias(first, stored), None if inner is None else made.Product((first, inner))]
-    elif isinstance(matrix, (made.Sum, made.Stacked)):
-        parts = [_bias(part, stored) for part in matrix.of]
-        if isinstance(matrix, made.Stacked) and any(parts):
-            if not all(parts):
-                raise ParameterError("fold", "biases", "none: only a part of the outputs has a bias here")
-            return made.Stacked(tuple(part for part in parts if part is not None))
-    else:
-        return None
+    match matrix:
+        case made.Tensor(weight, index=None) if weight.endswith("weight"):
+            name = weight.removesuffix("weight") + "bias"
+            return made.Column(name) if name in stored else None
+        case made.Rows() | made.Scaled():
+            column = _bias(matrix.of, stored)
+            return None if column is None else replace(matrix, of=column)
+        case made.Product((first, *others)):
+            inner = _bias(others[0] if len(others) == 1 else made.Product(tuple(others)), stored)
+            parts = [_bias(first, stored), None if inner is None else made.Product((first, inner))]
+        case made.Sum() | made.Stacked():
+            parts = [_bias(part, stored) for part in matrix.of]
+            if isinstance(matrix, made.Stacked) and any(parts):
+                if not all(parts):
+                    raise ParameterError("fold", "biases", "none: only a part of the outputs has a bias here")
+                return made.Stacked(tuple(part for part in parts if part is not None))
+        case _:
+            return None
     present = tuple(part for part in parts if part is not None)
     return made.Sum(present) if len(present) > 1 else next(iter(present), None)

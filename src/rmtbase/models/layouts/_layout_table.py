@@ -1,7 +1,6 @@
 """Table of the tensors in which each architecture stores the matrices of its heads, made by probing ``transformers``.
 
-``architectures.json`` describes layouts, stacks, types, norms and biases. A *layout* gives the rows of the tensors in
-one layer:
+In ``architectures.json`` a *layout* gives the rows of the tensors in one layer:
 
     "q", "k", "v"      the queries, keys and values of all heads, head after head
     "q k v"            one after the other in one tensor
@@ -12,17 +11,11 @@ one layer:
     "o", "up", "gate", "down"   the output of the attention, and the matrices of the MLP
 
 A trailing ``T`` means that the tensor is stored as (inputs, outputs). A *stack* names the configuration's keys that
-give the sizes of its layers. A *type* lists, by ``model_type``, the stacks that a model has ``when`` its configuration
-has certain values. *Norms* name the norms before the inputs of queries and keys, and the norms of queries and keys
-themselves, with ``{}`` for the number of the layer and ``{-1}`` for that of the layer before; the first layer may
-differ from the others. A norm that is not listed is unknown. *Biases* state for the maps of each stack whether every
-model of the type has a bias, or which key of the configuration says so. Each entry was proved against the queries and
-keys that the type's own module computes, under several configurations whose sizes differ pairwise. Where no entry
-fits, nothing is read.
-
-``head_sizes.json`` has further sizes in the same notation. For types whose tensors have no layout it gives only the
-sizes (``alone``): the ``usual`` ones with exceptions. Layers that share weights (``shared``) are counted once in the
-table and individually here. All this was proved against the shapes of the queries and keys that the type's class makes.
+give the sizes of its layers; a *type* lists, by ``model_type``, the stacks that a model has ``when`` its configuration
+has certain values. *Norms* are named with ``{}`` for the number of the layer and ``{-1}`` for that of the layer before;
+one that is not listed is unknown. *Biases* state whether every model of the type has them, or which key says so. Where
+no entry fits, nothing is read. ``head_sizes.json`` has the sizes of types without a layout (``alone``: the ``usual``
+ones with exceptions), and numbers of layers that share weights (``shared``), counted once in the table.
 """
 
 from __future__ import annotations
@@ -37,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from rmtbase.errors import CheckpointError, UnknownArchitectureError, UnprovedConfigurationError
-from rmtbase.models.layouts._sites import Declared, declared
+from rmtbase.models.layouts._sites import Declared, common_module, declared
 from rmtbase.shown import quoted
 
 _ANY = "any"  # in ``when``: any value except None
@@ -48,8 +41,6 @@ MLP = {"up": "mlp_in", "gate": "mlp_gate", "down": "mlp_out"}
 
 @dataclass(frozen=True)
 class Rows:
-    """Content of the rows of one stored tensor, according to the table."""
-
     blocks: tuple[str, ...]  # the symbols of one block, in order
     repeated: int | str  # how often the block is repeated: a number, ``n_heads`` or ``n_key_heads``
     reads: str | None  # the symbol whose rows are its input, where that is not the input of the layer
@@ -87,10 +78,6 @@ class Layout:
         """Return the tensors that may have these rows: only one, except for an MLP with or without a gate."""
         return tuple(name for name, rows in self.tensors.items() if symbol in rows.blocks)
 
-    def norm_of(self, side: str) -> tuple[str, ...]:
-        """Return the gains of the norms of queries, ``"q"``, or of keys, ``"k"``."""
-        return tuple(name for name in self.norms if name.endswith("weight") and name.split(".")[-2].startswith(side))
-
     @property
     def norms_of_heads(self) -> tuple[str, ...]:
         """The gains of numbered norms, one for each head of queries or keys."""
@@ -99,13 +86,8 @@ class Layout:
     @property
     def module(self) -> str:
         """The common beginning of the names of attention tensors, up to a dot; empty where it is the layer."""
-        names = [name.split(".")[:-1] for name, rows in self.tensors.items() if not set(MLP) & set(rows.blocks)]
-        shared = []
-        for parts in zip(*names, strict=False):
-            if len(set(parts)) > 1:
-                break
-            shared.append(parts[0])
-        return "".join(f"{part}." for part in shared)
+        names = [name for name, rows in self.tensors.items() if not set(MLP) & set(rows.blocks)]
+        return f"{common}." if (common := common_module(names)) else ""
 
 
 _NO_LAYOUT = Layout("", {}, {}, ())
@@ -135,7 +117,7 @@ class Entry:
             raise CheckpointError(path, f"{n_layers:,} layers; expected at most 100,000")
         for key, kinds in self.attends.items():
             kinds_found = kinds_of_layers(self.config, key, n_layers)
-            if not _is_of_each(kinds_found, n_layers):
+            if not isinstance(kinds_found, Sequence) or len(kinds_found) != n_layers:
                 problem = f"{key} = {quoted(kinds_found)}"
                 raise CheckpointError(path, f"{problem}; expected a kind for each of {n_layers} layers")
             names = [{kind, _OLDER_KINDS.get(kind, kind)} for kind in kinds_found]
@@ -146,12 +128,9 @@ class Entry:
         """Return whether a rotating stack rotates queries and keys in a layer; None if the configuration is silent."""
         for key, kinds in self.unrotated.items():
             kinds_found = kinds_of_layers(self.config, key, n_layers)
-            return kinds_found[layer] not in kinds if _is_of_each(kinds_found, n_layers) else None
+            is_of_each = isinstance(kinds_found, Sequence) and len(kinds_found) == n_layers
+            return kinds_found[layer] not in kinds if is_of_each else None
         return True
-
-
-def _is_of_each(kinds: Any, n_layers: int) -> bool:
-    return isinstance(kinds, Sequence) and len(kinds) == n_layers
 
 
 _FULL, _OTHER = "full_attention", "other"
@@ -226,12 +205,10 @@ def _layout(name: str) -> Layout:
 
 
 def known_types() -> tuple[str, ...]:
-    """List the model types in the table."""
     return tuple(sorted(_table()["types"]))
 
 
 def read_architecture(config: Mapping[str, Any], path: Path, *, sizes_alone: bool = False) -> str:
-    """Return the model type: ``model_type`` or, where that is absent, the type of the class in ``architectures``."""
     types = (_with_sizes_alone() if sizes_alone else _table())["types"]
     named = config.get("model_type")
     if named is None:
@@ -253,7 +230,6 @@ def unread(config: Mapping[str, Any], model_type: str, path: Path, *, sizes_alon
 def entries(
     config: Mapping[str, Any], model_type: str, path: Path, inside: tuple[str, ...] = (), *, sizes_alone: bool = False
 ) -> Iterator[Entry]:
-    """Yield the stacks of a model, including those of its parts."""
     table = _with_sizes_alone() if sizes_alone else _table()
     variant = _variant(config, model_type, path, table)
     of_class = table["types"][model_type].get("defaults", {})
@@ -264,10 +240,14 @@ def entries(
     for number, spec in enumerate(table["stacks"][name] for name in variant.get("stacks", ())):
         rotates = all(settings.get(key) in allowed for key, allowed in spec.get("rotates", {}).items())
         scales = all(settings.get(key) == value for key, value in spec.get("scale_if", {}).items())
+        sizes: Mapping[str, str] = spec["sizes"]
+        key, _, otherwise = sizes["d_head"].partition(" else ")
+        if otherwise and key not in config and of_class.get(key):  # the head size is not computed
+            sizes = {**sizes, "d_head": key}
         yield Entry(
             spec["stack"],
             _layout(spec["layout"]) if "layout" in spec else _NO_LAYOUT,
-            _certain(spec["sizes"], config, of_class),
+            sizes,
             _completed(config, spec["sizes"], defaults),
             inside,
             spec.get("attends", {}),
@@ -311,12 +291,6 @@ def _variant(config: Mapping[str, Any], model_type: str, path: Path, table: Mapp
 
 def _meets(value: Any, expected: Any) -> bool:
     return value is not None if expected == _ANY else type(value) is type(expected) and value == expected
-
-
-def _certain(sizes: Mapping[str, str], config: Mapping[str, Any], defaults: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return the sizes without a computed head size if the class has a default that the configuration leaves out."""
-    key, _, otherwise = sizes["d_head"].partition(" else ")
-    return {**sizes, "d_head": key} if otherwise and key not in config and defaults.get(key) else sizes
 
 
 def _completed(config: Mapping[str, Any], sizes: Mapping[str, str], defaults: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,10 +1,4 @@
-"""Tensors and settings that no layout uses but that could change the result: they are refused by name, or noted.
-
-A low-rank update beside a weight is part of that weight, and a norm of the queries that the layout does not have
-changes the queries. No such tensor is ignored silently. Layers that predict several tokens ahead are left out with a
-note. Notes are also made of the configuration's multipliers that are in no matrix, and of the initializer that it
-names, where that name is misleading.
-"""
+"""Tensors and settings that no layout uses but that could change the result: they are refused by name, or noted."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -14,7 +8,7 @@ from typing import Any
 from rmtbase.errors import CheckpointError
 from rmtbase.models.files._checkpoint import Checkpoint
 from rmtbase.models.files._other_formats import MERGED
-from rmtbase.models.layouts._sites import Inventory
+from rmtbase.models.layouts._sites import Inventory, nested_settings
 from rmtbase.shown import quoted
 
 # Parts of a tensor's name, between dots.
@@ -68,7 +62,6 @@ def require_all_heads(config: Mapping[str, Any], path: Path) -> None:
 
 
 def require_plain_tensors(checkpoint: Checkpoint) -> None:
-    """Raise CheckpointError if a tensor, by its name, belongs to an adapter, which changes the weights beside it."""
     for name in checkpoint.names:
         parts = name.split(".")
         if any(map(_ADAPTERS.fullmatch, parts)):
@@ -77,7 +70,6 @@ def require_plain_tensors(checkpoint: Checkpoint) -> None:
 
 
 def leftover_notes(config: Mapping[str, Any], checkpoint: Checkpoint, inventory: Inventory) -> Iterator[str]:
-    """Yield notes on code of the model's own, on attention that is not read, and on multipliers in no matrix."""
     if config.get("auto_map"):
         yield _CUSTOM_CODE
     read = {_block(site.module) for site in inventory.sites}
@@ -92,12 +84,29 @@ def leftover_notes(config: Mapping[str, Any], checkpoint: Checkpoint, inventory:
         yield f"beside the heads of attention that is read, not scored: {_listed(checkpoint, beside)}"
     multipliers = [
         f"{key} = {quoted(value)} ({_BESIDE_MATRICES[name]})"
-        for key, name, value in _settings(config, _DEPTH)
+        for key, name, value in nested_settings(config, _DEPTH)
         if name in _BESIDE_MATRICES and (value is True or value not in (None, False, 0, 1, [1, 1]))
     ]
     if multipliers:
         yield f"in no matrix that is read: {', '.join(multipliers)}"
-    yield from _initializer_notes(config)
+    cutoff = config.get(_CUTOFF)
+    if isinstance(cutoff, int | float) and not isinstance(cutoff, bool) and 0.0 < cutoff < 100.0:
+        no_law = "none of --initialization has this cut; from 4 on they are as good as normal"
+        law = "--initialization truncated_normal" if cutoff == 2 else no_law
+        yield f"configuration: {_CUTOFF} = {cutoff:g}: weights are cut at {cutoff:g} standard deviations: {law}"
+    for key, name, value in nested_settings(config, _DEPTH):
+        about = (key if name == "name" else name).lower()
+        if not isinstance(value, str) or len(value) >= 100 or not any(word in about for word in _INITIALIZER):
+            continue
+        key = key.removesuffix(".name")
+        if "trunc" in value.lower() and "normal" in value.lower():
+            yield (
+                f"configuration: {quoted(key)} is {quoted(value)}: trunc_normal_ of torch and transformers cuts at "
+                "-2 and 2, not at two standard deviations, so that weights of std 0.02 are normal (--initialization "
+                "normal); truncated_normal is for cuts at two standard deviations, as by jax and flax"
+            )
+        elif "orthogonal" in value.lower():
+            yield f"configuration: {quoted(key)} is {quoted(value)}: --initialization orthogonal has its null"
 
 
 def _block(module: str) -> str:
@@ -125,7 +134,6 @@ def by_pattern(names: Iterable[str]) -> dict[str, list[str]]:
 
 
 def unread_matrices(checkpoint: Checkpoint, used: Collection[str], noted: Collection[str]) -> tuple[str, ...]:
-    """Name the matrices outside attention that nothing scored uses, without those that other notes name."""
     names = list(_matrices(checkpoint, used))
     of_attention = set(_of_attention(names))
     groups = by_pattern(name for name in names if name not in of_attention)
@@ -162,34 +170,3 @@ def without_draft_layers(checkpoint: Checkpoint, config: Mapping[str, Any]) -> C
     numbers = sorted({int(match[1]) for name in beyond if (match := _LAYER.fullmatch(name))})
     called = [f"layer {number}" for number in numbers] + sorted({name.partition(".")[0] for name in beside})
     return checkpoint.replaced(beyond | beside, {}, f"drafts of further tokens are left out: {', '.join(called[:6])}")
-
-
-def _settings(config: Mapping[str, Any], depth: int, inside: str = "") -> Iterator[tuple[str, str, Any]]:
-    """Yield the settings, including nested ones: the key with those around it, the key alone, and the value."""
-    for key, value in config.items():
-        if isinstance(value, Mapping) and depth > 1:
-            yield from _settings(value, depth - 1, f"{inside}{key}.")
-        else:
-            yield f"{inside}{key}", str(key), value
-
-
-def _initializer_notes(config: Mapping[str, Any]) -> Iterator[str]:
-    """Yield notes on the law that a configuration's truncated normal or orthogonal initializer corresponds to."""
-    cutoff = config.get(_CUTOFF)
-    if isinstance(cutoff, int | float) and not isinstance(cutoff, bool) and 0.0 < cutoff < 100.0:
-        no_law = "none of --initialization has this cut; from 4 on they are as good as normal"
-        law = "--initialization truncated_normal" if cutoff == 2 else no_law
-        yield f"configuration: {_CUTOFF} = {cutoff:g}: weights are cut at {cutoff:g} standard deviations: {law}"
-    for key, name, value in _settings(config, _DEPTH):
-        about = (key if name == "name" else name).lower()
-        if not isinstance(value, str) or len(value) >= 100 or not any(word in about for word in _INITIALIZER):
-            continue
-        key = key.removesuffix(".name")
-        if "trunc" in value.lower() and "normal" in value.lower():
-            yield (
-                f"configuration: {quoted(key)} is {quoted(value)}: trunc_normal_ of torch and transformers cuts at "
-                "-2 and 2, not at two standard deviations, so that weights of std 0.02 are normal (--initialization "
-                "normal); truncated_normal is for cuts at two standard deviations, as by jax and flax"
-            )
-        elif "orthogonal" in value.lower():
-            yield f"configuration: {quoted(key)} is {quoted(value)}: --initialization orthogonal has its null"

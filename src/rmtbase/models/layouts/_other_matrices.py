@@ -1,15 +1,12 @@
 """Matrices of a model outside its heads: MLPs and routers, fused tensors, embeddings.
 
-A tensor of two axes outside the layers is read as an embedding if it has a common name of embeddings and the sizes that
-the configuration gives: as many rows as there are tokens or positions, and as many columns as the width of the residual
-stream or of embeddings. Any other tensor with such a name, or with the size of the vocabulary, is mentioned in a note
-and not read. Embeddings are stored with a row for each token: W_E and W_pos are the transposes, (d_model, tokens); W_U
-is the stored matrix, (tokens, d_model).
+Tensors outside the layers are embeddings by a common name and the sizes in the configuration; others are only noted.
+They are stored with a row for each token: W_E and W_pos are the transposes, W_U is the stored matrix.
 """
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +14,7 @@ from rmtbase.models.files._checkpoint import Checkpoint
 from rmtbase.models.layouts._expressions import Expression, Rows, Shapes, Tensor
 from rmtbase.models.layouts._feed_forward import FeedForward, told_by_place
 from rmtbase.models.layouts._layouts import OUTSIDE_COMPONENTS
-from rmtbase.models.layouts._sites import Inventory, MatrixName, Part, Place, Site
+from rmtbase.models.layouts._sites import Inventory, MatrixName, Part, Place, Site, nested_settings
 
 _OUTPUT = "o_proj"
 _FUSED = ("query", "key", "value")
@@ -45,34 +42,13 @@ UNSTORED = "unembedding: none is stored; it is the embedding, or the model has n
 
 
 def with_other_matrices(inventory: Inventory, checkpoint: Checkpoint, config: Mapping[str, Any]) -> Inventory:
-    """Add to the inventory of a checkpoint the MLPs and routers that it lacks, and its further parts."""
     matrices = (matrix for components in inventory.matrices.values() for matrix in components.values())
     used = {name for matrix in matrices for name in matrix.tensors()}
-    feed_forward = FeedForward(inventory.sites, checkpoint, config, used, frozenset(_types(config)))
-    outputs, notes = _outputs(inventory.sites, checkpoint)
-    by_place: dict[Place, dict[str, Expression]] = {}
-    for part in (outputs, feed_forward.layers, inventory.others):
-        for place, matrices in part.items():
-            by_place.setdefault(place, {}).update(matrices)
-    return replace(
-        inventory,
-        others=by_place,
-        notes=(*inventory.notes, *notes, *feed_forward.notes),
-        parts={
-            "fused": find_fused(inventory.sites, checkpoint.shape),
-            "embeddings": find_embeddings(inventory.sites, checkpoint, config),
-            "experts": feed_forward.experts,
-        },
-    )
-
-
-def _outputs(
-    sites: tuple[Site, ...], checkpoint: Checkpoint
-) -> tuple[dict[Place, dict[str, Expression]], tuple[str, ...]]:
-    """Find W_O of sites that modify the heads' values before it, so that there is a W_O but no W_OV."""
-    outputs: dict[Place, dict[str, Expression]] = {}
+    types = {value for _, key, value in nested_settings(config) if key == "model_type" and isinstance(value, str)}
+    feed_forward = FeedForward(inventory.sites, checkpoint, config, used, frozenset(types))
+    outputs: dict[Place, dict[str, Expression]] = {}  # W_O of sites that modify the values before it: there is no W_OV
     between: dict[str, list[Place]] = {}
-    for site in sites:
+    for site in inventory.sites:
         name = f"{site.module}.{_OUTPUT}.weight"
         if site.output is not None or site.d_value is None or name not in checkpoint:
             continue
@@ -84,15 +60,20 @@ def _outputs(
             obstacle = "a gate" if gated else "more than the weights of attention"
             words = f"between the values and {_OUTPUT} stands {obstacle}: W_O is a matrix by itself, no head has a W_OV"
             between.setdefault(words, []).append(site.place)
-    return outputs, tuple(told_by_place(between))
-
-
-def _types(config: Mapping[str, Any]) -> Iterator[str]:
-    for key, value in config.items():
-        if isinstance(value, Mapping):
-            yield from _types(value)
-        elif key == "model_type" and isinstance(value, str):
-            yield value
+    by_place: dict[Place, dict[str, Expression]] = {}
+    for part in (outputs, feed_forward.layers, inventory.others):
+        for place, matrices in part.items():
+            by_place.setdefault(place, {}).update(matrices)
+    return replace(
+        inventory,
+        others=by_place,
+        notes=(*inventory.notes, *told_by_place(between), *feed_forward.notes),
+        parts={
+            "fused": find_fused(inventory.sites, checkpoint.shape),
+            "embeddings": find_embeddings(inventory.sites, checkpoint, config),
+            "experts": feed_forward.experts,
+        },
+    )
 
 
 def find_fused(sites: Iterable[Site], shapes: Shapes) -> Part:
@@ -115,9 +96,11 @@ def find_fused(sites: Iterable[Site], shapes: Shapes) -> Part:
 
 def find_embeddings(sites: Sequence[Site], checkpoint: Checkpoint, config: Mapping[str, Any]) -> Part:
     """Find the matrices outside the layers; with several stacks, the name of a matrix tells which it belongs to."""
-    widths = {site.d_query for site in sites} | {site.d_key for site in sites} | set(_sizes(config, _WIDTHS))
-    tokens = set(_sizes(config, _TOKENS))
-    positions = {size + n_before for size in _sizes(config, _POSITIONS) for n_before in _BEFORE_THE_FIRST}
+    sizes = [(key, value) for _, key, value in nested_settings(config) if type(value) is int]
+    widths = {width for site in sites for width in (site.d_query, site.d_key)}
+    widths |= {size for key, size in sizes if key in _WIDTHS}
+    tokens = {size for key, size in sizes if key in _TOKENS}
+    positions = {size + n_before for key, size in sizes if key in _POSITIONS for n_before in _BEFORE_THE_FIRST}
     rows = {"embedding": tokens, "position_embedding": positions, "unembedding": tokens}
     names_by_component: dict[str, list[str]] = defaultdict(list)
     notes: list[str] = []
@@ -157,11 +140,3 @@ def find_embeddings(sites: Sequence[Site], checkpoint: Checkpoint, config: Mappi
 
 def _or(sizes: Collection[int]) -> str:
     return " or ".join(map(str, sorted(sizes))) or "unknown"
-
-
-def _sizes(config: Mapping[str, Any], words: Sequence[str]) -> Iterator[int]:
-    for key, value in config.items():
-        if isinstance(value, Mapping):
-            yield from _sizes(value, words)
-        elif key in words and type(value) is int:
-            yield value

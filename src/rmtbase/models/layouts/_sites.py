@@ -1,13 +1,10 @@
-"""Attention sites: where a model multiplies queries with keys, and how its matrices follow from stored tensors.
-
-A model is a list of sites. At each site the queries, keys, values and outputs of all heads are *expressions*
-(:mod:`rmtbase.models.layouts._expressions`), so that shapes and storage may change from one site to the next.
-"""
+"""Attention sites: where a model multiplies queries with keys, and how its matrices follow from stored tensors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from rmtbase.errors import CheckpointError, MissingTensorError, ParameterError, ShapeError
@@ -38,6 +35,21 @@ class Note(str):
 
 def kind_of(note: str) -> str:
     return note.kind if isinstance(note, Note) else ""
+
+
+def common_module(names: Iterable[str]) -> str:
+    """Return what all names begin with, up to a dot, without that dot."""
+    columns = zip(*(name.split(".")[:-1] for name in names), strict=False)
+    return ".".join(parts[0] for parts in takewhile(lambda parts: len(set(parts)) == 1, columns))
+
+
+def nested_settings(config: Mapping[str, Any], depth: int = 99, inside: str = "") -> Iterator[tuple[str, str, Any]]:
+    """Yield the settings, including nested ones: the key with those around it, the key alone, and the value."""
+    for key, value in config.items():
+        if isinstance(value, Mapping) and depth > 1:
+            yield from nested_settings(value, depth - 1, f"{inside}{key}.")
+        else:
+            yield f"{inside}{key}", str(key), value
 
 
 CONTENT_PART = "rotary: W_QK is the content part at zero relative position"
@@ -150,12 +162,10 @@ class Site:
         return tuple(dict.fromkeys(name for matrix in matrices for name in matrix.tensors()))
 
     def expressions(self) -> dict[str, Expression]:
-        """Return the known matrices by component: ``attention_query``, ``_key``, ``_value``, ``_output``."""
         matrices = {"query": self.query, "key": self.key, "value": self.value, "output": self.output}
         return {f"attention_{name}": matrix for name, matrix in matrices.items() if matrix is not None}
 
     def norms(self) -> tuple[Norm, ...]:
-        """Return the norms that are known."""
         return tuple(norm for name in NORM_FIELDS if (norm := getattr(self, name)) is not None)
 
 
@@ -163,8 +173,6 @@ _SHOWN = 3
 
 
 class Declared(NamedTuple):
-    """Declaration that the maps of a symbol have a bias or have none."""
-
     present: bool  # whether they have a bias
     key: str | None = None  # the key of the configuration that says so; None where it holds for every model of the type
     said: bool = False  # whether the configuration itself has the key, rather than only the defaults of its class
@@ -191,7 +199,6 @@ def bias_notes(
     stored: Container[str],
     refuse: Callable[[str, str], Exception] | None = None,
 ) -> Iterator[str]:
-    """Yield notes on differences between the declared and the stored biases."""
     missing: dict[str, Declared] = {}
     unused: dict[str, Declared] = {}
     for symbol, declaration in expected.items():
@@ -224,8 +231,6 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Inventory:
-    """Attention sites and other weight matrices of a model, by name; no weight is read."""
-
     sites: tuple[Site, ...]  # in order of stack and layer
     # the matrices of the layers outside the sites (MLP, router), by place and component
     others: Mapping[Place, Mapping[str, Expression]]
@@ -235,7 +240,6 @@ class Inventory:
 
     @property
     def matrices(self) -> dict[Place, dict[str, Expression]]:
-        """All matrices by place and component, those of the sites first."""
         by_place: dict[Place, dict[str, Expression]] = {}
         for site in self.sites:
             by_place.setdefault(site.place, {}).update(site.expressions())
@@ -245,13 +249,12 @@ class Inventory:
         return dict(sorted(by_place.items(), key=lambda item: (order.index(item[0].stack), item[0].layer)))
 
     def used_tensors(self) -> frozenset[str]:
-        """Return the names of the stored tensors that its matrices, and those of its parts, are made of."""
         mappings = [*self.matrices.values(), *(part.matrices for part in self.parts.values())]
         return frozenset(name for matrices in mappings for matrix in matrices.values() for name in matrix.tensors())
 
 
 def require_sites(sites: Sequence[Site], checkpoint: Checkpoint) -> None:
-    expected = "a Site for each layer, each at a place of its own, with queries and keys"
+    path, expected = checkpoint.path, "a Site for each layer, each at a place of its own, with queries and keys"
     if not sites or not all(isinstance(site, Site) for site in sites):
         raise ParameterError("sites", f"{len(sites)} of {sorted({type(site).__name__ for site in sites})}", expected)
     for number, site in enumerate(sites):
@@ -262,27 +265,23 @@ def require_sites(sites: Sequence[Site], checkpoint: Checkpoint) -> None:
         if min(site.n_heads, site.n_key_heads, site.d_head) < 1 or site.n_heads % site.n_key_heads:
             described = f"sites[{number}] with {site.n_heads} heads of {site.d_head} on {site.n_key_heads} key heads"
             raise ParameterError("sites", described, "a number of heads that is a multiple of the key heads")
-        _require_shapes(site, checkpoint)
-
-
-def _require_shapes(site: Site, checkpoint: Checkpoint) -> None:
-    d_value = site.d_value or 0
-    expected_shapes = {
-        "attention_query": (site.n_heads * site.d_head, site.d_query),
-        "attention_key": (site.n_key_heads * site.d_head, site.d_key),
-        "attention_value": (site.n_key_heads * d_value, site.d_key),
-        "attention_output": (site.d_output, site.n_heads * d_value),
-    }
-    for component, expression in site.expressions().items():
-        for name in expression.tensors():
-            if name not in checkpoint:
-                raise MissingTensorError(checkpoint.path, name, "given")
-            checkpoint.require_supported(name)
-        names = ", ".join(dict.fromkeys(expression.tensors()))
-        try:
-            shape = expression.shape(checkpoint.shape)
-        except ValueError as error:
-            raise CheckpointError(checkpoint.path, f"{site.place} {component}: {error}; expected a matrix") from error
-        if shape != expected_shapes[component]:
-            because = f"{component} of {site.place}: heads, head size and widths of its site"
-            raise ShapeError(checkpoint.path, names, shape, expected_shapes[component], because)
+        d_value = site.d_value or 0
+        expected_shapes = {
+            "attention_query": (site.n_heads * site.d_head, site.d_query),
+            "attention_key": (site.n_key_heads * site.d_head, site.d_key),
+            "attention_value": (site.n_key_heads * d_value, site.d_key),
+            "attention_output": (site.d_output, site.n_heads * d_value),
+        }
+        for component, expression in site.expressions().items():
+            for name in expression.tensors():
+                if name not in checkpoint:
+                    raise MissingTensorError(path, name, "given")
+                checkpoint.require_supported(name)
+            names = ", ".join(dict.fromkeys(expression.tensors()))
+            try:
+                shape = expression.shape(checkpoint.shape)
+            except ValueError as error:
+                raise CheckpointError(path, f"{site.place} {component}: {error}; expected a matrix") from error
+            if shape != expected_shapes[component]:
+                because = f"{component} of {site.place}: heads, head size and widths of its site"
+                raise ShapeError(path, names, shape, expected_shapes[component], because)

@@ -133,7 +133,6 @@ class Sizes:
         return self._entry.sizes.get(name, name).partition(" else ")[0]
 
     def rotated(self) -> int | None:
-        """Return how many of a head's dimensions are rotated, or None if there is no rotation or it is unknown."""
         text = self._entry.rotated
         if text is None or text == "?":
             return None
@@ -150,7 +149,6 @@ class Sizes:
         return int(self.sizes["d_head"] * part)
 
     def scale(self) -> float | None:
-        """Return the factor of q·k before the softmax, or None if it is unknown."""
         rotary = self._config.get("rope_parameters") or self._config.get("rope_scaling")
         rotary = rotary if isinstance(rotary, Mapping) else {}
         settings = [part for part in (rotary, *rotary.values()) if isinstance(part, Mapping)]
@@ -195,7 +193,8 @@ class Sizes:
             value = self.sizes.get(keys, _held(self._config, keys.removeprefix("1+")))
             if keys.startswith("1+") and isinstance(value, (str, list)):
                 value = 1 + len(value.split("|") if isinstance(value, str) else value)
-            value = (float(otherwise or keys) if value is None else value) if (otherwise or _is_number(keys)) else value
+            if value is None and (otherwise or re.fullmatch(r"[0-9.]+", keys)):
+                value = float(otherwise or keys)
             if value is None and optional:
                 return None
             number = float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else math.nan
@@ -214,10 +213,6 @@ def _held(config: Mapping[str, Any], key: str) -> Any:
     parameters = config.get("rope_parameters")
     inner = parameters.get(key) if isinstance(parameters, Mapping) else None
     return config.get(key) if inner is None else inner
-
-
-def _is_number(text: str) -> bool:
-    return re.fullmatch(r"[0-9.]+", text) is not None
 
 
 _SHOWN = 3  # names in a message
@@ -253,7 +248,6 @@ def with_sizes(config: Mapping[str, Any], checkpoint: Checkpoint) -> dict[str, A
     of_layers = re.compile(re.escape(prefix + layout.layer).replace(re.escape("{}"), r"(\d+)"))
 
     def linear(symbol: str) -> tuple[int, ...]:
-        """Return (outputs, inputs) of the tensor that holds a symbol in the first layer with attention, or zeros."""
         for tensor in layout.holding(symbol):
             name = prefix + layout.layer.format(attending) + tensor
             shape = checkpoint.shape(name) if name in checkpoint else ()
@@ -262,7 +256,6 @@ def with_sizes(config: Mapping[str, Any], checkpoint: Checkpoint) -> dict[str, A
         return 0, 0
 
     def size(name: str, shown: int | None) -> int | None:
-        """Return a size from the configuration, or else the shown one, which is added to the configuration."""
         keys = entry.sizes.get(name, "").partition(" else ")[0].split(" or ")
         words = [key for key in keys if re.fullmatch(r"[a-z_]\w*", key) and key not in entry.sizes]
         value = next((completed[word] for word in words if completed.get(word) is not None), None)

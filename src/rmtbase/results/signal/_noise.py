@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from rmtbase.errors import ParameterError
-from rmtbase.heads.takers import Preparation
+from rmtbase.heads.read_sites import Preparation
 from rmtbase.linalg import appended_rows, matrix_singular_values
 from rmtbase.models import MatrixName
 from rmtbase.nulls import KURTOSIS, LARGEST_KURTOSIS, Gaussian, Kurtosis, Null, Signs, mean_kurtosis

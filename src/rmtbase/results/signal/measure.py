@@ -11,8 +11,7 @@ import xarray as xr
 
 from rmtbase.errors import ParameterError
 from rmtbase.heads.factors import null_shape
-from rmtbase.heads.read_sites import SiteSpectra, read_sites, require_circuits, sites_of
-from rmtbase.heads.takers import HeadWork, Takers
+from rmtbase.heads.read_sites import HeadWork, SiteSpectra, Takers, read_sites, require_circuits, sites_of
 from rmtbase.linalg import single_threaded_blas
 from rmtbase.models import Difference, MatrixName, WeightMatrices, require_model
 from rmtbase.nulls import Null, find_null
