@@ -83,9 +83,7 @@ WRITING = (
 )
 
 
-@pytest.mark.parametrize(
-    "command", mostly_exhaustive(WRITING, always=7), ids=lambda command: f"{command[0]} {command[-1]}"
-)
+@pytest.mark.parametrize("command", mostly_exhaustive(WRITING, always=7))
 def test_a_command_replaces_its_own_and_no_other(command, file, run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = tmp_path / command[-1]
