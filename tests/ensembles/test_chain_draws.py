@@ -19,12 +19,10 @@ def draws(ensemble, count=50):
         return jax.tree.map(np.asarray, jax.jit(jax.vmap(ensemble.sample))(keys))
 
 
-@pytest.mark.parametrize(
-    ("dims", "method"),
-    mostly_exhaustive(
-        [((5, 1, 4, 1, 6), "thin"), ((1, 3, 2), "thin"), ((4, 3, 1), "thin"), ((5, 1, 4, 1, 6), "dense")], always=1
-    ),
-)
+OF_RANK_ONE = [((5, 1, 4, 1, 6), "thin"), ((1, 3, 2), "thin"), ((4, 3, 1), "thin"), ((5, 1, 4, 1, 6), "dense")]
+
+
+@pytest.mark.parametrize(("dims", "method"), mostly_exhaustive(OF_RANK_ONE, always=1))
 def test_at_rank_one_the_norms_bound_the_singular_value_draw_by_draw(dims, method):
     got = draws(gaussian_chain(dims, method))
     largest = np.linalg.norm(got.matrix, 2, axis=(1, 2)) ** 2
@@ -41,7 +39,7 @@ def test_a_chain_of_numbers_has_the_square_of_the_product_of_their_squares(metho
     np.testing.assert_allclose(eigenvalue, got.norm_squared.prod(axis=-1), rtol=1e-13)
 
 
-def test_the_shapes_of_a_draw_are_those_of_the_core_or_of_the_product():
+def test_the_shapes_of_a_draw_are_those_of_the_core_or_of_the_product_and_names_their_own():
     thin, dense = (gaussian_chain((6, 9, 4, 7), method) for method in METHODS)
     assert (thin.rank, thin.matrix_shape) == (4, (4, 4))
     assert (dense.rank, dense.matrix_shape) == (4, (6, 7))
@@ -52,15 +50,12 @@ def test_the_shapes_of_a_draw_are_those_of_the_core_or_of_the_product():
     assert len(gaussian_chain((2,) * 17).factor_sizes) == 16
     assert gaussian_matrix(4, 6) == gaussian_chain((4, 6)) == gaussian_chain([np.int64(6), 4])
     assert low_rank_product(6, 4) == gaussian_chain((6, 4, 6))
+    # A chain that has a name of its own goes by it.
     assert gaussian_matrix(4, 6, "dense").name == "dense_gaussian_matrix 4x6"
-
-
-@pytest.mark.parametrize(("dims", "name"), [
-    ((4, 6), "gaussian_matrix 6x4"), ((6, 4, 6), "low_rank_product 6x4"), ((4, 6, 4), "gaussian_chain 4x6x4"),
-    ((6, 4, 5), "gaussian_chain 6x4x5"), ((6, 4, 6, 4), "gaussian_chain 6x4x6x4"),
-])  # fmt: skip
-def test_a_chain_that_has_a_name_of_its_own_goes_by_it(dims, name):
-    assert gaussian_chain(dims).name == name
+    assert gaussian_chain((4, 6)).name == "gaussian_matrix 6x4"
+    assert gaussian_chain((6, 4, 6)).name == "low_rank_product 6x4"
+    for dims in ((4, 6, 4), (6, 4, 5), (6, 4, 6, 4)):
+        assert gaussian_chain(dims).name == f"gaussian_chain {'x'.join(map(str, dims))}"
 
 
 @pytest.mark.exhaustive
@@ -87,33 +82,22 @@ def test_chains_too_long_too_wide_or_too_large_and_unknown_methods_are_refused(w
         call()
 
 
-def test_an_ensemble_is_made_by_name():
+def test_an_ensemble_is_made_by_the_name_of_its_factory():
     assert make_ensemble("gaussian_chain", {"dims": [6, 4, 5]}) == gaussian_chain((6, 4, 5))
     assert make_ensemble("low_rank_product", {"d_model": 8, "d_head": 2, "method": "dense"}).matrix_shape == (8, 8)
-
-
-def test_names_are_those_of_the_factories():
     assert {name: factory.__name__ for name, factory in ENSEMBLES.items()} == {name: name for name in ENSEMBLES}
 
 
-@pytest.mark.parametrize("name", ["wishart", "", 3, None, ["low_rank_product"]])
-def test_an_unknown_ensemble_is_refused_with_the_names_there_are(name):
-    with pytest.raises(ParameterError, match=r"ensemble = .*: expected one of .*gaussian_chain, .*residual_path"):
-        make_ensemble(name, {})
+UNKNOWN = "d_modle = 8: expected a parameter of low_rank_product: d_model, d_head, method"
+NAMES_THERE_ARE = r"ensemble = .*: expected one of .*gaussian_chain, .*residual_path"
 
 
-@pytest.mark.parametrize(
-    ("name", "parameters", "words"),
-    [
-        (
-            "low_rank_product",
-            {"d_modle": 8, "d_head": 2},
-            "d_modle = 8: expected a parameter of low_rank_product: d_model, d_head, method",
-        ),
-        ("residual_path", {"sigma": 1.0}, "expected d_model, depth too, which residual_path needs"),
-        ("low_rank_product", {"d_model": 8, "d_head": 9}, "d_head = 9: expected at most d_model = 8"),
-    ],
-)
-def test_unknown_missing_and_wrong_parameters_are_named(name, parameters, words):
+@pytest.mark.parametrize(("name", "parameters", "words"), [
+    *((name, {}, NAMES_THERE_ARE) for name in ("wishart", "", 3, None, ["low_rank_product"])),
+    ("low_rank_product", {"d_modle": 8, "d_head": 2}, UNKNOWN),
+    ("residual_path", {"sigma": 1.0}, "expected d_model, depth too, which residual_path needs"),
+    ("low_rank_product", {"d_model": 8, "d_head": 9}, "d_head = 9: expected at most d_model = 8"),
+])  # fmt: skip
+def test_unknown_ensembles_and_unknown_missing_and_wrong_parameters_are_named(name, parameters, words):
     with pytest.raises(ParameterError, match=words):
         make_ensemble(name, parameters)

@@ -151,16 +151,12 @@ def test_bad_parameters_are_refused_by_name(name, value):
         draw_elements(**(good | {name: value}))
 
 
-@pytest.mark.parametrize(("name", "value"), [
-    *(("bins", value) for value in (0, 2.5, True, None)),
-    *(("range", value) for value in ((1, 1), (2, -2), (0, np.inf), (np.nan, 1), "ab", 3)),
-])  # fmt: skip
-def test_bad_histograms_are_refused_by_name(name, value):
-    with pytest.raises(ParameterError, match=name):
-        element_edges(PRODUCT, **{name: value})
-
-
-def test_elements_are_finite_and_need_a_range_that_holds_some_of_them():
+def test_elements_are_finite_and_need_bins_and_a_range_that_holds_some_of_them():
+    bad_ranges = ((1, 1), (2, -2), (0, np.inf), (np.nan, 1), "ab", 3)
+    for name, values in (("bins", (0, 2.5, True, None)), ("range", bad_ranges)):
+        for value in values:
+            with pytest.raises(ParameterError, match=name):
+                element_edges(PRODUCT, **{name: value})
     for bad in (np.nan, np.inf, -np.inf, 1e200):
         with pytest.raises(ParameterError, match="ensemble = 'spy': expected elements that are finite"):
             next(draw_elements(Spy(4, 5, bad), 1, 0))
@@ -201,8 +197,9 @@ def test_a_table_is_described_opens_again_and_has_the_columns_of_a_baseline(tabl
 
 
 @pytest.mark.parametrize("histogram", [{}, {"bins": 30, "range": (-3.0, 4.0)}], ids=["usual", "other"])
-def test_a_table_from_chunks_is_the_table_made_at_once(histogram):
+def test_a_table_from_chunks_is_the_table_made_at_once_of_each_case_once(histogram):
     whole = element_baseline(PRODUCT, 40, **histogram)
+    assert element_baseline([(48, 6), PRODUCT], 40, **histogram).equals(whole)
     case = {"d_model": 48, "d_head": 6}
     plan = make_plan("low_rank_product", [case], 40, measure="elements", chunk=11, **histogram)
     assert len(plan.chunks) == 4
@@ -223,12 +220,6 @@ def test_the_density_of_the_table_is_that_of_the_elements(table):
         assert often.sum() > 40
         assert np.all(off[often] < 5 * one["density_standard_error"].values[often])
     assert np.isnan(table["density_law"].values[2]).all()
-
-
-def test_cases_come_as_shapes_or_ensembles_and_once_each():
-    shape = element_baseline((48, 6), 3)
-    for cases in (PRODUCT, [(48, 6), PRODUCT]):
-        assert element_baseline(cases, 3).equals(shape)
 
 
 @pytest.mark.parametrize(("cases", "options", "name"), [

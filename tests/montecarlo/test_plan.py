@@ -37,7 +37,6 @@ draws = 300
 
 @pytest.fixture
 def write(tmp_path):
-
     def write_plan(text):
         path = tmp_path / "plan.toml"
         path.write_text(text, encoding="utf-8")
@@ -91,67 +90,45 @@ def test_a_case_that_comes_twice_counts_once_and_a_sample_needs_equal_draws():
 
 HEAD = 'ensemble = "low_rank_product"\n'
 BAD = [
-    ("ensemble = ", ["is no TOML"]),
-    ("[[case]]\nd_model = 8\n", ["ensemble = None", "the name of an ensemble"]),
-    (HEAD, ["case = None", "[[case]]"]),
-    (HEAD + "case = []\n", ["case = []", "[[case]]"]),
-    (HEAD + "case = [3]\n", ["case = 3", "[[case]]"]),
-    (HEAD + "[case]\nd_model = 8\n", ["[[case]]"]),
-    ("ensemble = 3\n[[case]]\nd_model = 8\n", ["ensemble = 3", "the name of an ensemble"]),
-    ('ensemble = "gaussian"\n[[case]]\nd_model = 8\n', ["ensemble", "'gaussian'", "low_rank_product"]),
-    *(
-        (f"{HEAD}{line}\n[[case]]\nd_model = 32\nd_head = 4\n", words)
-        for line, words in [
-            ("drwas = 10", ["unknown key drwas", "draws"]),
-            ("draws = 1", ["draws = 1", "at least 2"]),
-            ("draws = 2.5", ["draws = 2.5", "a positive integer"]),
-            ("draws = true", ["draws = True", "a positive integer"]),
-            ('draws = "many"', ["draws = 'many'", "a positive integer"]),
-            ("draws = [10, 20]", ["draws"]),
-            ("draws = 4294967295", ["draws = 4294967295", "at most"]),
-            ("seed = -1", ["seed = -1", "an integer from 0"]),
-            ("seed = 1.5", ["seed = 1.5", "an integer from 0"]),
-            ('measure = "norm"', ["measure = 'norm'", "'spectrum' or 'elements'"]),
-            ("measure = 1", ["measure = 1", "'spectrum' or 'elements'"]),
-            ('normalization = "sqrt"', ["normalization = 'sqrt'"]),
-            ("normalization = []", ["normalization = []"]),
-            ("sigma = 0", ["sigma = 0", "a finite positive number"]),
-            ("sigma = nan", ["sigma = nan", "a finite positive number"]),
-            ('sigma = "1"', ["sigma = '1'", "a finite positive number"]),
-            ("sigma = []", ["at least one value"]),
-            ('precision = "float16"', ["precision = 'float16'", "'float64' or 'float32'"]),
-            ('keep_sample = "no"', ["keep_sample = 'no'", "true or false"]),
-            ("keep_sample = 1", ["keep_sample = 1", "true or false"]),
-            ("chunk = 0", ["chunk = 0", "a positive integer"]),
-            ("chunk = 1.5", ["chunk = 1.5", "a positive integer"]),
-            ('measure = "elements"\nbins = 0', ["bins = 0", "a positive integer"]),
-            ('measure = "elements"\nrange = [1, 0]', ["range = [1, 0]", "low < high"]),
-            ("name = 3", ["name = 3", "text"]),
-            ("name = 'a/b'", ["name = 'a/b'", "file"]),
-            ("name = ''", ["name = ''", "file"]),
-            ("title = 3", ["title = 3", "text"]),
-            ("description = [1]", ["description = [1]", "text"]),
-        ]
-    ),
-    *(
-        (f"{HEAD}[[case]]\n{lines}\n", words)
-        for lines, words in [
-            ("d_model = 32", ["d_head"]),
-            ("d_model = 32\nd_head = 4\nwidth = 3", ["width"]),
-            ("d_model = 32\nd_head = 64", ["d_head = 64", "at most d_model = 32"]),
-            ("d_model = 32\nd_head = [4, 64]", ["d_head = 64", "at most d_model = 32"]),
-            ("d_model = 32\nd_head = 4.0", ["d_head = 4.0", "a positive integer"]),
-            ("d_model = 32\nd_head = true", ["d_head = True", "a positive integer"]),
-            ("d_model = 32\nd_head = []", ["d_head = []"]),
-            ("d_model = 32\nd_head = 4\ndraws = 0", ["draws = 0", "a positive integer"]),
-            ("d_model = 32\nd_head = 4\ndraws = [10]", ["draws = [10]", "a positive integer"]),
-        ]
-    ),
-]
+    ("ensemble = ", "is no TOML"), ("[[case]]\nd_model = 8\n", "ensemble = None", "the name of an ensemble"),
+    (HEAD, "case = None", "[[case]]"), (HEAD + "case = []\n", "case = []", "[[case]]"),
+    (HEAD + "case = [3]\n", "case = 3", "[[case]]"), (HEAD + "[case]\nd_model = 8\n", "[[case]]"),
+    ("ensemble = 3\n[[case]]\nd_model = 8\n", "ensemble = 3", "the name of an ensemble"),
+    ('ensemble = "gaussian"\n[[case]]\nd_model = 8\n', "ensemble", "'gaussian'", "low_rank_product"),
+]  # fmt: skip
+BAD_OPTIONS = [
+    ("drwas = 10", "unknown key drwas", "draws"), ("draws = 1", "draws = 1", "at least 2"),
+    ("draws = 2.5", "draws = 2.5", "a positive integer"), ("draws = true", "draws = True", "a positive integer"),
+    ('draws = "many"', "draws = 'many'", "a positive integer"), ("draws = [10, 20]", "draws"),
+    ("draws = 4294967295", "draws = 4294967295", "at most"), ("seed = -1", "seed = -1", "an integer from 0"),
+    ("seed = 1.5", "seed = 1.5", "an integer from 0"), ("measure = 1", "measure = 1", "'spectrum' or 'elements'"),
+    ('measure = "norm"', "measure = 'norm'", "'spectrum' or 'elements'"),
+    ('normalization = "sqrt"', "normalization = 'sqrt'"), ("normalization = []", "normalization = []"),
+    ("sigma = 0", "sigma = 0", "a finite positive number"), ("sigma = nan", "sigma = nan", "a finite positive number"),
+    ('sigma = "1"', "sigma = '1'", "a finite positive number"), ("sigma = []", "at least one value"),
+    ('precision = "float16"', "precision = 'float16'", "'float64' or 'float32'"),
+    ('keep_sample = "no"', "keep_sample = 'no'", "true or false"),
+    ("keep_sample = 1", "keep_sample = 1", "true or false"), ("chunk = 0", "chunk = 0", "a positive integer"),
+    ("chunk = 1.5", "chunk = 1.5", "a positive integer"),
+    ('measure = "elements"\nbins = 0', "bins = 0", "a positive integer"),
+    ('measure = "elements"\nrange = [1, 0]', "range = [1, 0]", "low < high"), ("name = 3", "name = 3", "text"),
+    ("name = 'a/b'", "name = 'a/b'", "file"), ("name = ''", "name = ''", "file"), ("title = 3", "title = 3", "text"),
+    ("description = [1]", "description = [1]", "text"),
+]  # fmt: skip
+BAD_CASES = [
+    ("", "d_head"), ("d_head = 4\nwidth = 3", "width"), ("d_head = 64", "d_head = 64", "at most d_model = 32"),
+    ("d_head = [4, 64]", "d_head = 64", "at most d_model = 32"),
+    ("d_head = 4.0", "d_head = 4.0", "a positive integer"), ("d_head = true", "d_head = True", "a positive integer"),
+    ("d_head = []", "d_head = []"), ("d_head = 4\ndraws = 0", "draws = 0", "a positive integer"),
+    ("d_head = 4\ndraws = [10]", "draws = [10]", "a positive integer"),
+]  # fmt: skip
+BAD += [(f"{HEAD}{lines}\n[[case]]\nd_model = 32\nd_head = 4\n", *words) for lines, *words in BAD_OPTIONS]
+BAD += [(f"{HEAD}[[case]]\nd_model = 32\n{lines}\n", *words) for lines, *words in BAD_CASES]
 
 
-@pytest.mark.parametrize(("text", "words"), BAD)
-def test_file_that_is_no_plan_and_bad_values_are_named_with_the_file(text, words, write):
+@pytest.mark.parametrize("bad", BAD)
+def test_file_that_is_no_plan_and_bad_values_are_named_with_the_file(bad, write):
+    text, *words = bad
     refused(write(text), *words)
 
 
@@ -162,26 +139,19 @@ def test_file_that_cannot_be_read_is_named(tmp_path):
     refused(tmp_path / "bytes.toml", "is no TOML")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "options", "words"),
-    [
-        (("gaussian_matrix", [{"n_rows": 4, "n_columns": 3}]), {"normalization": "sqrt_d"}, "normalization"),
-        (("gaussian_matrix", [{"n_rows": 4, "n_columns": 3}]), {"sigma": 0.02}, "sigma"),
+@pytest.mark.parametrize("sigma", [0, -1.0, "1", [], (1, 2, 3), float("nan"), 1e-40])
+def test_options_and_sigmas_of_cases_that_do_not_fit_are_refused(sigma):
+    matrix = ("gaussian_matrix", [{"n_rows": 4, "n_columns": 3}])
+    own_sigma = ("low_rank_product", [TWO_CASES[0] | {"sigma": 0.5}])
+    for arguments, options, words in (
+        (("low_rank_product", [TWO_CASES[0] | {"sigma": sigma}]), {}, "sigma"),
+        (matrix, {"normalization": "sqrt_d"}, "normalization"),
+        (matrix, {"sigma": 0.02}, "sigma"),
         (("low_rank_product", TWO_CASES), {"bins": 60}, r"bins = 60: expected 120 .* unless elements are measured"),
-        (
-            ("low_rank_product", [TWO_CASES[0] | {"sigma": 0.5}]),
-            {"measure": "elements"},
-            r"sigma = .*1, except for spectra of low_rank_product",
-        ),
-        *(
-            (("low_rank_product", [TWO_CASES[0] | {"sigma": found}]), {}, "sigma")
-            for found in (0, -1.0, "1", [], (1, 2, 3), float("nan"), 1e-40)
-        ),
-    ],
-)
-def test_options_that_do_not_fit_together_are_refused(arguments, options, words):
-    with pytest.raises(ParameterError, match=words):
-        make_plan(*arguments, **options)
+        (own_sigma, {"measure": "elements"}, r"sigma = .*1, except for spectra of low_rank_product"),
+    ):
+        with pytest.raises(ParameterError, match=words):
+            make_plan(*arguments, **options)
 
 
 OWN_SIGMAS = """

@@ -1,10 +1,14 @@
-"""Batches: the draws do not know how they were made, and memory that runs out is met by drawing less at once."""
+"""Batches: draws do not know how they were made; memory that runs out halves what is drawn; interrupts end threads."""
 
 import hashlib
+import itertools
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
+import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,7 +22,16 @@ from exhaustive import mostly_exhaustive
 from rmtbase.ensembles import low_rank_product
 from rmtbase.errors import AllocationError, ParameterError
 from rmtbase.linalg import SOLVERS
-from rmtbase.montecarlo import MAX_DRAWS, BatchPlan, CompiledSampler, draw_spectra, tile_size
+from rmtbase.montecarlo import (
+    MAX_DRAWS,
+    BatchPlan,
+    CompiledSampler,
+    compute_chunk,
+    draw_elements,
+    draw_spectra,
+    make_plan,
+    tile_size,
+)
 from telling import Told
 
 pytestmark = pytest.mark.optimized
@@ -244,3 +257,50 @@ def test_draws_do_not_depend_on_the_machines_cores_nor_on_the_devices(where, els
     out, error = elsewhere[where].communicate(timeout=300)
     assert elsewhere[where].returncode == 0, error
     assert json.loads(out) == here
+
+
+PLAN = make_plan("low_rank_product", [{"d_model": 64, "d_head": 16}], 10**6, chunk=50_000, keep_sample=False)
+
+
+def interrupted_spectra():
+    for chunk in PLAN.chunks:
+        compute_chunk(PLAN, chunk, "gram")
+
+
+def interrupted_elements():
+    for _ in draw_elements(low_rank_product(64, 16, "dense"), 10**6, 0):
+        pass
+
+
+def ours():
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("rmtbase-")]
+
+
+@pytest.fixture
+def interrupt():
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    yield lambda seconds: signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+# Between the opening of a file and its with statement an interrupt leaves it to the garbage collector.
+@pytest.mark.filterwarnings("ignore:.*unclosed file.*:pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("draw", mostly_exhaustive([interrupted_spectra, interrupted_elements], always=1))
+def test_interrupt_at_any_moment_ends_the_threads_that_draw(draw, interrupt):
+    seen = threading.Event()
+
+    def watch():
+        while not seen.is_set():
+            if ours():
+                seen.set()
+            time.sleep(0.001)
+
+    threading.Thread(target=watch, daemon=True).start()
+    for moment in itertools.chain([1.5], (0.05 + 0.05 * step for step in range(4))):
+        interrupt(moment)
+        with pytest.raises(KeyboardInterrupt) as held:
+            draw()
+        assert ours() == [], held
+    assert seen.is_set()

@@ -43,7 +43,7 @@ def test_the_gram_matrix_where_it_keeps_the_digits_and_the_svd_where_it_does_not
         assert measured_solver("cpu", 64, "float64", condition).name == "svd"
 
 
-def test_solvers_are_timed_at_once_on_a_device_of_which_there_are_no_measurements(monkeypatch):
+def test_solvers_are_timed_on_a_device_of_which_there_are_no_measurements_and_a_slow_one_is_not_waited_for(monkeypatch):
     monkeypatch.delitem(MICROSECONDS, jax.devices()[0].device_kind)
     for condition, allowed in ((2.0, SOLVERS), (1e6, [solver for solver in SOLVERS if "gram" not in solver])):
         choice = choose_solver(Waves(condition))
@@ -51,9 +51,6 @@ def test_solvers_are_timed_at_once_on_a_device_of_which_there_are_no_measurement
         fastest_first = [one.split()[0] for one in timed.split(", ")]
         assert set(fastest_first) == set(SOLVERS)
         assert choice.name == next(solver for solver in fastest_first if solver in allowed)
-
-
-def test_a_slow_solver_is_not_waited_for(monkeypatch):
     solved = []
 
     def slow(stack, rank):
@@ -61,7 +58,6 @@ def test_a_slow_solver_is_not_waited_for(monkeypatch):
         time.sleep(0.02 * len(stack))
         return singular_values(stack, rank)
 
-    monkeypatch.delitem(MICROSECONDS, jax.devices()[0].device_kind)
     monkeypatch.setitem(HOST_SOLVERS, "svd", slow)
     assert choose_solver(Waves(2.0), cores=1).name != "svd"
     assert sum(solved) < 50 < tile_size((8, 8))

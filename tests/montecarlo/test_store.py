@@ -168,15 +168,6 @@ def test_what_a_chunk_cannot_replace_stops_the_run_and_stays(damage, store, plan
     before.assert_untouched()
 
 
-def test_a_link_to_a_sound_chunk_is_a_sound_chunk(store, plan, tmp_path):
-    path = store.path(plan.chunks[0])
-    path.rename(tmp_path / "elsewhere")
-    path.symlink_to(tmp_path / "elsewhere")
-    assert missing(store) == ([], [])
-    store.remove()
-    assert (tmp_path / "elsewhere").exists()
-
-
 def test_a_chunk_that_is_damaged_while_it_is_merged_is_named(store, plan):
     path = store.path(plan.chunks[0])
     os.truncate(path, path.stat().st_size - 80)
@@ -187,7 +178,10 @@ def test_a_chunk_that_is_damaged_while_it_is_merged_is_named(store, plan):
         store.read(plan.chunks[0], "norm_squared")
 
 
-def test_read_only_chunks_are_read_and_removed_like_any(store, plan, read_only):
+def test_linked_and_read_only_chunks_are_read_and_removed_like_any(store, plan, read_only, tmp_path):
+    path = store.path(plan.chunks[1])
+    path.rename(tmp_path / "elsewhere")
+    path.symlink_to(tmp_path / "elsewhere")
     with read_only(store.path(plan.chunks[0])):
         assert missing(store) == ([], [])
         np.testing.assert_array_equal(store.read(plan.chunks[0], "statistic"), arrays(0)["statistic"])
@@ -195,6 +189,7 @@ def test_read_only_chunks_are_read_and_removed_like_any(store, plan, read_only):
     with open_store(store.folder, plan) as again:
         again.remove()
     assert not store.folder.exists()
+    assert (tmp_path / "elsewhere").exists()
 
 
 def test_writes_that_a_folder_or_a_size_limit_stops_leave_the_other_chunks(
@@ -212,9 +207,12 @@ def test_writes_that_a_folder_or_a_size_limit_stops_leave_the_other_chunks(
     before.assert_untouched()
 
 
-def test_store_cannot_be_made_in_a_read_only_folder(plan, tmp_path, folder, read_only):
+def test_folder_that_cannot_be_made_and_lock_that_cannot_be_had_are_said(plan, tmp_path, folder, read_only):
     refusal = pytest.raises(OutputError, match=r"the folder of the chunks cannot be made: Permission denied")
     with read_only(tmp_path), refusal, open_store(folder, plan):
+        pass
+    (folder / "lock").mkdir(parents=True)
+    with pytest.raises(OutputError, match="cannot be locked"), open_store(folder, plan):
         pass
 
 
@@ -306,13 +304,11 @@ def test_chunks_of_other_settings_are_drawn_again_where_a_manifest_was_made_anew
     assert all(OTHER in line for line in said)
 
 
-def test_chunks_without_a_manifest_are_refused(store, plan, watch):
-    (store.folder / "store.json").unlink()
+def test_chunks_without_a_manifest_and_what_is_something_else_are_refused(store, folder, plan, watch):
+    (folder / "store.json").unlink()
     chunks = "case-0000-draws-0000000000-0000000010.chunk and 11 more"
-    refused(store.folder, plan, f"no store.json, but {chunks}", watch=watch)
-
-
-def test_file_or_folder_that_is_something_else_is_refused(folder, plan, watch):
+    refused(folder, plan, f"no store.json, but {chunks}", watch=watch)
+    shutil.rmtree(folder)
     folder.write_text("kept")
     refused(folder, plan, "no folder", watch=watch)
     assert folder.read_text() == "kept"
@@ -330,13 +326,6 @@ def test_store_that_was_killed_before_it_was_made_is_made_again(leftover, folder
         store.record_settings(MACHINE, lambda: ["svd"])
         assert len(missing(store)[0]) == 12
     assert not list(folder.glob("*.part"))
-
-
-def test_lock_that_cannot_be_had_is_said(folder, plan):
-    folder.mkdir()
-    (folder / "lock").mkdir()
-    with pytest.raises(OutputError, match="cannot be locked"), open_store(folder, plan):
-        pass
 
 
 def test_removing_leaves_what_is_not_ours(store):

@@ -15,11 +15,8 @@ from rmtbase.tables import open_table
 FILES = sorted(every_file(), key=str)
 
 
-def test_no_file_has_parted_from_its_source():
+def test_no_file_has_parted_from_its_source_and_one_that_parts_is_named(tmp_path, monkeypatch):
     assert parted() == []
-
-
-def test_a_file_that_parts_is_named(tmp_path, monkeypatch):
     path = tmp_path / "one.json"
     path.write_text("old", encoding="utf-8")
     monkeypatch.setattr(make_metadata, "ROOT", tmp_path)

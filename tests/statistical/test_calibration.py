@@ -43,14 +43,9 @@ LEVEL = 1e-3 / COMPARISONS
 def write_random_llama(folder, rng):
     folder.mkdir()
     config = {
-        "model_type": "llama",
-        "hidden_size": D_MODEL,
-        "head_dim": D_HEAD,
-        "intermediate_size": D_MLP,
-        "num_hidden_layers": LAYERS,
-        "num_attention_heads": HEADS,
-        "num_key_value_heads": KEY_HEADS,
-    }
+        "model_type": "llama", "hidden_size": D_MODEL, "head_dim": D_HEAD, "intermediate_size": D_MLP,
+        "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "num_key_value_heads": KEY_HEADS,
+    }  # fmt: skip
     (folder / "config.json").write_text(json.dumps(config))
     tensors = {}
     for layer in range(LAYERS):

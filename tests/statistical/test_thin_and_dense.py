@@ -5,7 +5,6 @@ comparisons in the file, at most 100 (Bonferroni), so that over all of them toge
 one seed in 10 000. The seeds are fixed.
 """
 
-from dataclasses import dataclass
 from functools import cache
 
 import jax
@@ -37,18 +36,8 @@ def test_thin_and_dense_chains_have_the_same_law(dims):
     assert min(p_values.values()) > LEVEL, p_values
 
 
-@dataclass(frozen=True)
 class Wrong:
-    d_model: int
-    rank: int
-
-    @property
-    def matrix_shape(self):
-        return (self.rank, self.rank)
-
-    @property
-    def factor_sizes(self):
-        return (self.d_model * self.rank,) * 2
+    d_model, rank, matrix_shape, factor_sizes = 64, 16, (16, 16), (64 * 16,) * 2
 
 
 @jax.tree_util.register_static
@@ -78,14 +67,9 @@ class NormsOfAnotherDraw(Wrong):
 @pytest.mark.parametrize(
     ("wrong", "caught_by"),
     [
-        pytest.param(
-            *(low_rank_product(70, 16), ("trace", "largest", "norm 0", "participation", "condition")),
-            marks=pytest.mark.exhaustive,
-        ),
-        (EqualDegreesOfFreedom(64, 16), ("trace", "norm 0", "participation", "log_determinant")),
-        pytest.param(
-            *(NormsOfAnotherDraw(64, 16), ("trace over norm 0", "trace at its own scale")), marks=pytest.mark.exhaustive
-        ),
+        (low_rank_product(70, 16), ("trace", "largest", "norm 0", "participation", "condition")),
+        (EqualDegreesOfFreedom(), ("trace", "norm 0", "participation", "log_determinant")),
+        (NormsOfAnotherDraw(), ("trace over norm 0", "trace at its own scale")),
     ],
     ids=["width 10 % off", "equal degrees of freedom", "norms of another draw"],
 )
