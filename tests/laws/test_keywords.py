@@ -88,18 +88,9 @@ def test_both_ways_in_are_one_to_the_bit(values):
     assert values(**HEAD, **pair) == values(**CHAIN, sigmas=(0.5, 0.02))
     assert values(**HEAD, sigma=0.3) == values(**CHAIN, sigma=0.3) == values(**CHAIN, sigmas=(0.3, 0.3))
     assert values(**HEAD, sigma_k=0.02) == values(**CHAIN, sigmas=(1.0, 0.02))
-
-
-def test_every_law_takes_what_a_chain_says_of_itself(values):
     for normalization in ("sqrt_d", "none"):
         law = laws.GaussianChain(**HEAD, sigma_q=0.5, normalization=normalization)
         assert values(**law.keywords) == values(**HEAD, sigma_q=0.5, normalization=normalization)
-
-
-def test_what_is_no_normalization_is_refused(values):
-    for normalization in (None, "sqrt", 1, ["sqrt_d"], np.array(["sqrt_d", "none"])):
-        with pytest.raises(ParameterError, match=r"normalization = .*: expected 'none' or 'sqrt_d'"):
-            values(**HEAD, normalization=normalization)
 
 
 def test_a_pair_by_position_is_refused_with_both_readings(values):
@@ -109,6 +100,9 @@ def test_a_pair_by_position_is_refused_with_both_readings(values):
         "the pair by position = (768, 64): expected d_model=768, d_head=64 for W_QK = W_QᵀW_K (the chain "
         "(768, 64, 768)), or dims=(768, 64) for one 768×64 matrix"
     )
+    for normalization in (None, "sqrt", 1, ["sqrt_d"], np.array(["sqrt_d", "none"])):
+        with pytest.raises(ParameterError, match=r"normalization = .*: expected 'none' or 'sqrt_d'"):
+            values(**HEAD, normalization=normalization)
 
 
 def test_a_pair_of_the_shape_of_w_q_is_read_by_its_sizes():
@@ -139,10 +133,13 @@ INCOMPATIBLE = [
 ]
 
 
-def test_what_does_not_go_together_is_refused(values):
+def test_what_goes_together_in_no_law_is_refused(values):
     for chain, message in INCOMPATIBLE:
         with pytest.raises(ParameterError, match=message):
             values(**chain)
+    for shape, chain, message in UNKNOWN:
+        with pytest.raises(TypeError, match=message):
+            values(*shape, **chain)
 
 
 @pytest.mark.parametrize("law", OF_THE_HEAD_ALONE)
@@ -168,12 +165,6 @@ UNKNOWN = [
     ((8, 4, 1.0), {}, "3 arguments by position where d_model and d_head may be"),
     (((8, 4, 8), (1.0, 1.0), "none"), {}, "3 arguments by position where dims and sigmas may be"),
 ]
-
-
-def test_what_no_law_takes_is_a_type_error(values):
-    for shape, chain, message in UNKNOWN:
-        with pytest.raises(TypeError, match=message):
-            values(*shape, **chain)
 
 
 @pytest.mark.parametrize("law", [*(law for law, _, _ in LAWS.values()), *OF_THE_HEAD_ALONE])

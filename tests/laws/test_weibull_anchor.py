@@ -116,13 +116,6 @@ def test_a_parent_that_is_weibull_is_its_own_anchor(parent, trim):
     assert anchor.decimals.r_squared == "1." + 29 * "0"
 
 
-def test_more_digits_continue_fewer():
-    few, many = weibull_anchor(0.1, "logistic", 20).decimals, weibull_anchor(0.1, "logistic", 80).decimals
-    for short, long in zip(few, many, strict=True):
-        assert len(long.lstrip("0.").replace(".", "")) == 80
-        assert long.startswith(short[:-1])
-
-
 @pytest.mark.parametrize(("h", "shape"), [(50, 1.199959), (16, 1.187015)])
 def test_the_anchor_of_one_element_of_w_qk(h, shape):
     assert weibull_anchor(0.1, parents.VarianceGamma(h=h)).shape == pytest.approx(shape, abs=5e-7)
@@ -150,11 +143,6 @@ def test_the_variance_gamma_parent_is_the_product_element(h):
     np.testing.assert_allclose(parent.ppf(p), element.isf((1 - p) / 2), rtol=1e-12)
 
 
-def test_a_mixture_of_equals_is_its_component():
-    mixture = parents.Mixture((parents.Logistic(), parents.Logistic()), (1, 3))
-    assert weibull_anchor(0.05, mixture).shape == pytest.approx(weibull_anchor(0.05, "logistic").shape, rel=1e-14)
-
-
 @pytest.mark.parametrize("name", ["normal", "uniform", "truncated_normal", "laplace", "logistic"])
 def test_the_scale_is_in_units_of_sigma_and_the_shape_has_none(name):
     unit = weibull_anchor(0.1, name)
@@ -163,13 +151,19 @@ def test_the_scale_is_in_units_of_sigma_and_the_shape_has_none(name):
     assert small.shape == pytest.approx(unit.shape, rel=1e-14)
 
 
-def test_parameters_mean_what_is_written():
+def test_parameters_mean_what_is_written_and_digits_continue():
     assert weibull_anchor(0.1, digits=30).decimals == weibull_anchor(Fraction(1, 10), digits=30).decimals
     nearest_double = Fraction(0.1)
     assert weibull_anchor(0.1, digits=30).decimals != weibull_anchor(nearest_double, digits=30).decimals
+    few, many = weibull_anchor(0.1, "logistic", 20).decimals, weibull_anchor(0.1, "logistic", 80).decimals
+    for short, long in zip(few, many, strict=True):
+        assert len(long.lstrip("0.").replace(".", "")) == 80
+        assert long.startswith(short[:-1])
+    mixture = parents.Mixture((parents.Logistic(), parents.Logistic()), (1, 3))
+    assert weibull_anchor(0.05, mixture).shape == pytest.approx(weibull_anchor(0.05, "logistic").shape, rel=1e-14)
 
 
-def test_maximum_likelihood_at_the_half_normal_law_solves_its_closed_equation():
+def test_maximum_likelihood_solves_its_closed_equations():
     # ln E|w|^s = (s/2) ln 2 + ln Γ((s+1)/2) − ln(π)/2, E ln|w| = −(γ + ln 2)/2.
     def score(k):
         return math.log(2) / 2 + special.digamma((k + 1) / 2) / 2 - 1 / k + (np.euler_gamma + math.log(2)) / 2
@@ -180,17 +174,11 @@ def test_maximum_likelihood_at_the_half_normal_law_solves_its_closed_equation():
     scale = (2 ** (k / 2) * math.gamma((k + 1) / 2) / math.sqrt(math.pi)) ** (1 / k)
     assert found.scale == pytest.approx(scale, rel=1e-13)
     assert (found.shape, found.scale) == pytest.approx((1.262757, 0.855417), abs=5e-7)
-
-
-def test_the_uniform_law_projects_to_the_golden_ratio():
     # E|w|^k ∝ 1/(k+1): the score is 1 − 1/(k+1) − 1/k, so k² = k + 1.
     golden = (1 + math.sqrt(5)) / 2
     found = weibull_maximum_likelihood("uniform")
     assert found.shape == pytest.approx(golden, rel=1e-13)
     assert found.scale == pytest.approx(math.sqrt(3) * (golden + 1) ** (-1 / golden), rel=1e-13)
-
-
-def test_cauchys_law_projects_although_it_has_no_mean():
     # E|w|^k = 1/cos(πk/2), E ln|w| = 0: (π/2) tan(πk/2) = 1/k.
     k = brentq(lambda k: math.pi / 2 * math.tan(math.pi * k / 2) - 1 / k, 0.1, 0.9, xtol=1e-15)
     found = weibull_maximum_likelihood(parents.StudentT(df=1))
@@ -233,7 +221,7 @@ def weibull_plot_noise(p):
     return p / ((1 - p) * np.log1p(-p) ** 2)
 
 
-def test_the_noise_optimum_has_its_digits():
+def test_the_noise_has_its_digits_and_its_optimum():
     optimum = weibull_noise_optimum(20)
     assert optimum.decimals[0] == "0.79681213002002004616"
     assert optimum.decimals[1].startswith("1.54413865237")
@@ -241,21 +229,13 @@ def test_the_noise_optimum_has_its_digits():
     assert p == pytest.approx(1 - math.exp(-2 * p), rel=1e-15)
     assert optimum.noise == pytest.approx(float(weibull_plot_noise(p)), rel=1e-14)
     assert weibull_plot_noise(0.1) / optimum.noise == pytest.approx(6.48209544, abs=5e-9)
-
-
-def test_the_optimum_is_the_minimum():
     p = np.linspace(0.01, 0.99, 9_801)
     assert abs(p[weibull_plot_noise(p).argmin()] - weibull_noise_optimum().probability) < 1e-4
-
-
-def test_the_noise_of_the_abscissa_is_that_of_the_plot_for_a_weibull_parent():
     p = np.array([[0.001, 0.1], [0.797, 0.999]])
     np.testing.assert_allclose(weibull_quantile_noise(p, "laplace"), weibull_plot_noise(p), rtol=1e-12)
-
-
-def test_the_noise_of_the_half_normal_abscissa_is_least_elsewhere():
     p = np.linspace(0.5, 0.99, 4_901)
     assert p[weibull_quantile_noise(p).argmin()] == pytest.approx(0.862, abs=1e-3)
+    assert np.isnan(weibull_quantile_noise([-0.1, 0.0, 1.0, np.nan])).all()
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.862])
@@ -265,7 +245,3 @@ def test_the_noise_is_that_of_simulated_order_statistics(p):
     found = np.log(np.partition(sample, int(n * p), axis=1)[:, int(n * p)]).var() * n
     # 4.5 standard errors of a variance, sqrt(2/draws), false failure 7e-6, and the neglected O(1/(N p)).
     assert found == pytest.approx(float(weibull_quantile_noise(p)), rel=4.5 * math.sqrt(2 / draws) + 2 / (n * p))
-
-
-def test_noise_outside_its_domain():
-    assert np.isnan(weibull_quantile_noise([-0.1, 0.0, 1.0, np.nan])).all()
