@@ -65,11 +65,13 @@ def test_a_single_dimension_is_a_power_of_normal_moments(depth, sigma):
             assert residual_trace_moment(mu, depth, sigma, 1) == moment**depth
 
 
-def test_moments_tend_to_the_limiting_law():
+def test_moments_tend_to_the_limiting_law_or_to_infinity():
     for k in range(1, 6):
         limit = ResidualPath(4, 0.5).moment(k)
         near, far = (float(residual_trace_moment((k,), 4, 0.5, d)) / d - limit for d in (10**4, 10**6))
         assert abs(near) < 1e-2 * limit and far == pytest.approx(near / 100, rel=2e-2, abs=1e-12 * limit)
+    moments = residual_trace_moments(400, 2.0, 2)
+    assert moments.mean_trace == pytest.approx(2 * 5.0**400) and moments.std_trace_of_square == math.inf
 
 
 @pytest.mark.exhaustive
@@ -94,11 +96,6 @@ def test_moments_agree_with_simulation(depth, sigma, d_model, draws):
         assert abs(sample.mean() - mean) < 5.0 * sample.std() / math.sqrt(draws)
 
 
-def test_moments_too_large_for_a_double_are_infinite():
-    moments = residual_trace_moments(400, 2.0, 2)
-    assert moments.mean_trace == pytest.approx(2 * 5.0**400) and moments.std_trace_of_square == math.inf
-
-
 @pytest.mark.parametrize(("depth", "sigma"), [(1, 1.0), (16, 0.3), (16, 3.0), (1000, 0.03), (5, 1e-100), (5, 1e100)])
 def test_weights_are_binomial(depth, sigma):
     law = PathLength(depth, sigma)
@@ -120,16 +117,13 @@ def test_weights_are_binomial(depth, sigma):
     assert law.support == (0, depth)
 
 
-def test_values_outside_the_domain():
+def test_path_lengths_outside_the_domain_and_their_norms():
     law = PathLength(4, 0.5)
     np.testing.assert_array_equal(law.pmf([-1, 0.5, 5, np.inf]), 0.0)
     np.testing.assert_array_equal(law.cdf([-0.1, 4.0, np.inf, -np.inf]), [0, 1, 1, 0])
     np.testing.assert_array_equal(law.sf([-0.1, 4.0]), [1, 0])
     assert np.isnan(law.pmf(np.nan)) and np.isnan(law.cdf(np.nan)) and np.isnan(law.sf(np.nan))
     assert law.pmf(np.ones((2, 3))).shape == (2, 3)
-
-
-def test_squared_norms_add_up_to_that_of_the_path():
     law = PathLength(16, 0.3)
     norms = [law.squared_norm(k) for k in range(17)]
     assert sum(norms) == pytest.approx(ResidualPath(16, 0.3).mean(), rel=1e-14)

@@ -29,10 +29,8 @@ def test_one_matrix_has_the_closed_form_of_benaych_georges_and_nadakuditi(n, m, 
 def test_w_qk_has_a_closed_form():
     d, h = 768, 64
     psi_edge = (-1 + math.sqrt(1 + 8 * d / h)) / 4
-    product, factor = (
-        RankOneSpike(dims=W_QK, normalization="none"),
-        RankOneSpike(dims=W_QK, factor=0, normalization="none"),
-    )
+    product = RankOneSpike(dims=W_QK, normalization="none")
+    factor = RankOneSpike(dims=W_QK, factor=0, normalization="none")
     assert product.threshold == pytest.approx(d * math.sqrt(1 + 1 / psi_edge), rel=1e-13)
     assert factor.threshold == pytest.approx(math.sqrt(d / psi_edge), rel=1e-13)
     assert product.threshold / math.sqrt(d) == pytest.approx(33.394063, abs=5e-7)
@@ -48,10 +46,8 @@ def test_w_qk_has_a_closed_form():
     + [((90, 40, 70, 40, 200), factor) for factor in (None, 0, 1, 2, 3)],
 )
 def test_the_outlier_solves_the_equation_of_the_d_transform(dims, factor):
-    law, spike = (
-        GaussianChain(dims=dims, normalization="none"),
-        RankOneSpike(dims=dims, factor=factor, normalization="none"),
-    )
+    law = GaussianChain(dims=dims, normalization="none")
+    spike = RankOneSpike(dims=dims, factor=factor, normalization="none")
     theta = np.array([1.05, 1.5, 4.0]) * spike.threshold
     eigenvalue = spike.eigenvalue(theta)
     if factor is None:
@@ -98,10 +94,8 @@ def test_below_the_threshold_nothing_is_seen():
 
 
 def test_scaling_is_exact_and_sides_are_exchanged_backwards():
-    raw, scaled = (
-        RankOneSpike((96, 12, 96), normalization="none"),
-        RankOneSpike((96, 12, 96), (0.3, 0.5), normalization="sqrt_d"),
-    )
+    raw = RankOneSpike((96, 12, 96), normalization="none")
+    scaled = RankOneSpike((96, 12, 96), (0.3, 0.5), normalization="sqrt_d")
     unit = 0.15 / math.sqrt(96)
     theta = raw.threshold * np.array([0.9, 1.2, 3.0])
     assert scaled.threshold == pytest.approx(unit * raw.threshold, rel=1e-13)
@@ -282,16 +276,7 @@ def test_limits_are_where_the_tail_has_half_the_level(dims):
     assert spike.strength_limits(0.5 * spike.edge)[0] == 0.0
 
 
-def test_quantiles_far_above_the_threshold_are_normal():
-    for dims in ((384, 32, 384), (200, 1000)):
-        spike = RankOneSpike(dims=dims, factor=0, normalization="none")
-        far = 6.0 * spike.threshold
-        for q, z in ((0.025, -1.96), (0.5, 0.0), (0.975, 1.96)):
-            standard = (spike.eigenvalue_quantile(q, far) - spike.eigenvalue(far)) / spike.eigenvalue_std(far)
-            assert standard == pytest.approx(z, abs=0.15)  # half a step of the edge's lattice, of order r^(-1/3)
-
-
-def test_quantiles_are_those_of_the_power():
+def test_quantiles_are_those_of_the_power_and_normal_far_above():
     spike = RankOneSpike(dims=W_QK, factor=0, normalization="none")
     for theta in spike.threshold * np.array([0.9, 1.3, 2.0]):
         power = spike.power(theta, 0.05)
@@ -299,3 +284,9 @@ def test_quantiles_are_those_of_the_power():
         # The critical value of the shifted edge: within 0.2 of its scale of the second-order law's.
         law = largest_eigenvalue(dims=W_QK, normalization="none")
         assert critical == pytest.approx(float(law.isf(0.05)), abs=0.2 * law.std())
+    for dims in ((384, 32, 384), (200, 1000)):
+        spike = RankOneSpike(dims=dims, factor=0, normalization="none")
+        far = 6.0 * spike.threshold
+        for q, z in ((0.025, -1.96), (0.5, 0.0), (0.975, 1.96)):
+            standard = (spike.eigenvalue_quantile(q, far) - spike.eigenvalue(far)) / spike.eigenvalue_std(far)
+            assert standard == pytest.approx(z, abs=0.15)  # half a step of the edge's lattice, of order r^(-1/3)

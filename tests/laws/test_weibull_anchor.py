@@ -26,17 +26,11 @@ HALF_NORMAL = {
     0.0: ("1.15106659071825", "0.874835116855485", "0.99371572220080982865"),
 }
 PARENTS = [
-    parents.Normal(),
-    parents.Uniform(),
-    parents.TruncatedNormal(),
-    parents.Laplace(),
-    parents.Logistic(),
-    parents.StudentT(df=1),
-    parents.StudentT(df=4.5),
-    parents.VarianceGamma(h=64),
+    parents.Normal(), parents.Uniform(), parents.TruncatedNormal(), parents.Laplace(), parents.Logistic(),
+    parents.StudentT(df=1), parents.StudentT(df=4.5), parents.VarianceGamma(h=64),
     parents.Mixture((parents.Normal(), parents.Normal(0.1)), (1, 2)),
     parents.Mixture((parents.Uniform(), parents.TruncatedNormal(0.5)), (1, 3)),
-]
+]  # fmt: skip
 SCIPY = [
     (parents.Normal(0.02), stats.halfnorm(scale=0.02)),
     (parents.Uniform(), stats.uniform(0, math.sqrt(3))),

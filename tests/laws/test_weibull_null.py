@@ -235,18 +235,13 @@ def test_means_and_spreads_are_those_of_simulated_matrices(fits):
         assert abs(column.mean() - law.mean) < (4.5 / math.sqrt(DRAWS) + 0.08) * law.std
 
 
-def test_the_scale_spreads_several_times_as_far_as_that_of_independent_elements_and_the_shape_does_not():
+def test_the_scale_spreads_as_the_size_of_the_matrix_and_the_shape_as_independent_elements():
     d, h = 1000, 64
-    null, independent = (
-        laws.weibull_product_null(d, h, normalization="none"),
-        laws.weibull_null(0.1, laws.parents.VarianceGamma(math.sqrt(h), h)),
-    )
+    null = laws.weibull_product_null(d, h, normalization="none")
+    independent = laws.weibull_null(0.1, laws.parents.VarianceGamma(math.sqrt(h), h))
     assert null.scale.std > 4 * independent.scale.std(d * d)
     assert independent.shape.std(d * d) < null.shape.std < 1.05 * independent.shape.std(d * d)
     assert null.shape.mean == independent.shape.mean(d * d)
-
-
-def test_for_wide_heads_the_scale_follows_the_size_of_the_matrix_and_nothing_else_changes():
     # w is normal then; the mean square of one matrix, and so λ̂², varies by a relative 4 d/(h N) more than that of
     # independent elements.
     h = 100_000
@@ -254,13 +249,8 @@ def test_for_wide_heads_the_scale_follows_the_size_of_the_matrix_and_nothing_els
     assert null.shape.std * h == pytest.approx(independent.shape.spread, rel=1e-3)
     expected = math.hypot(independent.scale.spread, independent.scale.limit)
     assert null.scale.std * h == pytest.approx(expected, rel=1e-3)
-
-
-def test_only_the_scale_has_units():
-    plain, scaled = (
-        laws.weibull_product_null(90, 9),
-        laws.weibull_product_null(90, 9, 0.1, sigma_q=3.0, sigma_k=0.5, normalization="none"),
-    )
+    plain = laws.weibull_product_null(90, 9)
+    scaled = laws.weibull_product_null(90, 9, 0.1, sigma_q=3.0, sigma_k=0.5, normalization="none")
     factor = 1.5 * math.sqrt(90)
     for name, unit in (("shape", 1.0), ("scale", factor), ("r_squared", 1.0)):
         for field in ("mean", "std"):

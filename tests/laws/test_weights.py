@@ -31,7 +31,7 @@ def test_moments_are_integrals_of_the_density(law):
     assert law.kurtosis() == pytest.approx(fourth, rel=1e-8)
 
 
-def test_a_point_mass_is_the_limit_of_a_narrow_spike():
+def test_the_tail_of_a_contaminated_normal_is_relative_and_a_point_mass_its_limit():
     narrow = ContaminatedNormal(0.2, 1.0, 0.5, 1e-9)
     for name in ("mean", "var", "skewness", "kurtosis"):
         assert getattr(ATOM, name)() == pytest.approx(getattr(narrow, name)(), rel=1e-12)
@@ -41,9 +41,6 @@ def test_a_point_mass_is_the_limit_of_a_narrow_spike():
     assert ATOM.entropy() == -math.inf
     levels = float(ATOM.cdf(np.nextafter(1.0, 0.0))) + np.array([0.01, 0.1, 0.19])
     np.testing.assert_allclose(ATOM.ppf(levels), 1.0, rtol=1e-14)
-
-
-def test_the_tail_is_relative():
     with mpmath.workdps(40):
         expected = 0.95 * mpmath.ncdf(-30) + mpmath.mpf(0.05) * mpmath.ncdf(-10)
     assert TUKEY.sf(30.0) == pytest.approx(float(expected), rel=1e-13)
