@@ -20,23 +20,17 @@ D_MODEL = 1000
 BINS, RANGE = 200, (-5.0, 5.0)  # the grid of the public notebook's figure 3, elements divided by √d
 
 
-def test_the_published_bound_holds_only_from_25_products_on():
+def test_from_200_products_on_the_reading_is_histogram_bias_and_at_25_the_law():
     published = 1e-3
     divergence = {h: product_element(D_MODEL, h).kl_to_normal() for h in (1, 10, 24, 25)}
     assert divergence[25] == pytest.approx(9.9349e-4, rel=1e-5)
     assert divergence[25] < published < divergence[24]
     assert divergence[10] == pytest.approx(5.14e-3, rel=1e-3)
     assert divergence[1] > 200 * published
-
-
-def test_at_25_products_the_reading_is_the_law_and_not_the_bias():
     # 2 % of the value, where one matrix scatters by 12 %.
     reading, divergence = histogram_kl(D_MODEL, 25, BINS, RANGE), product_element(D_MODEL, 25).kl_to_normal()
     assert abs(reading.mean - divergence) < 0.02 * divergence
     assert reading.std == pytest.approx(0.12 * divergence, rel=0.1)
-
-
-def test_from_200_products_on_the_reading_is_histogram_bias():
     for h, times in ((100, 1.4), (200, 3.5), (500, 25.0), (1000, 130.0)):
         reading, divergence = histogram_kl(D_MODEL, h, BINS, RANGE), product_element(D_MODEL, h).kl_to_normal()
         assert reading.mean > times * divergence

@@ -60,7 +60,7 @@ def test_all_three_protocols_move_together(trim, published):
     assert weibull_anchor(trim).shape - published == pytest.approx(0.0092, abs=0.0015)
 
 
-def test_the_closure_fails_at_the_anchor_under_the_published_reading(untrained):
+def test_the_closure_fails_at_the_anchor_but_for_moments_of_the_fitted_middle(untrained):
     closure = weibull_closure()
     k, scale = fit(untrained, 0.1)
     fitted_std = scale * math.sqrt(math.gamma(1 + 2 / k) - math.gamma(1 + 1 / k) ** 2)
@@ -76,9 +76,6 @@ def test_the_closure_fails_at_the_anchor_under_the_published_reading(untrained):
         assert law.limit == pytest.approx(expected, abs=5e-7)
         assert abs(law.z_score(found[name], untrained.size)) < 4.5  # false failure: 7e-6
         assert abs(law.limit - 1) > 4 * PUBLISHED_CLOSURE
-
-
-def test_only_moments_of_the_fitted_middle_close_within_two_per_cent(untrained):
     closure = weibull_closure()
     closing = {name for name, law in vars(closure).items() if abs(law.limit - 1) < PUBLISHED_CLOSURE}
     assert closing == {"trimmed_mean", "trimmed_rms"}
@@ -92,7 +89,7 @@ def test_only_moments_of_the_fitted_middle_close_within_two_per_cent(untrained):
     assert abs(closure.trimmed_rms.z_score(found, untrained.size)) < 4.5  # false failure: 7e-6
 
 
-def test_the_anchor_is_that_of_gaussian_initialisation_only():
+def test_the_anchor_is_that_of_gaussian_initialisation_only_and_outside_the_band():
     # "Any departure from k0 is attributable entirely to training" (1.1), "universal across vendors" (A.3).
     shapes = {name: weibull_anchor(0.1, name).shape for name in ("normal", "truncated_normal", "uniform", "laplace")}
     assert shapes == pytest.approx(
@@ -101,9 +98,6 @@ def test_the_anchor_is_that_of_gaussian_initialisation_only():
     null = weibull_null()
     for name in ("truncated_normal", "uniform"):  # sixteen million untrained weights
         assert null.shape.z_score(shapes[name], 4096 * 4096) > 60
-
-
-def test_the_band_of_trained_models_does_not_hold_the_anchor():
     low, high = PUBLISHED_BAND
     shape = weibull_null().shape
     assert low < high < shape.limit
@@ -123,7 +117,7 @@ def test_a_straight_plot_is_no_evidence(untrained):
     assert abs(null.r_squared.z_score(found, untrained.size)) < 4.5  # false failure: 7e-6
 
 
-def test_the_middle_80_per_cent_is_not_the_trim_of_least_noise():
+def test_the_middle_80_per_cent_is_not_the_trim_of_least_noise_and_none_is_no_bias():
     # Section 2.1: "the noise-optimal choice". p* is where one point is least noisy; the slope is least noisy at 3.3 %.
     spread = {trim: weibull_null(trim).shape.spread for trim in (0.0, 0.02, 0.0326, 0.05, 0.1)}
     assert min(spread, key=spread.__getitem__) == 0.0326
@@ -142,24 +136,18 @@ def test_the_middle_80_per_cent_is_not_the_trim_of_least_noise():
 
     assert noise(0.1) / noise(0.0326) == pytest.approx(1.0499, abs=0.02)  # five errors: 0.016, and n is finite
     assert noise(0.1) / noise(0.0326) > 1.02
-
-
-def test_the_full_data_fit_is_lower_by_definition_not_by_bias():
     # Section 2.1: fitting without trim "systematically underestimates k by 3-7 %"; the half-normal plot is curved, and
     # its own line without trim is 4.5 % less steep.
     assert 1 - weibull_anchor(0.0).shape / weibull_anchor(0.1).shape == pytest.approx(0.0451, abs=5e-5)
 
 
-def test_three_projections_are_three_numbers():
+def test_three_projections_are_three_numbers_and_the_aggregate_is_a_mixture():
     assert weibull_anchor().shape == pytest.approx(1.205434, abs=5e-7)
     assert weibull_maximum_likelihood().shape == pytest.approx(1.262757, abs=5e-7)
     # The third has the mean and the mean square of |w|: Γ(1+2/k)/Γ²(1+1/k) = π/2.
     assert special.gamma(1 + 2 / 1.337057) / special.gamma(1 + 1 / 1.337057) ** 2 == pytest.approx(
         math.pi / 2, abs=5e-7
     )
-
-
-def test_the_published_aggregate_is_a_mixture_as_stated():
     # Appendix B.3 is right: 1.153 and 0.0174 at step 1 are those of the pooled initialisation.
     sigma_in, sigma_out = math.sqrt(2 / (5 * 512)), 2 / (6 * math.sqrt(512))
     pooled = weibull_anchor(0.1, parents.Mixture((parents.Normal(sigma_in), parents.Normal(sigma_out)), (4, 5)))

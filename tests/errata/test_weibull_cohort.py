@@ -31,14 +31,8 @@ END = np.array([0.0186, 0.0157, 0.0180, 0.0188, 0.0130])
 RATES = np.array([1.0e-3, 6.0e-4, 3.0e-4, 3.0e-4, 1.2e-4])  # eta_peak of the five sizes, Table 4
 GROWTH = 1 + np.array([43, 194, 678, 665, 487]) / 100
 COHORT = {
-    "Pythia",
-    "OLMo-1",
-    "OLMo-2",
-    "LLaMA-3",
-    "Mistral",
-    "Qwen2.5",
-    "Qwen3",
-}  # abstract: "7 architectural families"
+    "Pythia", "OLMo-1", "OLMo-2", "LLaMA-3", "Mistral", "Qwen2.5", "Qwen3",
+}  # fmt: skip
 TABLE_2 = ("Pythia-70m", "Pythia-160m", "Pythia-410m", "Pythia-1B", "Pythia-6.9B", "OLMo-1-7B", "Qwen2.5-14B",
            "Qwen3-8B")  # fmt: skip
 

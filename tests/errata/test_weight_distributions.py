@@ -131,25 +131,19 @@ def mixture_sample(spike_weight):
     return np.where(rng.random(bulk.size) < spike_weight, A, bulk)
 
 
-def test_the_weight_changes_its_owner():
+def test_the_weight_of_the_mixture_changes_its_owner():
     # Post 1, "Correlations Among Per-Head Statistics": "N(0, sigma_0) with weight p and an additional localized
     # component at a with weight 1 - p", then mu = p a and sigma^2 = (1 - p) sigma_0^2 + p a^2.
     as_the_words_say, as_the_formulas_say = (mixture_sample(weight).mean() for weight in (1 - P, P))
     assert as_the_formulas_say == pytest.approx(P * A, abs=0.01)  # five standard errors: 0.009
     assert as_the_words_say == pytest.approx((1 - P) * A, abs=0.01)
     assert ContaminatedNormal(P, A, SIGMA0).mean() == pytest.approx(P * A, rel=1e-15)
-
-
-def test_moments_of_the_mixture():
     sample, law = mixture_sample(P), ContaminatedNormal(P, A, SIGMA0)
     assert sample.var() == pytest.approx(law.var(), rel=0.012)  # five standard errors: 0.011
     assert stats.skew(sample) == pytest.approx(law.skewness(), abs=0.025)
     assert stats.kurtosis(sample, fisher=False) == pytest.approx(law.kurtosis(), abs=0.05)
     # sigma^2 without the term -mu^2.
     assert (1 - P) * SIGMA0**2 + P * A**2 - law.var() == pytest.approx((P * A) ** 2, rel=1e-12)
-
-
-def test_skewness_and_kurtosis_are_not_proportional_to_powers_of_the_distance():
     # "gamma ~ p a^3/sigma^3, kappa ~ p a^4/sigma^4": from a = 2 to 4 the factors change twelvefold and threefold.
     laws = {a: ContaminatedNormal(P, a, SIGMA0) for a in (2.0, 4.0)}
     third, fourth = (
@@ -170,9 +164,6 @@ def test_the_published_limits_of_sigma_exclude_the_mixture_itself():
     assert published > 8 * std
     # sigma(gamma) >~ sqrt((1-p)/p) sigma_0 / sqrt(1 - (p gamma)^(2/3)).
     assert math.sqrt((1 - P) / P) * SIGMA0 / math.sqrt(1 - (P * skewness) ** (2 / 3)) > 2.5 * std
-
-
-def test_the_limit_by_skewness_follows_from_its_own_premises_with_other_powers_of_p():
     # gamma = p a^3/sigma^3 and sigma^2 = (1-p) sigma_0^2 + p a^2 together give
     # sigma = sqrt(1-p) sigma_0 / sqrt(1 - (sqrt(p) gamma)^(2/3)).
     sigma = math.sqrt((1 - P) * SIGMA0**2 + P * A**2)

@@ -14,15 +14,9 @@ from rmtbase.laws import GaussianChain, TracyWidom, largest_eigenvalue
 
 # Soft and hard edges, one to three factors, equal and different dimensions, real ones, narrow and nearly hard supports.
 CHAINS = [
-    (768, 64, 768),
-    (100, 20),
-    (64, 64, 64),
-    (30, 20, 40, 50),
-    (8.5, 4.5, 9.5),
-    (65, 64, 65),
-    (10**6, 2),
+    (768, 64, 768), (100, 20), (64, 64, 64), (30, 20, 40, 50), (8.5, 4.5, 9.5), (65, 64, 65), (10**6, 2),
     (10**9, 64, 10**9),
-]
+]  # fmt: skip
 EDGES = [
     (dims, side) for dims in CHAINS for side in ("upper", "lower") if side == "upper" or sorted(dims)[1] > min(dims)
 ]
@@ -39,7 +33,7 @@ def _outwards(side) -> float:
 
 
 @pytest.mark.parametrize(("dims", "side"), EDGES)
-def test_zeta_is_smooth_and_increasing_through_the_edge(dims, side):
+def test_zeta_is_smooth_and_increasing_and_the_shift_symmetric(dims, side):
     coordinate = _coordinate(dims, side)
     t = np.linspace(-3.0, 3.0, 121)
     log_x = coordinate.edge + _outwards(side) * t / coordinate.slope
@@ -51,6 +45,11 @@ def test_zeta_is_smooth_and_increasing_through_the_edge(dims, side):
     assert coordinate.zeta(np.array([coordinate.edge]))[0] == pytest.approx(0.0, abs=1e-8)
     middle = fitted.deriv()(0.0)
     assert middle == pytest.approx(1.0, abs=1e-3 if min(dims) < 20 else 1e-5)
+    coordinate = _coordinate(dims, side)
+    u = [1.0 / (n + min(dims) * coordinate.psi) for n in dims]
+    first, second, third = (math.fsum(map(math.prod, combinations(u, k))) for k in (1, 2, 3))
+    moved = -0.5 * (first + third / second)  # of the edge, in ln lambda
+    assert -_outwards(side) * coordinate.shift / coordinate.slope == pytest.approx(moved, rel=1e-8)
 
 
 @pytest.mark.parametrize(("dims", "side"), mostly_exhaustive(EDGES, always=5))
@@ -129,16 +128,7 @@ def test_a_narrow_support_is_that_of_the_gaussian_orthogonal_ensemble(dims, side
     assert coordinate.shift * rank ** (1 / 3) == pytest.approx(0.5, rel=1e-2 * spread * rank + 1e-3)
 
 
-@pytest.mark.parametrize(("dims", "side"), EDGES)
-def test_the_shift_is_a_symmetric_function_of_the_dimensions(dims, side):
-    coordinate = _coordinate(dims, side)
-    u = [1.0 / (n + min(dims) * coordinate.psi) for n in dims]
-    first, second, third = (math.fsum(map(math.prod, combinations(u, k))) for k in (1, 2, 3))
-    moved = -0.5 * (first + third / second)  # of the edge, in ln lambda
-    assert -_outwards(side) * coordinate.shift / coordinate.slope == pytest.approx(moved, rel=1e-8)
-
-
-def test_one_wishart_matrix_is_centred_where_johnstone_and_ma_have_it():
+def test_johnstone_and_ma_and_the_tracy_widom_scale():
     # Difference to (sqrt(n - 1/2) +- sqrt(p - 1/2))^2 in units of the scale: r^(-4/3), the second order in 1/2.
     for side, sign in (("upper", 1.0), ("lower", -1.0)):
         differences = []
@@ -151,9 +141,6 @@ def test_one_wishart_matrix_is_centred_where_johnstone_and_ma_have_it():
         assert differences[0] < 0.02
         for small, large in pairwise(differences):
             assert large / small == pytest.approx(8.0 ** (-4 / 3), rel=0.1)
-
-
-def test_the_slope_is_the_tracy_widom_scale():
     for dims in [(768, 64, 768), (30, 20, 40, 50)]:
         law = GaussianChain(dims=dims, normalization="none")
         for side, edge, scale in zip(("lower", "upper"), law.support, law.edge_scale, strict=True):

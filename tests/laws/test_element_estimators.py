@@ -55,11 +55,6 @@ def predicted(d_model: int, d_head: int) -> dict[str, laws.Moments]:
     }
 
 
-def test_a_single_bin_has_no_spread():
-    law = laws.histogram_kl(100, 10, 1, (-3.0, 3.0))
-    assert law.mean == pytest.approx(0.0, abs=1e-15) and law.std == pytest.approx(0.0, abs=1e-9)
-
-
 @pytest.mark.parametrize(("d_model", "d_head"), [(1, 1), (5, 1), (40, 7), (64, 64), (4096, 128)])
 def test_average_square_has_the_exact_moments_of_the_trace(d_model, d_head):
     # Σ w² is the trace of W_QKᵀ W_QK, whose moments come from zonal polynomials.
@@ -69,20 +64,19 @@ def test_average_square_has_the_exact_moments_of_the_trace(d_model, d_head):
     assert square.std == pytest.approx(trace.std / d_model**2, rel=1e-12)
 
 
-def test_odd_functions_have_the_spread_of_independent_elements():
+def test_averages_have_their_closed_forms():
     # Given a row, w has mean zero: the elements are uncorrelated, and Var Σ w = d² h.
     average = laws.element_average(lambda w: w, 30, 5, normalization="none")
     assert average.mean == pytest.approx(0.0, abs=1e-14)
     assert average.std == pytest.approx(math.sqrt(5) / 30, rel=1e-12)
-
-
-def test_average_logarithm_is_in_closed_form():
     # E ln w² = ψ(1/2) + ψ(h/2) + 2 ln 2, Var = ψ'(1/2) + ψ'(h/2), and the row's share is ψ'(h/2).
     d, h = 50, 6
     average = laws.element_average(lambda w: np.log(w * w), d, h, normalization="none")
     shared, own = special.polygamma(1, [h / 2, 0.5])
     assert average.mean == pytest.approx(special.digamma([0.5, h / 2]).sum() + 2 * math.log(2), rel=1e-12)
     assert average.std == pytest.approx(math.sqrt(own + shared + 2 * (d - 1) * shared) / d, rel=1e-12)
+    law = laws.histogram_kl(100, 10, 1, (-3.0, 3.0))
+    assert law.mean == pytest.approx(0.0, abs=1e-15) and law.std == pytest.approx(0.0, abs=1e-9)
 
 
 @pytest.mark.exhaustive
@@ -124,7 +118,7 @@ def test_the_dependence_biases_a_divergence_at_a_given_sigma_by_one_over_d_h():
     assert neighbours == pytest.approx(1 / (d * h), rel=0.05)
 
 
-def test_a_fine_histogram_of_many_elements_finds_the_law():
+def test_a_fine_histogram_of_many_elements_finds_the_law_in_any_units():
     d, h = 20_000, 40
     law = laws.product_element(d, h)
     interval = (-8 * law.std(), 8 * law.std())
@@ -132,9 +126,6 @@ def test_a_fine_histogram_of_many_elements_finds_the_law():
     binning = (16 / 400) ** 2 / 24  # width²/(24 var): the density of a histogram is smoothed over its bins
     assert entropy.mean == pytest.approx(law.entropy() + binning - 1 / (d * h), abs=1e-6)
     assert divergence.mean == pytest.approx(law.kl_to_normal(), rel=2e-2)
-
-
-def test_estimates_do_not_depend_on_units():
     d, h = 100, 10
     plain = laws.histogram_kl(d, h, 30, (-1.2, 1.0), reference_sigma=0.3)
     wide = laws.histogram_kl(

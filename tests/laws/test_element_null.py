@@ -87,9 +87,6 @@ def statistics_of(rows):
     }
 
 
-# The registry.
-
-
 def test_every_registered_statistic_has_a_null_and_says_how_well_it_is_known():
     for name in ELEMENT_STATISTICS:
         law = element_null(name, 5000)
@@ -142,6 +139,10 @@ def test_limits_are_those_known_in_closed_form():
     assert of_uniform["largest_magnitude"] == pytest.approx(math.sqrt(3), rel=1e-12)
     assert of_uniform["entropy_residual"] == pytest.approx(0.5 * math.log(12 / (2 * math.pi * math.e)), rel=1e-10)
     assert of_uniform["weibull_shape_ml"] == pytest.approx((1 + math.sqrt(5)) / 2, rel=1e-12)
+    null, n = weibull_null(), 3000
+    for name, law in (("weibull_shape", null.shape), ("weibull_scale", null.scale_to_rms)):
+        assert element_null(name, n).mean() == pytest.approx(law.mean(n), rel=1e-12)
+        assert element_null(name, n).std() == pytest.approx(law.std(n), rel=1e-3)
 
 
 def test_first_order_spreads_are_those_known_in_closed_form():
@@ -156,13 +157,6 @@ def test_first_order_spreads_are_those_known_in_closed_form():
     variance = 0.09 / f[0] ** 2 + 0.09 / f[1] ** 2 - 2 * 0.01 / (f[0] * f[1])
     law = element_null("q90_to_q10", n)
     assert root * law.std() / law.limit == pytest.approx(math.sqrt(variance), rel=1e-6)
-
-
-def test_the_weibull_laws_are_those_of_the_weibull_null():
-    null, n = weibull_null(), 3000
-    for name, law in (("weibull_shape", null.shape), ("weibull_scale", null.scale_to_rms)):
-        assert element_null(name, n).mean() == pytest.approx(law.mean(n), rel=1e-12)
-        assert element_null(name, n).std() == pytest.approx(law.std(n), rel=1e-3)
 
 
 def test_what_cannot_be_known_is_refused():
@@ -188,9 +182,6 @@ def test_what_cannot_be_known_is_refused():
         with pytest.raises(ParameterError, match=match):
             product_element_null(*arguments)
     assert element_null("weibull_shape", 500, parents.StudentT(1.0, 3.0)).std() > 0.0  # needs no moment
-
-
-# Independent weights.
 
 
 @pytest.fixture(scope="module")
@@ -256,16 +247,17 @@ def test_few_weights_that_end_with_a_jump_have_no_law_by_cells_unless_it_was_sim
         )
 
 
-def test_the_scale_of_the_parent_does_not_matter():
+def test_the_scale_of_the_parent_and_the_order_of_rows_and_columns_do_not_matter():
     # In some units the quantile next to the end of a law is nearer to it than two doubles are.
     for sigma in (0.02, 0.3, 7.0):
         for name in ("gini", "weibull_shape", "kde_entropy_residual", "largest_magnitude"):
             scaled, plain = (element_null(name, 5000, parents.Uniform(one)) for one in (sigma, 1.0))
             assert scaled.mean() == pytest.approx(plain.mean(), rel=1e-7), (name, sigma)
             assert scaled.std() == pytest.approx(plain.std(), rel=1e-5), (name, sigma)
-
-
-# All elements of one W_QK.
+    for name in ELEMENT_STATISTICS:
+        one, other = product_element_null(name, 48, 8, 96), product_element_null(name, 96, 8, 48)
+        assert one.mean() == pytest.approx(other.mean(), rel=1e-9, abs=1e-12), name
+        assert one.std() == pytest.approx(other.std(), rel=1e-9), name
 
 
 @pytest.mark.parametrize(
@@ -314,26 +306,16 @@ def test_the_element_of_uniform_factors_has_the_moments_that_follow_from_an_entr
     assert law.moment(6) == pytest.approx(kappa + 15 * (fourth**2 - 3) / h + 15, rel=1e-9)
 
 
-def test_the_dependence_of_a_product_matters():
+def test_products_have_their_own_dependence():
     # W_QK's kurtosis varies with the norms of its rows far more than that of as many independent elements of its law.
     shape = (256, 8, 256)
     dependent = product_element_null("excess_kurtosis", *shape)
     independent = element_null("excess_kurtosis", 256**2, parents.VarianceGamma(h=8))
     assert dependent.limit == pytest.approx(6 / 8, rel=1e-9) == independent.limit
     assert dependent.std() > 1.5 * independent.std()
-
-
-def test_the_mean_of_a_product_is_a_product_element():
     law, exact = product_element_null("mean", 96, 16, 40), product_element(40, 16, normalization="none")
     assert law.std() == pytest.approx(1 / math.sqrt(96 * 40), rel=1e-12)
     assert law.sf(4 * law.std()) == pytest.approx(exact.sf(4 * exact.std()), rel=1e-9)
-
-
-def test_rows_and_columns_are_alike():
-    for name in ELEMENT_STATISTICS:
-        one, other = product_element_null(name, 48, 8, 96), product_element_null(name, 96, 8, 48)
-        assert one.mean() == pytest.approx(other.mean(), rel=1e-9, abs=1e-12), name
-        assert one.std() == pytest.approx(other.std(), rel=1e-9), name
 
 
 @pytest.mark.exhaustive

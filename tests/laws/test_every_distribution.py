@@ -17,88 +17,50 @@ from rmtbase.laws._element._product_sum import ProductSum
 
 SHAPE = (96, 16, 48)
 REGISTERED: list[Distribution] = [
-    laws.GaussianChain((768, 64, 768), normalization="none"),
-    laws.GaussianChain((8, 8, 8), normalization="none"),
-    laws.GaussianChain((12, 8, 16), (0.5, 2.0), normalization="sqrt_d", atom=True),
-    laws.ResidualPath(10, 0.3),
-    laws.ResidualPath(3, 2.0),
-    laws.ResidualPath(5, 0.3).log_eigenvalue,
-    laws.ResidualUpdate(3, 0.6),
-    laws.FreeMultiplicativeBrownian(1.0),
-    laws.PathLength(10, 0.7),
-    laws.TracyWidom(1),
-    laws.TracyWidom(2),
+    laws.GaussianChain((768, 64, 768), normalization="none"), laws.GaussianChain((8, 8, 8), normalization="none"),
+    laws.GaussianChain((12, 8, 16), (0.5, 2.0), normalization="sqrt_d", atom=True), laws.ResidualPath(10, 0.3),
+    laws.ResidualPath(3, 2.0), laws.ResidualPath(5, 0.3).log_eigenvalue, laws.ResidualUpdate(3, 0.6),
+    laws.FreeMultiplicativeBrownian(1.0), laws.PathLength(10, 0.7), laws.TracyWidom(1), laws.TracyWidom(2),
     laws.largest_eigenvalue(dims=SHAPE, normalization="none"),
-    laws.smallest_eigenvalue(dims=SHAPE, self_normalized=True, normalization="none"),
-    laws.BesselEdge(2),
+    laws.smallest_eigenvalue(dims=SHAPE, self_normalized=True, normalization="none"), laws.BesselEdge(2),
     laws.smallest_eigenvalue(dims=(24, 16, 16), normalization="none"),
     laws.smallest_eigenvalue(dims=(20, 16, 24), self_normalized=True, normalization="none"),
     laws.LogDeterminant(dims=SHAPE, normalization="none"),
-    laws.LogDeterminant(dims=SHAPE, self_normalized=True, normalization="none"),
-    laws.ProductElement(3),
-    laws.ProductElement(64, 0.1),
-    laws.ContaminatedNormal(0.1, 2.5, 0.7, 0.2, -0.3),
-    laws.ContaminatedNormal(0.05, sigma_spike=3.0),
-    laws.ContaminatedNormal(1.0, 2.0, 1.0, 0.5),
-    laws.ContaminatedNormal(0.2, 1.0, 0.5),
-    laws.TwoPoint(0.7, 1.0, 2.0),
+    laws.LogDeterminant(dims=SHAPE, self_normalized=True, normalization="none"), laws.ProductElement(3),
+    laws.ProductElement(64, 0.1), laws.ContaminatedNormal(0.1, 2.5, 0.7, 0.2, -0.3),
+    laws.ContaminatedNormal(0.05, sigma_spike=3.0), laws.ContaminatedNormal(1.0, 2.0, 1.0, 0.5),
+    laws.ContaminatedNormal(0.2, 1.0, 0.5), laws.TwoPoint(0.7, 1.0, 2.0),
     *(laws.gaussian_sample_statistic(name, 200) for name in ("mean", "skewness", "excess_kurtosis")),
     laws.gaussian_sample_statistic("largest_magnitude", 200),
-    *(laws.null(name, dims=SHAPE, normalization="none") for name in laws.NULL_STATISTICS),
-    *(laws.null(name, dims=(40, 16), normalization="none") for name in laws.NULL_STATISTICS),
-    *(laws.null(name, dims=(24, 8, 30, 20), normalization="none") for name in laws.NULL_STATISTICS),
-    *(
-        laws.null(name, dims=SHAPE, normalization="none").distribution
-        for name in ("trace", "stable_rank", "condition_number")
-    ),
+    *(laws.null(name, dims=dims, normalization="none") for dims in (SHAPE, (40, 16), (24, 8, 30, 20))
+      for name in laws.NULL_STATISTICS),
+    *(laws.null(name, dims=SHAPE).distribution for name in ("trace", "stable_rank", "condition_number",
+      "participation_ratio", "spectral_entropy", "effective_rank")),
     laws.null("condition_number", dims=(22, 16, 22)).distribution,
     laws.null("stable_rank", dims=SHAPE, excess_kurtosis=-1.2).distribution,
-    *(
-        laws.null(name, dims=SHAPE).distribution
-        for name in ("participation_ratio", "spectral_entropy", "effective_rank")
-    ),
-    *(
-        laws.null(name, dims=SHAPE).distribution.law
-        for name in ("participation_ratio", "effective_rank", "stable_rank")
-    ),
-    laws.null("condition_number", dims=SHAPE).distribution.powers[0],
-    laws.element_null("weibull_shape", 1000),
-    *(
-        laws.element_null(name, 1000).distribution
-        for name in (
-            "weibull_shape",
-            "weibull_r_squared",
-            "kde_entropy_residual",
-            "max_to_q99",
-            "log10_tail_probability",
-        )
-    ),
+    *(laws.null(name, dims=SHAPE).distribution.law for name in ("participation_ratio", "effective_rank",
+      "stable_rank")),
+    laws.null("condition_number", dims=SHAPE).distribution.powers[0], laws.element_null("weibull_shape", 1000),
+    *(laws.element_null(name, 1000).distribution for name in ("weibull_shape", "weibull_r_squared",
+      "kde_entropy_residual", "max_to_q99", "log10_tail_probability")),
     *(laws.element_null(name, 5000).distribution for name in ("weibull_r_squared", "kde_entropy_residual")),
     laws.element_null("log10_tail_probability", 1000).distribution.log_hazard,
     laws.element_null("largest_magnitude", 1000).distribution,
     laws.element_null("largest_magnitude", 1000, "uniform").distribution,
-    laws.product_element_null("largest_magnitude", 96, 16, 48).distribution,
-    parents.Normal(0.02),
-    parents.Uniform(),
-    parents.TruncatedNormal(1.0, 2.0),
-    parents.Laplace(),
-    parents.Logistic(3.0),
-    parents.StudentT(1.0, 30.0),
-    parents.VarianceGamma(1.0, 64),
-    ProductSum(parents.Uniform(), 16),
+    laws.product_element_null("largest_magnitude", 96, 16, 48).distribution, parents.Normal(0.02), parents.Uniform(),
+    parents.TruncatedNormal(1.0, 2.0), parents.Laplace(), parents.Logistic(3.0), parents.StudentT(1.0, 30.0),
+    parents.VarianceGamma(1.0, 64), ProductSum(parents.Uniform(), 16),
     parents.Mixture((parents.Normal(), parents.Laplace(3.0)), (1.0, 2.0)),
-]
+]  # fmt: skip
 CONTINUOUS = [law for law in REGISTERED if not isinstance(law, DiscreteDistribution)]
 SMOOTH = [law for law in CONTINUOUS if not getattr(law, "atom_mass", 0.0)]
 # Whose moments are known otherwise than as the moments of its cdf, and how far the two lie apart.
 FITTED = {
     "SampleStatisticLaw": 0.05,
     **dict.fromkeys(("NullLaw", "EdgeRatio", "ElementNull", "OnScale", "TailProbability"), 0.01),
-    **dict.fromkeys(("NormalMaximum", "ProductMaximum"), 3e-5),
-    "LargestMagnitude": 3e-4,
-    "MendedLaw": 1e-4,
+    **dict.fromkeys(("NormalMaximum", "ProductMaximum"), 3e-5), "LargestMagnitude": 3e-4, "MendedLaw": 1e-4,
     **dict.fromkeys(("LogPearson3", "EdgePower"), 1e-6),
-}
+}  # fmt: skip
 Q = np.array([1e-6, 1e-3, 0.1, 0.4, 0.5, 0.75, 0.9, 0.9999])
 
 
@@ -129,7 +91,7 @@ def test_every_law_is_registered():
 
 
 @every_law
-def test_cdf_and_sf_are_complements_that_begin_and_end_at_the_support(law):
+def test_cdf_sf_quantiles_and_p_values_are_of_one_law_on_its_support(law):
     low, high = law.support
     assert low < high
     x = np.concatenate([law.ppf(Q), law.isf(Q)])
@@ -139,15 +101,30 @@ def test_cdf_and_sf_are_complements_that_begin_and_end_at_the_support(law):
     np.testing.assert_array_equal(law.sf([-np.inf, np.inf]), [1.0, 0.0])
     beyond = np.nextafter(high, np.inf) if math.isfinite(high) else np.inf
     assert law.cdf(beyond) == 1.0 and law.pdf(beyond) == 0.0
+    quantile = law.ppf(Q)
+    assert (law.cdf(quantile) >= Q * (1 - 1e-8)).all()
+    assert (law.cdf(quantile - 1e-6 * law.std()) <= Q * (1 + 1e-8)).all()
+    assert (law.sf(law.isf(Q)) <= Q * (1 + 1e-8)).all()
+    low, high = law.support
+    if not getattr(law, "atom_mass", 0.0):
+        np.testing.assert_array_equal(law.ppf([0.0, 1.0]), [low, high])
+        np.testing.assert_array_equal(law.isf([1.0, 0.0]), [low, high])
+    assert np.isnan(law.ppf([-0.1, 1.1, np.nan])).all() and np.isnan(law.isf([-0.1, 1.1, np.nan])).all()
+    x = law.ppf([0.01, 0.4, 0.6, 0.99])
+    np.testing.assert_allclose(law.p_value(x), np.minimum(1.0, 2.0 * np.minimum(law.cdf(x), law.sf(x))), rtol=1e-12)
 
 
 @every_smooth_law
-def test_quantiles_invert_both_tails(law):
+def test_quantiles_invert_both_tails_and_the_density_is_the_derivative_of_the_cdf(law):
     np.testing.assert_allclose(law.cdf(law.ppf(Q)), Q, rtol=1e-8)
     np.testing.assert_allclose(law.sf(law.isf(Q)), Q, rtol=1e-8)
     # isf(q) = ppf(1 - q), as masses: 1 - q is rounded.
     np.testing.assert_allclose(law.cdf(law.isf(Q)), law.cdf(law.ppf(1.0 - Q)), rtol=0, atol=1e-12)
     assert (np.diff(law.ppf(Q)) > 0.0).all() and (np.diff(law.isf(Q)) < 0.0).all()
+    x = law.ppf(Q[2:-1])
+    step = 0.01 * (law.ppf(1.1 * Q[2:-1]) - x)
+    slope = (8 * (law.cdf(x + step) - law.cdf(x - step)) - law.cdf(x + 2 * step) + law.cdf(x - 2 * step)) / (12 * step)
+    np.testing.assert_allclose(law.pdf(x), slope, rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -166,31 +143,6 @@ def test_quantiles_invert_both_tails_far_out(law):
     above = q if math.isinf(law.support[1]) else q[q > 1e-101]
     np.testing.assert_allclose(law.cdf(law.ppf(q)), q, rtol=1e-10)
     np.testing.assert_allclose(law.sf(law.isf(above)), above, rtol=1e-10)
-
-
-@every_law
-def test_quantiles_are_the_smallest_value_that_suffices(law):
-    quantile = law.ppf(Q)
-    assert (law.cdf(quantile) >= Q * (1 - 1e-8)).all()
-    assert (law.cdf(quantile - 1e-6 * law.std()) <= Q * (1 + 1e-8)).all()
-    assert (law.sf(law.isf(Q)) <= Q * (1 + 1e-8)).all()
-
-
-@every_law
-def test_quantiles_end_at_the_support_and_know_no_mass_outside(law):
-    low, high = law.support
-    if not getattr(law, "atom_mass", 0.0):
-        np.testing.assert_array_equal(law.ppf([0.0, 1.0]), [low, high])
-        np.testing.assert_array_equal(law.isf([1.0, 0.0]), [low, high])
-    assert np.isnan(law.ppf([-0.1, 1.1, np.nan])).all() and np.isnan(law.isf([-0.1, 1.1, np.nan])).all()
-
-
-@every_smooth_law
-def test_the_density_is_the_derivative_of_the_cdf(law):
-    x = law.ppf(Q[2:-1])
-    step = 0.01 * (law.ppf(1.1 * Q[2:-1]) - x)
-    slope = (8 * (law.cdf(x + step) - law.cdf(x - step)) - law.cdf(x + 2 * step) + law.cdf(x - 2 * step)) / (12 * step)
-    np.testing.assert_allclose(law.pdf(x), slope, rtol=1e-6)
 
 
 @every_continuous_law
@@ -260,9 +212,3 @@ def test_a_moment_needs_a_non_negative_integer(law, name):
     for k in (-1, 1.5, True, "2", None):
         with pytest.raises(ParameterError, match="k ="):
             law.moment(k)
-
-
-@every_law
-def test_p_values_are_two_sided(law):
-    x = law.ppf([0.01, 0.4, 0.6, 0.99])
-    np.testing.assert_allclose(law.p_value(x), np.minimum(1.0, 2.0 * np.minimum(law.cdf(x), law.sf(x))), rtol=1e-12)

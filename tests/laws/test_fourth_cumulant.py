@@ -29,13 +29,16 @@ def test_sums_move_as_exact_moments_do(dims):
     assert (others.third_cumulant == normal.third_cumulant).all()
 
 
-def test_trace_of_square_of_one_factor_moves_by_its_exact_moment():
+def test_displacement_takes_sigma_and_one_factor_moves_by_its_exact_moment():
     """E Σ(XXᵀ)² of independent entries of variance one has the term κ m n exactly."""
     m, n, kurtosis = 30, 50, -1.2
     law = GaussianChain(dims=(m, n), normalization="none")
     square = [lambda x: x**2]
     moved = linear_statistics(law, square, kurtosis).mean - linear_statistics(law, square).mean
     assert moved == pytest.approx([kurtosis * m * n], rel=1e-9)
+    scaled = eigenvalue_displacement(900.0, [1.0, 3.0], d_model=256, d_head=32, sigma_q=2.0, sigma_k=0.5)
+    raw = eigenvalue_displacement(900.0 * 256, 2.0, dims=(256, 32, 256), normalization="none")
+    assert scaled == pytest.approx(raw, rel=1e-12)
 
 
 @pytest.mark.parametrize("dims", [*CHAINS, (24, 60, 24)])
@@ -55,12 +58,6 @@ def test_displacement_is_the_real_part_of_psi(dims):
 
     assert r * law.expect(share) == pytest.approx(-k * r**2 / 2, rel=1e-6)
     assert r * law.expect(lambda x: 2 * x**2 * share(x)) == pytest.approx(k * (r * law.mean()) ** 2, rel=1e-6)
-
-
-def test_displacement_takes_sigma_normalization_and_each_factor():
-    scaled = eigenvalue_displacement(900.0, [1.0, 3.0], d_model=256, d_head=32, sigma_q=2.0, sigma_k=0.5)
-    raw = eigenvalue_displacement(900.0 * 256, 2.0, dims=(256, 32, 256), normalization="none")
-    assert scaled == pytest.approx(raw, rel=1e-12)
 
 
 @pytest.mark.exhaustive

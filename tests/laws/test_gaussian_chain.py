@@ -9,54 +9,37 @@ from oracles import polynomial_roots
 from scipy.integrate import IntegrationWarning
 from scipy.special import gamma
 
-from rmtbase.laws import GaussianChain, low_rank_product
+from rmtbase.laws import GaussianChain, low_rank_product, marchenko_pastur, naive_marchenko_pastur
 
 # Soft and hard edges, L = 1 ... 8, aspect ratios from 1e-4 to 1, and nearly hard edges.
 CHAINS = [
-    (768, 64, 768),
-    (64, 64, 64),
-    (768, 64),
-    (64, 64),
-    (10_000, 1, 10_000),
-    (10_000, 1),
-    (1, 1),
-    (65, 64, 65),
-    (1000, 999, 1000),
-    (100_000, 99_999),
-    (768, 64, 768, 64, 768),
-    (10_000, 100, 200, 10_000, 300),
-    (50,) * 9,
-    (50, 51, 52, 53, 54, 55, 56, 57, 58),
-    (1, 2, 1000, 50, 3, 3, 7, 1000, 1),
-    (1000, 1, 1000, 2, 1000, 3, 1000, 4, 1000),
-    (1_000_000, 1_000_000, 1_000_001),
-    (7,) * 13,
-]
+    (768, 64, 768), (64, 64, 64), (768, 64), (64, 64), (10_000, 1, 10_000), (10_000, 1), (1, 1), (65, 64, 65),
+    (1000, 999, 1000), (100_000, 99_999), (768, 64, 768, 64, 768), (10_000, 100, 200, 10_000, 300), (50,) * 9,
+    (50, 51, 52, 53, 54, 55, 56, 57, 58), (1, 2, 1000, 50, 3, 3, 7, 1000, 1),
+    (1000, 1, 1000, 2, 1000, 3, 1000, 4, 1000), (1_000_000, 1_000_000, 1_000_001), (7,) * 13,
+]  # fmt: skip
 PROBABILITIES = np.concatenate([[1e-12, 1e-6], np.linspace(0.001, 0.999, 41), [1 - 1e-6]])
 
 
-def test_expect_warns_where_it_does_not_converge():
-    with pytest.warns(IntegrationWarning, match="65536 nodes"):
-        GaussianChain(dims=(8, 4), normalization="none").expect(lambda x: (x > 3.0).astype(float), rtol=1e-14)
-
-
-def test_reference_values_of_w_qk():
+def test_reference_values_of_edges():
     law = low_rank_product(768, 64)
     np.testing.assert_allclose(law.support, (290.440529, 1564.226138), rtol=0, atol=5e-7)
     np.testing.assert_allclose(law.edge_scale, (8.806, 35.716), rtol=0, atol=5e-4)
     assert law.mean() == 768.0
     assert law.moment(2) / 768**2 == pytest.approx(1 + 2 / 12, rel=1e-15)
-
-
-def test_the_square_product_has_edges_zero_and_27_quarters():
     law = low_rank_product(64, 64)
     assert law.has_hard_edge and law.support[0] == 0.0 and law.edge_scale[0] is None
     assert law.support[1] == pytest.approx(27 * 64 / 4, rel=1e-14)
     assert law.pdf(0.0) == math.inf
+    for d_model, d_head in [(768, 64), (4096, 128), (10_000, 1), (100, 99)]:
+        ratio = d_head / d_model
+        psi = (-1 + np.array([-1, 1]) * math.sqrt(1 + 8 / ratio)) / 4
+        edges = d_model * (1 + psi) * (1 + ratio * psi) ** 2 / psi
+        np.testing.assert_allclose(low_rank_product(d_model, d_head).support, edges, rtol=1e-12)
 
 
 @pytest.mark.parametrize("factors", range(1, 9))
-def test_expectations_of_powers_of_square_chains_are_fuss_catalan(factors):
+def test_expectations_and_cumulants_of_square_chains_are_fuss_catalan(factors):
     # E lambda^t = Gamma((L + 1) t + 1) / (Gamma(t + 1) Gamma(L t + 2)), at fractions and below zero too.
     law = GaussianChain(dims=(1,) * (factors + 1), normalization="none")
     for t in (0.5, 1.5, 3.0, -0.4 / (factors + 1)):
@@ -64,19 +47,20 @@ def test_expectations_of_powers_of_square_chains_are_fuss_catalan(factors):
         assert law.expect(lambda x, t=t: x**t) == pytest.approx(expected, rel=1e-12)
     for k in range(7):
         assert law.moment(k) == math.comb((factors + 1) * k, k) // (factors * k + 1)
-
-
-@pytest.mark.parametrize("factors", range(1, 9))
-def test_free_cumulants_of_square_chains_are_fuss_catalan_numbers_of_one_factor_less(factors):
     law = GaussianChain(dims=(1,) * (factors + 1), normalization="none")
     for k in range(1, 8):
         assert law.free_cumulant(k) == math.comb(factors * k, k) // ((factors - 1) * k + 1)
 
 
-def test_free_cumulants_of_one_factor_are_those_of_the_free_poisson_law():
+def test_cumulants_of_one_factor_and_of_a_narrow_law():
     law = GaussianChain(dims=(7, 5), sigmas=(0.5,), atom=True, normalization="none")
     for k in range(1, 9):
         assert law.free_cumulant(k) == 7 * 5 ** (k - 1) * 0.25**k
+    # Semicircle of variance 2 gamma (relative to the mean) up to order gamma^2; its fourth cumulant is -variance^2.
+    law = GaussianChain((10**8, 1, 10**8), normalization="none")
+    variance = law.cumulant(2)
+    assert variance == pytest.approx(2e-8 * law.mean() ** 2, rel=1e-14)
+    assert law.cumulant(4) == pytest.approx(-(variance**2), rel=1e-6)
 
 
 @pytest.mark.parametrize("atom", [False, True])
@@ -87,22 +71,6 @@ def test_classical_cumulants_follow_from_the_moments(atom):
     assert law.cumulant(2) == pytest.approx(law.var(), rel=1e-14)
     assert law.cumulant(3) == pytest.approx(m3 - 3 * m2 * m1 + 2 * m1**3, rel=1e-12)
     assert law.cumulant(4) == pytest.approx(m4 - 4 * m3 * m1 - 3 * m2**2 + 12 * m2 * m1**2 - 6 * m1**4, rel=1e-12)
-
-
-def test_cumulants_of_a_narrow_law_do_not_cancel():
-    # Semicircle of variance 2 gamma (relative to the mean) up to order gamma^2; its fourth cumulant is -variance^2.
-    law = GaussianChain((10**8, 1, 10**8), normalization="none")
-    variance = law.cumulant(2)
-    assert variance == pytest.approx(2e-8 * law.mean() ** 2, rel=1e-14)
-    assert law.cumulant(4) == pytest.approx(-(variance**2), rel=1e-6)
-
-
-def test_edges_of_w_qk_have_the_closed_form():
-    for d_model, d_head in [(768, 64), (4096, 128), (10_000, 1), (100, 99)]:
-        ratio = d_head / d_model
-        psi = (-1 + np.array([-1, 1]) * math.sqrt(1 + 8 / ratio)) / 4
-        edges = d_model * (1 + psi) * (1 + ratio * psi) ** 2 / psi
-        np.testing.assert_allclose(low_rank_product(d_model, d_head).support, edges, rtol=1e-12)
 
 
 @pytest.mark.parametrize("atom", [False, True])
@@ -220,9 +188,6 @@ def test_the_atom_is_seen_by_every_method():
     assert full.moment(3) == pytest.approx(mass * plain.moment(3), rel=1e-15)
     assert full.moment(0) == 1.0
     assert full.expect(lambda x: x + 1.0) == pytest.approx(mass * 768 + 1.0, rel=1e-13)
-
-
-def test_quantiles_from_above_know_the_atom():
     law = low_rank_product(768, 64, atom=True)
     q = np.array([[0.0, 1e-30, 1e-6], [0.05, 0.5, 1.0]])
     quantile = law.isf(q)
@@ -232,9 +197,6 @@ def test_quantiles_from_above_know_the_atom():
     np.testing.assert_allclose(law.sf(quantile[1, 0]), 0.05, rtol=1e-13)
     assert np.isnan(law.isf([-0.1, 1.1, np.nan])).all()
     assert low_rank_product(768, 64).isf(1.0) == low_rank_product(768, 64).support[0]
-
-
-def test_the_atom_counts_columns():
     assert GaussianChain(dims=(6, 3), atom=True, normalization="none").atom_mass == 0.0
     assert GaussianChain(dims=(3, 6), atom=True, normalization="none").atom_mass == 0.5
 
@@ -255,11 +217,13 @@ def test_the_density_of_singular_values_has_mass_one():
     assert low_rank_product(8, 4).pdf_singular_values(0.0) == 0.0
 
 
-def test_expectation_of_the_logarithm_has_its_closed_form():
+def test_expectations_have_their_closed_form_or_warn():
     # For one square factor E ln(lambda/n) = -1; a chain of L of them adds up.
     for factors in (1, 2, 5):
         law = GaussianChain(dims=(3,) * (factors + 1), normalization="none")
         assert law.expect(np.log) == pytest.approx(factors * (math.log(3) - 1), rel=1e-12)
+    with pytest.warns(IntegrationWarning, match="65536 nodes"):
+        GaussianChain(dims=(8, 4), normalization="none").expect(lambda x: (x > 3.0).astype(float), rtol=1e-14)
 
 
 @pytest.mark.parametrize(("d_model", "d_head"), [(512, 64), (64, 64)])
@@ -270,3 +234,29 @@ def test_simulated_spectra_follow_the_law(simulated, d_model, d_head):
     # tested is the order 1/h. Deterministic seed; the bias stays below 0.35 counts, 15 standard errors from failing.
     for x in law.ppf(np.linspace(0.1, 0.9, 9)):
         assert abs((eigenvalues <= x).mean() - law.cdf(x)) < 0.7 / d_head
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "sigma"), [(768, 64, 1.0), (64, 768, 0.3), (10_000, 1, 2.0), (50, 50, 1.0)]
+)
+def test_pdf_has_its_closed_form(rows, columns, sigma):
+    law = marchenko_pastur(rows, columns, sigma)
+    low, high = (sigma * (math.sqrt(rows) + sign * math.sqrt(columns)) for sign in (-1, 1))
+    low, high = low**2, high**2
+    np.testing.assert_allclose(law.support, (low, high), rtol=1e-12, atol=1e-12)
+    x = low + (high - low) * np.linspace(0.01, 0.99, 50)
+    expected = np.sqrt((high - x) * (x - low)) / (2 * np.pi * sigma**2 * min(rows, columns) * x)
+    np.testing.assert_allclose(law.pdf(x), expected, rtol=1e-11)
+
+
+def test_the_naive_law_of_w_qk_is_too_narrow():
+    naive, right = naive_marchenko_pastur(768, 64), low_rank_product(768, 64)
+    np.testing.assert_allclose(naive.support, (388.59, 1275.41), rtol=0, atol=5e-3)
+    assert naive.mean() == pytest.approx(right.mean(), rel=1e-14)
+    assert naive.var() == pytest.approx(right.var() / 2, rel=1e-12)
+    outside = right.cdf(naive.support[0]) + right.sf(naive.support[1])
+    assert 0.17 < outside < 0.19
+    naive = naive_marchenko_pastur(96, 12, 0.5, 3.0, "none", atom=True)
+    right = low_rank_product(96, 12, 0.5, 3.0, "none", atom=True)
+    assert naive.mean() == pytest.approx(right.mean(), rel=1e-13)
+    assert naive.atom_mass == right.atom_mass

@@ -30,13 +30,7 @@ def test_a_direction_and_a_subspace_meet_as_a_beta_variable(d, s):
     assert second_and_third(law) == pytest.approx(expected, rel=1e-9)
 
 
-def test_in_the_plane_the_moments_are_those_of_a_cosine():
-    # diag(a, b) against diag(c, e) turned by φ: T - E T = (a - b)(c - e)/2 cos 2φ.
-    law = HaarTrace([[3.0, 1.0]], [[2.0, 0.5]], 2)
-    assert second_and_third(law) == pytest.approx([1.5**2 / 2, 0.0], rel=1e-12, abs=1e-12)
-
-
-def test_variance_is_its_closed_form_and_is_symmetric():
+def test_moments_have_their_closed_forms_and_symmetries():
     rng, d = np.random.default_rng(1), 40
     p, q = rng.chisquare(2, (3, 6)), rng.chisquare(2, (4, 9))
 
@@ -46,23 +40,17 @@ def test_variance_is_its_closed_form_and_is_symmetric():
     expected = 2.0 / ((d - 1) * (d + 2)) * np.multiply.outer(spread(p), spread(q))
     np.testing.assert_allclose(HaarTrace(p, q, d).var(), expected, rtol=1e-12)
     np.testing.assert_allclose(HaarTrace(q, p, d)._cumulants[2], HaarTrace(p, q, d)._cumulants[2].T, rtol=1e-9)
-
-
-def test_what_the_trace_adds_is_a_number():
+    # diag(a, b) against diag(c, e) turned by φ: T - E T = (a - b)(c - e)/2 cos 2φ.
+    law = HaarTrace([[3.0, 1.0]], [[2.0, 0.5]], 2)
+    assert second_and_third(law) == pytest.approx([1.5**2 / 2, 0.0], rel=1e-12, abs=1e-12)
     # P + c I adds c tr Q, whatever the rotation.
     p, q = np.array([[5.0, 2.0, 1.0, 0.0]]), np.array([[3.0, 1.0, 1.0, 0.2]])
     shifted, plain = HaarTrace(p + 2.0, q, 4), HaarTrace(p, q, 4)
     assert second_and_third(shifted) == pytest.approx(second_and_third(plain), rel=1e-10)
     assert HaarTrace(p + 2.0, q, 4).mean() == pytest.approx(HaarTrace(p, q, 4).mean() + 2.0 * q.sum())
-
-
-def test_a_rotation_of_the_identity_meets_everything_alike():
     law = HaarTrace(np.full((1, 6), 0.3), [[2.0, 1.0]], 6)
     assert law.var()[0, 0] == 0.0
     assert np.isnan(law.sf(law.mean())).all()
-
-
-def test_zeros_change_nothing():
     p, q = np.array([[4.0, 1.0]]), np.array([[2.0, 2.0, 0.5]])
     with_zeros = HaarTrace(np.append(p, np.zeros((1, 5)), axis=1), q[:, ::-1], 20)
     x = np.linspace(0.1, 2.0, 9)[:, None, None]

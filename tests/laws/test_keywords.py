@@ -52,16 +52,11 @@ LAWS = {
     "trace_moment": (laws.trace_moment, ((2, 1),), lambda value: (value,)),
 }
 OF_THE_HEAD_ALONE = {
-    laws.element_average: {"function": np.abs},
-    laws.histogram_entropy: {"bins": 5, "range": (-1, 1)},
-    laws.histogram_kl: {"bins": 5, "range": (-1, 1)},
-    laws.low_rank_product: {},
-    laws.naive_marchenko_pastur: {},
-    laws.nearest_neighbour_entropy: {},
-    laws.nearest_neighbour_kl: {},
-    laws.product_element: {},
+    laws.element_average: {"function": np.abs}, laws.histogram_entropy: {"bins": 5, "range": (-1, 1)},
+    laws.histogram_kl: {"bins": 5, "range": (-1, 1)}, laws.low_rank_product: {}, laws.naive_marchenko_pastur: {},
+    laws.nearest_neighbour_entropy: {}, laws.nearest_neighbour_kl: {}, laws.product_element: {},
     laws.weibull_product_null: {},
-}
+}  # fmt: skip
 
 
 @pytest.fixture(params=LAWS)
@@ -88,18 +83,9 @@ def test_both_ways_in_are_one_to_the_bit(values):
     assert values(**HEAD, **pair) == values(**CHAIN, sigmas=(0.5, 0.02))
     assert values(**HEAD, sigma=0.3) == values(**CHAIN, sigma=0.3) == values(**CHAIN, sigmas=(0.3, 0.3))
     assert values(**HEAD, sigma_k=0.02) == values(**CHAIN, sigmas=(1.0, 0.02))
-
-
-def test_every_law_takes_what_a_chain_says_of_itself(values):
     for normalization in ("sqrt_d", "none"):
         law = laws.GaussianChain(**HEAD, sigma_q=0.5, normalization=normalization)
         assert values(**law.keywords) == values(**HEAD, sigma_q=0.5, normalization=normalization)
-
-
-def test_what_is_no_normalization_is_refused(values):
-    for normalization in (None, "sqrt", 1, ["sqrt_d"], np.array(["sqrt_d", "none"])):
-        with pytest.raises(ParameterError, match=r"normalization = .*: expected 'none' or 'sqrt_d'"):
-            values(**HEAD, normalization=normalization)
 
 
 def test_a_pair_by_position_is_refused_with_both_readings(values):
@@ -109,9 +95,13 @@ def test_a_pair_by_position_is_refused_with_both_readings(values):
         "the pair by position = (768, 64): expected d_model=768, d_head=64 for W_QK = W_QᵀW_K (the chain "
         "(768, 64, 768)), or dims=(768, 64) for one 768×64 matrix"
     )
-
-
-def test_a_pair_of_the_shape_of_w_q_is_read_by_its_sizes():
+    for normalization in (None, "sqrt", 1, ["sqrt_d"], np.array(["sqrt_d", "none"])):
+        with pytest.raises(ParameterError, match=r"normalization = .*: expected 'none' or 'sqrt_d'"):
+            values(**HEAD, normalization=normalization)
+    one = values(dims=(48, 12))
+    np.testing.assert_array_equal(one, values(dims=(48, 12), normalization="none"))
+    with pytest.raises(ParameterError, match=r"normalization = 'sqrt_d': expected none for one 48×12 matrix.*sigma"):
+        values(dims=(48, 12), normalization="sqrt_d")
     with pytest.raises(ParameterError, match=r"d_model=768, d_head=64 .* or dims=\(64, 768\) for one 64×768 matrix"):
         laws.GaussianChain(np.array([64, 768]))
 
@@ -139,10 +129,13 @@ INCOMPATIBLE = [
 ]
 
 
-def test_what_does_not_go_together_is_refused(values):
+def test_what_goes_together_in_no_law_is_refused(values):
     for chain, message in INCOMPATIBLE:
         with pytest.raises(ParameterError, match=message):
             values(**chain)
+    for shape, chain, message in UNKNOWN:
+        with pytest.raises(TypeError, match=message):
+            values(*shape, **chain)
 
 
 @pytest.mark.parametrize("law", OF_THE_HEAD_ALONE)
@@ -168,12 +161,6 @@ UNKNOWN = [
     ((8, 4, 1.0), {}, "3 arguments by position where d_model and d_head may be"),
     (((8, 4, 8), (1.0, 1.0), "none"), {}, "3 arguments by position where dims and sigmas may be"),
 ]
-
-
-def test_what_no_law_takes_is_a_type_error(values):
-    for shape, chain, message in UNKNOWN:
-        with pytest.raises(TypeError, match=message):
-            values(*shape, **chain)
 
 
 @pytest.mark.parametrize("law", [*(law for law, _, _ in LAWS.values()), *OF_THE_HEAD_ALONE])
@@ -227,16 +214,6 @@ def test_one_matrix_is_taken_as_it_is_and_its_transpose_has_the_same_law():
     assert law.support == transposed.support == pytest.approx((768.0, 6912.0), rel=1e-14)
     for shape in ((3072, 768), (768, 3072)):
         assert laws.marchenko_pastur(*shape, 3072**-0.5).support == pytest.approx((0.25, 2.25), rel=1e-14)
-
-
-def test_no_law_of_one_matrix_is_divided_by_its_rows(values):
-    one = values(dims=(48, 12))
-    np.testing.assert_array_equal(one, values(dims=(48, 12), normalization="none"))
-    with pytest.raises(ParameterError, match=r"normalization = 'sqrt_d': expected none for one 48×12 matrix.*sigma"):
-        values(dims=(48, 12), normalization="sqrt_d")
-
-
-def test_the_participation_ratio_of_a_head_and_of_one_matrix():
     head = laws.null("normalized_participation_ratio", d_model=768, d_head=64)
     matrix = laws.null("normalized_participation_ratio", dims=(768, 64))
     assert head.mean() == pytest.approx(0.855, abs=5e-4) and matrix.mean() == pytest.approx(0.922, abs=1e-3)

@@ -42,11 +42,6 @@ def _leading_cumulant(powers, dims) -> float:
     return float(sum(signed, Fraction(0)) / math.factorial(degree))
 
 
-def test_a_function_with_a_kink_warns():
-    with pytest.warns(IntegrationWarning, match="1024 nodes"):
-        linear_statistics(GaussianChain(dims=(16, 8), normalization="none"), [lambda x: np.abs(x - 16.0)])
-
-
 @pytest.mark.parametrize("dims", CHAINS)
 def test_means_are_the_two_leading_orders_of_the_exact_ones(dims):
     highest = 4 if len(dims) <= 3 else 3
@@ -126,7 +121,7 @@ def test_one_wishart_matrix_responds_to_its_trace_as_it_must(dims):
     assert eigenvalue_response(law, [np.copy], law.ppf(0.7))[0] == pytest.approx(2.0, rel=1e-9)
 
 
-def test_covariances_with_the_trace_of_one_factor_are_derivatives_by_its_scale():
+def test_covariances_of_one_factor_are_derivatives_by_its_scale_and_kinks_warn():
     # Tilting the entries of X by exp(s |X|^2/2) makes sigma^2 = 1/(1 - s). For one factor |X|^2 is the trace, so that
     # Cov(S, tr)/2 = d E S/d s = p E S for S homogeneous of degree p.
     found = linear_statistics(GaussianChain(dims=(40, 12), normalization="none"), [*_powers(3), np.sqrt])
@@ -134,6 +129,8 @@ def test_covariances_with_the_trace_of_one_factor_are_derivatives_by_its_scale()
         [GaussianChain(dims=(40, 12), normalization="none").expect(lambda x, p=p: x**p) for p in (1.0, 2.0, 3.0, 0.5)]
     )
     np.testing.assert_allclose(found.covariance[0], 2.0 * np.array([1.0, 2.0, 3.0, 0.5]) * leading, rtol=1e-11)
+    with pytest.warns(IntegrationWarning, match="1024 nodes"):
+        linear_statistics(GaussianChain(dims=(16, 8), normalization="none"), [lambda x: np.abs(x - 16.0)])
 
 
 @pytest.mark.parametrize("dims", [(20, 20), (16, 16, 16), (12, 12, 12, 12), (24, 8, 8)])

@@ -136,15 +136,12 @@ def test_tails_have_the_values_of_the_inversion_integral(dims, own, x, s0, bend,
     assert value == pytest.approx(_tail(dims, own, x, s0, bend), rel=accuracy, abs=0)
 
 
-def test_one_chi_square_variable():
+def test_one_or_two_rows_have_their_closed_laws():
     law, chi_square = LogDeterminant(dims=(1, 7), normalization="none"), stats.chi2(7)
     x = np.array([-600.0, -60.0, -3.0, 0.0, 1.5, 2.0, 4.0, 6.5, 7.1])
     np.testing.assert_allclose(law.cdf(x[x < 3]), chi_square.cdf(np.exp(x[x < 3])), rtol=1e-10)
     np.testing.assert_allclose(law.sf(x), chi_square.sf(np.exp(x)), rtol=1e-10)
     np.testing.assert_allclose(law.pdf(x[1:]), np.exp(x[1:]) * chi_square.pdf(np.exp(x[1:])), rtol=1e-10)
-
-
-def test_a_self_normalized_pair_of_rows_has_a_power_law():
     # Two rows of two: lambda_1 lambda_2 / (mean square)^2 = 4 V, V = det/(|X|^2/2)^2, and sqrt V is uniform on (0, 1).
     law = LogDeterminant(dims=(2, 2), self_normalized=True, normalization="none")
     assert law.support == (-math.inf, pytest.approx(2 * math.log(2)))

@@ -51,24 +51,8 @@ def _at_normal_scores(law):
     return np.where(Z < 0.0, law.ppf(tail), law.isf(tail))
 
 
-def test_every_registered_statistic_has_a_null():
-    assert tuple(SPECTRAL_STATISTICS) == NULL_STATISTICS
-
-
 @pytest.mark.parametrize("statistic", NULL_STATISTICS)
-def test_expansions_refuse_few_eigenvalues(statistic):
-    if statistic in EXACT:
-        method = "exact" if statistic == "log_determinant" else "exact moments"
-        assert null(statistic, (40, 7, 30), normalization="none").method == method
-        return
-    method = "asymptotic, corrected by draws" if statistic in MENDED else "asymptotic"
-    assert null(statistic, (40, 8, 30), normalization="none").method == method
-    with pytest.raises(ParameterError, match="rank of at least 8"):
-        null(statistic, (40, 7, 30), normalization="none")
-
-
-@pytest.mark.parametrize("statistic", NULL_STATISTICS)
-def test_a_hard_edge_has_nulls_of_an_accuracy_of_their_own(statistic):
+def test_few_eigenvalues_are_refused_and_hard_edges_have_an_accuracy_of_their_own(statistic):
     hard, nearly, soft = (
         null(statistic, dims, normalization="none") for dims in [(16,) * 3, (23, 16, 40), (32, 16, 40)]
     )
@@ -77,6 +61,14 @@ def test_a_hard_edge_has_nulls_of_an_accuracy_of_their_own(statistic):
     if statistic in AT_THE_LOWER_EDGE:
         with pytest.raises(ParameterError, match="at most 4 dimensions near the second smallest"):
             null(statistic, (16,) * 6, normalization="none")
+    if statistic in EXACT:
+        method = "exact" if statistic == "log_determinant" else "exact moments"
+        assert null(statistic, (40, 7, 30), normalization="none").method == method
+        return
+    method = "asymptotic, corrected by draws" if statistic in MENDED else "asymptotic"
+    assert null(statistic, (40, 8, 30), normalization="none").method == method
+    with pytest.raises(ParameterError, match="rank of at least 8"):
+        null(statistic, (40, 7, 30), normalization="none")
 
 
 @pytest.mark.parametrize("excess", range(5))
@@ -88,25 +80,11 @@ def test_condition_numbers_have_the_moments_that_they_can_have(excess):
         assert (math.isfinite(law.mean()), math.isfinite(law.std())) == (order > 1, order > 2)
 
 
-@pytest.mark.parametrize("own", [False, True])
-@pytest.mark.parametrize("statistic", NULL_STATISTICS)
-def test_a_null_is_one_law(statistic, own):
-    law = null(statistic, dims=DIMS, sigmas=(0.5, 3.0), normalization="sqrt_d", self_normalized=own)
-    assert (law.statistic, law.dims) == (statistic, DIMS)
-    np.testing.assert_allclose(law.cdf(law.ppf(Q)), Q, rtol=1e-8)
-    values = _at_normal_scores(law)
-    mean = WEIGHT @ values
-    assert mean == pytest.approx(law.mean(), abs=1e-3 * law.std())
-    assert math.sqrt(WEIGHT @ (values - mean) ** 2) == pytest.approx(law.std(), rel=2e-3)
-
-
 @pytest.mark.parametrize("statistic", NULL_STATISTICS)
 def test_sigmas_and_normalization_act_as_the_registry_says(statistic):
     one, rank = get_statistic(statistic), min(DIMS)
-    raw, scaled = (
-        null(statistic, dims=DIMS, normalization="none"),
-        null(statistic, dims=DIMS, sigmas=(0.5, 3.0), normalization="sqrt_d"),
-    )
+    raw = null(statistic, dims=DIMS, normalization="none")
+    scaled = null(statistic, dims=DIMS, sigmas=(0.5, 3.0), normalization="sqrt_d")
     factor = 0.25 * 9.0 / 96
     np.testing.assert_allclose(scaled.ppf(Q), one.rescale(raw.ppf(Q), factor, rank), rtol=1e-9)
     assert scaled.mean() == pytest.approx(float(one.rescale(raw.mean(), factor, rank)), rel=1e-9)
@@ -182,13 +160,11 @@ def test_simulated_heads_have_this_null(simulated, statistic):
     assert sample.std() == pytest.approx(law.std(), rel=0.02 + 5 * math.sqrt((np.mean(z**4) - 1) / 4 / draws))
 
 
-def test_exact_nulls_have_exact_moments():
+def test_exact_nulls_have_exact_moments_and_one_trace_is_chi_square():
     for own in (False, True):
         for power, statistic in ((1, "trace"), (2, "trace_of_square")):
-            moments, law = (
-                trace_cumulants(power, dims=DIMS, normalization="none", self_normalized=own),
-                null(statistic, dims=DIMS, self_normalized=own, normalization="none"),
-            )
+            moments = trace_cumulants(power, dims=DIMS, normalization="none", self_normalized=own)
+            law = null(statistic, dims=DIMS, self_normalized=own, normalization="none")
             assert (law.mean(), law.std(), law.method) == (moments.mean, moments.std, "exact moments")
             score = (_at_normal_scores(law) - moments.mean) / moments.std
             found = [WEIGHT @ score**k for k in (1, 2, 3)]
@@ -196,14 +172,9 @@ def test_exact_nulls_have_exact_moments():
     assert null("log_determinant", dims=DIMS, normalization="none").distribution == LogDeterminant(
         dims=DIMS, normalization="none"
     )
-
-
-def test_the_trace_of_one_factor_is_chi_square():
     for dims in [(3, 5), (40, 16), (300, 200)]:
-        law, exact = (
-            null("trace", dims=dims, sigmas=(0.5,), normalization="none"),
-            stats.chi2(math.prod(dims), scale=0.25),
-        )
+        law = null("trace", dims=dims, sigmas=(0.5,), normalization="none")
+        exact = stats.chi2(math.prod(dims), scale=0.25)
         assert law.method == "exact" and "all respects" in law.accuracy
         np.testing.assert_allclose(law.ppf(Q), exact.ppf(Q), rtol=1e-8)
         np.testing.assert_allclose(law.sf(exact.isf([1e-9, 0.2])), [1e-9, 0.2], rtol=1e-8)
@@ -239,9 +210,6 @@ def test_a_log_gamma_law_has_the_moments_that_it_is_given():
             assert WEIGHT @ score**3 == pytest.approx(skewness, abs=1e-4)
 
 
-# Within 45 % and five standard errors (of 16 % at 1e-3; false-failure rate 6e-7 each, seeded).
-
-
 @pytest.mark.parametrize("dims", [(10**6, 8, 10**6), (8, 8), (4096, 128, 4096), (16, 16, 17, 19, 23), (40,) * 9])
 def test_what_is_mended_by_draws_stays_a_law(dims):
     q = np.concatenate([np.geomspace(1e-5, 0.5, 40), 1.0 - np.geomspace(0.4, 1e-12, 40)])
@@ -250,14 +218,6 @@ def test_what_is_mended_by_draws_stays_a_law(dims):
         quantiles = law.ppf(q)
         assert (np.diff(quantiles) > 0.0).all()
         np.testing.assert_allclose(law.cdf(quantiles), q, rtol=1e-7)
-
-
-def test_draws_add_the_less_the_larger_the_rank():
-    # Of the participation ratio mean and standard deviation are known without them.
-    for dims, closest in [((64, 16, 64), 0.01), ((512, 128, 512), 1e-3)]:
-        law, moments = null("participation_ratio", dims=dims), participation_ratio(dims=dims)
-        assert law.mean() == pytest.approx(moments.mean, abs=closest * moments.std)
-        assert law.std() == pytest.approx(moments.std, rel=closest)
 
 
 # Within the bound and five standard errors (of 16 % at 1e-3; false-failure rate 6e-7 each, seeded).
@@ -279,13 +239,18 @@ def test_the_tails_of_entropies_and_ranks_hold_for_chains(dims, statistics, boun
                 assert abs(beyond - level) < bound * level + 5 * math.sqrt(level / draws), (statistic, level)
 
 
-def test_accuracy_is_that_of_the_chain():
+def test_accuracy_is_that_of_the_chain_and_draws_add_little():
     few, several, many = (null("spectral_entropy", dims=dims) for dims in [(40, 16), (50, 20, 70, 30), (32,) * 9])
     assert len({few.accuracy, several.accuracy, many.accuracy}) == 3
     assert "one factor" in few.accuracy and "eight factors" in many.accuracy and "repeated" in many.accuracy
     assert "repeated" not in several.accuracy and "three to six factors" in several.accuracy
     assert null("trace", dims=(40, 16)).method == "exact"
     assert null("trace", dims=(40, 16, 40)).method == "exact moments" == null("trace_of_square", dims=(40, 16)).method
+    # Of the participation ratio mean and standard deviation are known without them.
+    for dims, closest in [((64, 16, 64), 0.01), ((512, 128, 512), 1e-3)]:
+        law, moments = null("participation_ratio", dims=dims), participation_ratio(dims=dims)
+        assert law.mean() == pytest.approx(moments.mean, abs=closest * moments.std)
+        assert law.std() == pytest.approx(moments.std, rel=closest)
 
 
 def test_wide_traces_have_the_right_far_quantile():
@@ -330,12 +295,7 @@ def test_the_table_of_a_ratio_is_its_convolution(dims):
     np.testing.assert_array_equal(law.cdf(np.array([0.0, 0.5, 1.0])), 0.0)
 
 
-def test_two_conventions_are_two_powers_of_one_ratio():
-    eigenvalue, singular = null("condition_number", dims=DIMS), null("condition_number_singular", dims=DIMS)
-    np.testing.assert_allclose(singular.ppf(Q) ** 2, eigenvalue.ppf(Q), rtol=1e-10)
-
-
-def test_reference_values_of_w_qk():
+def test_reference_values_of_w_qk_in_two_conventions():
     dims = (768, 64, 768)
     for statistic, mean in (
         ("normalized_participation_ratio", 0.855223),
@@ -348,3 +308,6 @@ def test_reference_values_of_w_qk():
         tolerance = {"largest_eigenvalue": 3.5, "smallest_eigenvalue": 0.9}.get(statistic, 3e-4)
         assert law.mean() == pytest.approx(mean, abs=tolerance)
     assert null("largest_eigenvalue", dims=dims, normalization="sqrt_d").std() == pytest.approx(43.8, abs=2.5)
+    eigenvalue, singular = null("condition_number", dims=DIMS), null("condition_number_singular", dims=DIMS)
+    np.testing.assert_allclose(singular.ppf(Q) ** 2, eigenvalue.ppf(Q), rtol=1e-10)
+    assert tuple(SPECTRAL_STATISTICS) == NULL_STATISTICS

@@ -12,34 +12,24 @@ from rmtbase.laws import FreeMultiplicativeBrownian, GaussianChain, ResidualPath
 
 # Soft, hard and nearly hard edges; one block to a thousand; laws from 1e-60 wide to thousands of orders of magnitude.
 PATHS = [
-    (1, 0.5),
-    (1, 0.999999),
-    (1, 1.0),
-    (1, 2.0),
-    (1, 1e-100),
-    (2, 1.0),
-    (3, 50.0),
-    (5, 1.0 - 1e-12),
-    (5, 1.0 + 1e-12),
-    (10, 0.3),
-    (10, 1e-7),
-    (16, 1.0),
-    (100, 1e-60),
-    (1000, 0.03),
-    (1000, 0.999),
-    (1000, 1.0),
-    (1000, 1.0 + 1e-9),
+    (1, 0.5), (1, 0.999999), (1, 1.0), (1, 2.0), (1, 1e-100), (2, 1.0), (3, 50.0), (5, 1.0 - 1e-12), (5, 1.0 + 1e-12),
+    (10, 0.3), (10, 1e-7), (16, 1.0), (100, 1e-60), (1000, 0.03), (1000, 0.999), (1000, 1.0), (1000, 1.0 + 1e-9),
     (1000, 5.0),
-]
+]  # fmt: skip
 TIMES = [1e-200, 1e-10, 0.01, 1.0, 10.0, 1e4, 1e6]
 LAWS = [ResidualPath(*path) for path in PATHS] + [FreeMultiplicativeBrownian(t) for t in TIMES]
 PROBABILITIES = np.concatenate([[1e-12, 1e-6], np.linspace(0.001, 0.999, 41), [1 - 1e-6]])
 
 
-def test_reference_edges():
+def test_reference_edges_are_zero_from_sigma_one_on():
     assert ResidualPath(1, 1.0).support == (0.0, pytest.approx(27 / 4, rel=1e-14))
     assert ResidualPath(10, 0.3).support[1] == pytest.approx(15.00988, abs=5e-6)
     assert ResidualPath(16, 1.0).support[1] == pytest.approx(2.23332e6, abs=5.0)
+    assert not ResidualPath(7, 0.999).has_hard_edge and ResidualPath(7, 0.999).support[0] > 0.0
+    for sigma in (1.0, 1.001, 3.0):
+        law = ResidualPath(7, sigma)
+        assert law.has_hard_edge and law.support[0] == 0.0 and law.pdf(0.0) == math.inf
+        assert law.edge_scale(100)[0] is None
 
 
 @pytest.mark.parametrize(("depth", "sigma"), [(1, 0.5), (4, 0.5), (7, 0.9), (16, 0.25)])
@@ -58,14 +48,6 @@ def test_edges_are_critical_values_in_40_digits(depth, sigma):
     np.testing.assert_allclose(ResidualPath(depth, sigma).support, sorted(values), rtol=1e-13)
 
 
-def test_the_lower_edge_is_zero_from_sigma_one_on():
-    assert not ResidualPath(7, 0.999).has_hard_edge and ResidualPath(7, 0.999).support[0] > 0.0
-    for sigma in (1.0, 1.001, 3.0):
-        law = ResidualPath(7, sigma)
-        assert law.has_hard_edge and law.support[0] == 0.0 and law.pdf(0.0) == math.inf
-        assert law.edge_scale(100)[0] is None
-
-
 @pytest.mark.parametrize(("depth", "sigma"), [(1, 1.0), (3, 1.0), (16, 1.0), (1, 2.0), (3, 2.0), (16, 1.5)])
 def test_the_exponent_of_a_hard_edge(depth, sigma):
     law = ResidualPath(depth, sigma).log_eigenvalue
@@ -82,7 +64,7 @@ def test_a_tiny_quantile_at_a_hard_edge_is_relatively_accurate():
 
 
 @pytest.mark.parametrize("law", LAWS, ids=str)
-def test_pdf_cdf_and_quantiles_are_of_one_law(law):
+def test_pdf_cdf_quantiles_and_moments_are_of_one_law(law):
     log = law.log_eigenvalue
     assert log.expect(np.ones_like) == pytest.approx(1.0, abs=1e-13)
     assert log.mean() == pytest.approx(law.log_mean(), rel=1e-12, abs=1e-12 * log.std())
@@ -92,10 +74,6 @@ def test_pdf_cdf_and_quantiles_are_of_one_law(law):
     np.testing.assert_allclose(log.cdf(below), PROBABILITIES, rtol=0, atol=tolerance)
     np.testing.assert_allclose(log.sf(above), PROBABILITIES, rtol=0, atol=tolerance)
     np.testing.assert_allclose(log.cdf(below) + log.sf(below), 1.0, rtol=0, atol=tolerance)
-
-
-@pytest.mark.parametrize("law", LAWS, ids=str)
-def test_moments_are_those_of_the_density(law):
     log = law.log_eigenvalue
     for k in range(1, 5):
         exact = law.moment(k)
@@ -108,10 +86,6 @@ def test_moments_are_those_of_the_density(law):
     if spread is not None:
         assert law.var() == pytest.approx(spread * law.mean() ** 2, rel=1e-8 if log.std() < 1e-6 else 1e-11)
         assert law.std() == math.sqrt(law.var())
-
-
-@pytest.mark.parametrize("law", LAWS, ids=str)
-def test_cdf_is_the_integral_of_pdf(law):
     log = law.log_eigenvalue
     nodes, weights = np.polynomial.legendre.leggauss(200)
     upper = log.support[1]
@@ -164,11 +138,15 @@ def test_pdf_agrees_with_the_polynomial_in_60_digits(depth, sigma):
             assert law.pdf(x) == pytest.approx(float(density), rel=1e-12)
 
 
-def test_one_block_solves_the_equation_of_information_plus_noise():
+def test_one_block_and_a_large_sigma_have_known_laws():
     # z = (m - 1 - sigma^2 m) / (m (1 + sigma^2 m)^2) for the Stieltjes transform m, by direct integration.
     law, z, variance = ResidualPath(1, 0.7), 1.3 + 0.4j, 0.49
     m = law.expect(lambda x: np.real(1 / (x - z))) + 1j * law.expect(lambda x: np.imag(1 / (x - z)))
     assert (m - 1 - variance * m) / (m * (1 + variance * m) ** 2) == pytest.approx(z, rel=1e-11)
+    chain = GaussianChain((1, 1, 1, 1), normalization="none")
+    path = ResidualPath(3, 1e8)
+    q = np.linspace(0.05, 0.95, 7)
+    np.testing.assert_allclose(path.ppf(q) / 1e48, chain.ppf(q), rtol=1e-7)
 
 
 @pytest.mark.parametrize("sigma", [0.5, 1.0, 2.0])
@@ -184,13 +162,6 @@ def test_the_density_of_singular_values_at_zero_is_its_limit(depth, sigma):
         assert near[1] == pytest.approx(at_zero, rel=1e-5)
     s = np.sqrt(law.ppf([0.3, 0.8]))
     np.testing.assert_allclose(law.pdf_singular_values(s), 2 * s * law.pdf(s**2), rtol=1e-12)
-
-
-def test_a_large_sigma_leaves_a_gaussian_chain():
-    chain = GaussianChain((1, 1, 1, 1), normalization="none")
-    path = ResidualPath(3, 1e8)
-    q = np.linspace(0.05, 0.95, 7)
-    np.testing.assert_allclose(path.ppf(q) / 1e48, chain.ppf(q), rtol=1e-7)
 
 
 @pytest.mark.parametrize("t", [0.01, 1.0, 3.0])

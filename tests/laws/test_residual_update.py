@@ -10,21 +10,9 @@ from exhaustive import mostly_exhaustive
 from rmtbase.laws import GaussianChain, ResidualPath, ResidualUpdate
 
 UPDATES = [
-    (1, 1e-7),
-    (1, 0.7),
-    (1, 2.0),
-    (3, 0.6),
-    (2, 10.0),
-    (4, 1.2),
-    (16, 0.25),
-    (16, 1.0),
-    (10, 1e-3),
-    (100, 0.1),
-    (1000, 1e-4),
-    (1000, 0.03),
-    (1000, 0.1),
-    (5, 1.8294203676493124),
-]
+    (1, 1e-7), (1, 0.7), (1, 2.0), (3, 0.6), (2, 10.0), (4, 1.2), (16, 0.25), (16, 1.0), (10, 1e-3), (100, 0.1),
+    (1000, 1e-4), (1000, 0.03), (1000, 0.1), (5, 1.8294203676493124),
+]  # fmt: skip
 PROBABILITIES = np.concatenate([[1e-60, 1e-12, 1e-6], np.linspace(0.001, 0.999, 21), [1 - 1e-6]])
 
 
@@ -55,19 +43,18 @@ def test_a_single_block_is_marchenko_pastur(sigma):
     assert law.pdf_singular_values(0.0) == pytest.approx(chain.pdf_singular_values(0.0), rel=1e-7)
 
 
-def test_weak_blocks_add_up_to_one():
+def test_weak_blocks_add_up_and_a_large_product_has_no_direct_path():
     # P - I = sigma sum G_l to first order in sigma.
-    law, chain = (
-        ResidualUpdate(1000, 1e-6),
-        GaussianChain(dims=(1, 1), sigmas=(1e-6 * math.sqrt(1000),), normalization="none"),
-    )
+    law = ResidualUpdate(1000, 1e-6)
+    chain = GaussianChain(dims=(1, 1), sigmas=(1e-6 * math.sqrt(1000),), normalization="none")
     q = np.linspace(0.05, 0.95, 7)
     np.testing.assert_allclose(law.ppf(q), chain.ppf(q), rtol=1e-3)
-
-
-def test_the_direct_path_does_not_matter_to_a_large_product():
     q = np.linspace(0.5, 0.99, 9)
     np.testing.assert_allclose(ResidualUpdate(2, 20.0).ppf(q), ResidualPath(2, 20.0).ppf(q), rtol=0.01)
+    law = ResidualUpdate(3, 0.6)
+    assert law.has_hard_edge and law.support[0] == 0.0 and law.pdf(0.0) == math.inf
+    s = np.array([1e-3, 1e-5, 1e-8, 1e-12, 1e-60])
+    np.testing.assert_allclose(law.pdf_singular_values(s), law.pdf_singular_values(0.0), rtol=1e-4)
 
 
 def _star_moment(word, depth, variance):
@@ -108,10 +95,3 @@ def test_moments_count_noncrossing_pairings(depth, sigma):
             word = "".join("PQ"[i % 2] for i, taken in enumerate(choice) if taken == "1")
             expected += (-1) ** (2 * k - len(word)) * (_star_moment(word, depth, sigma**2) if word else 1.0)
         assert ResidualUpdate(depth, sigma).moment(k) == pytest.approx(expected, rel=1e-11)
-
-
-def test_the_density_has_its_limits_at_zero():
-    law = ResidualUpdate(3, 0.6)
-    assert law.has_hard_edge and law.support[0] == 0.0 and law.pdf(0.0) == math.inf
-    s = np.array([1e-3, 1e-5, 1e-8, 1e-12, 1e-60])
-    np.testing.assert_allclose(law.pdf_singular_values(s), law.pdf_singular_values(0.0), rtol=1e-4)

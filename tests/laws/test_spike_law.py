@@ -29,10 +29,8 @@ def test_one_matrix_has_the_closed_form_of_benaych_georges_and_nadakuditi(n, m, 
 def test_w_qk_has_a_closed_form():
     d, h = 768, 64
     psi_edge = (-1 + math.sqrt(1 + 8 * d / h)) / 4
-    product, factor = (
-        RankOneSpike(dims=W_QK, normalization="none"),
-        RankOneSpike(dims=W_QK, factor=0, normalization="none"),
-    )
+    product = RankOneSpike(dims=W_QK, normalization="none")
+    factor = RankOneSpike(dims=W_QK, factor=0, normalization="none")
     assert product.threshold == pytest.approx(d * math.sqrt(1 + 1 / psi_edge), rel=1e-13)
     assert factor.threshold == pytest.approx(math.sqrt(d / psi_edge), rel=1e-13)
     assert product.threshold / math.sqrt(d) == pytest.approx(33.394063, abs=5e-7)
@@ -48,10 +46,8 @@ def test_w_qk_has_a_closed_form():
     + [((90, 40, 70, 40, 200), factor) for factor in (None, 0, 1, 2, 3)],
 )
 def test_the_outlier_solves_the_equation_of_the_d_transform(dims, factor):
-    law, spike = (
-        GaussianChain(dims=dims, normalization="none"),
-        RankOneSpike(dims=dims, factor=factor, normalization="none"),
-    )
+    law = GaussianChain(dims=dims, normalization="none")
+    spike = RankOneSpike(dims=dims, factor=factor, normalization="none")
     theta = np.array([1.05, 1.5, 4.0]) * spike.threshold
     eigenvalue = spike.eigenvalue(theta)
     if factor is None:
@@ -97,11 +93,9 @@ def test_below_the_threshold_nothing_is_seen():
     assert np.isnan(spike.power(theta)[-1])
 
 
-def test_scaling_is_exact():
-    raw, scaled = (
-        RankOneSpike((96, 12, 96), normalization="none"),
-        RankOneSpike((96, 12, 96), (0.3, 0.5), normalization="sqrt_d"),
-    )
+def test_scaling_is_exact_and_sides_are_exchanged_backwards():
+    raw = RankOneSpike((96, 12, 96), normalization="none")
+    scaled = RankOneSpike((96, 12, 96), (0.3, 0.5), normalization="sqrt_d")
     unit = 0.15 / math.sqrt(96)
     theta = raw.threshold * np.array([0.9, 1.2, 3.0])
     assert scaled.threshold == pytest.approx(unit * raw.threshold, rel=1e-13)
@@ -113,22 +107,12 @@ def test_scaling_is_exact():
     assert on_factor.threshold == pytest.approx(
         0.3 * RankOneSpike((96, 12, 96), factor=0, normalization="none").threshold, rel=1e-13
     )
-
-
-def test_a_chain_read_backwards_has_its_sides_exchanged():
     forward = RankOneSpike((90, 30, 60, 200), (1.0, 2.0, 3.0), factor=0, normalization="none")
     backward = RankOneSpike((200, 60, 30, 90), (3.0, 2.0, 1.0), factor=2, normalization="none")
     theta = 1.7 * forward.threshold
     assert backward.eigenvalue(theta) == pytest.approx(forward.eigenvalue(theta), rel=1e-12)
     np.testing.assert_allclose(backward.overlaps(theta), forward.overlaps(theta)[::-1], rtol=1e-12)
     assert backward.eigenvalue_std(theta) == pytest.approx(forward.eigenvalue_std(theta), rel=1e-11)
-
-
-def test_a_strong_spike_fluctuates_as_one_element_of_noise():
-    # sqrt(lambda_out) -> theta + u^T W v, and u^T W v has variance sigma^2.
-    spike = RankOneSpike(dims=(80, 200), sigmas=(0.5,), normalization="none")
-    theta = 1e4
-    assert spike.eigenvalue_std(theta) / (2 * theta) == pytest.approx(0.5, rel=1e-5)
 
 
 def spiked_svd(rng, d, h, theta, factor):
@@ -202,7 +186,7 @@ def test_power_below_at_and_above_the_threshold(factor, multiple):
     assert abs(found - predicted) < 0.035 + 4 * math.sqrt(predicted * (1 - predicted) / draws)
 
 
-def test_power_is_the_level_without_a_spike_and_one_with_a_large_one():
+def test_power_is_the_level_without_a_spike_and_the_detectable_strength_has_its_own():
     for dims in (W_QK, (128, 128), (256, 32, 256)):
         spike = RankOneSpike(dims=dims, normalization="none")
         for level in (0.5, 0.05, 0.01):
@@ -210,34 +194,13 @@ def test_power_is_the_level_without_a_spike_and_one_with_a_large_one():
         assert spike.power(5 * spike.threshold) == pytest.approx(1.0, abs=1e-6)
         power = spike.power(np.linspace(0, 2, 81) * spike.threshold)
         assert (np.diff(power) > -1e-9).all()
-
-
-def test_the_detectable_strength_is_detected():
     spike = RankOneSpike(dims=W_QK, factor=1, normalization="none")
     for power in (0.1, 0.5, 0.95):
         assert spike.power(spike.detectable_strength(power, 0.01), 0.01) == pytest.approx(power, abs=1e-8)
 
 
-def test_a_spike_in_w_q_shows_in_w_q_before_it_shows_in_w_qk():
-    own = RankOneSpike(dims=(768, 64), normalization="none").threshold
-    assert own == pytest.approx(14.889678, abs=1e-6)
-    assert RankOneSpike(dims=W_QK, factor=0, normalization="none").threshold > 1.25 * own
-
-
 @pytest.mark.parametrize("beta", [1, 2])
-def test_the_spiked_law_far_below_the_threshold_is_tracy_widom(beta):
-    x = np.linspace(-7.5, 8.5, 65)
-    np.testing.assert_allclose(spiked_tracy_widom_cdf(x, np.inf, beta), TracyWidom(beta).cdf(x), rtol=0, atol=6e-6)
-
-
-def test_the_critical_complex_law_is_the_square_of_the_real_one():
-    # F_2(x; 0) = F_1(x)^2 (Baik, Ben Arous & Peche 2005).
-    x = np.linspace(-7.5, 8.5, 65)
-    np.testing.assert_allclose(spiked_tracy_widom_cdf(x, 0.0, 2), TracyWidom(1).cdf(x) ** 2, rtol=0, atol=6e-6)
-
-
-@pytest.mark.parametrize("beta", [1, 2])
-def test_the_spiked_law_solves_its_equation(beta):
+def test_the_spiked_law_solves_its_equation_and_ends_at_tracy_widom(beta):
     """By fourth-order differences; of β = 1 the law is stored, of others it is made."""
     x, w, step = np.linspace(-4.0, 3.0, 15)[:, None], np.linspace(-1.5, 2.5, 17)[None], 0.02
 
@@ -250,14 +213,19 @@ def test_the_spiked_law_solves_its_equation(beta):
     by_x, by_w = difference(first, 1, 0) / step, difference(first, 0, 1) / step
     left = by_x + 2.0 / beta * difference(second, 0, 1) / step**2 + (x - w**2) * by_w
     assert np.abs(left).max() < 2e-4 * np.abs(by_w).max()
+    x = np.linspace(-7.5, 8.5, 65)
+    np.testing.assert_allclose(spiked_tracy_widom_cdf(x, np.inf, beta), TracyWidom(beta).cdf(x), rtol=0, atol=6e-6)
 
 
-def test_the_spiked_law_is_increasing_in_both_arguments_and_knows_nan():
+def test_the_spiked_law_is_tracy_widom_at_both_ends_and_increasing():
     x, w = np.meshgrid(np.linspace(-6, 8, 57), np.linspace(-2.5, 6, 35))
     cdf = spiked_tracy_widom_cdf(x, w)
     assert (np.diff(cdf, axis=0) > -1e-5).all() and (np.diff(cdf, axis=1) > -1e-5).all()
     assert np.isnan(spiked_tracy_widom_cdf([math.nan, 0.0], [0.0, math.nan])).all()
     np.testing.assert_allclose(spiked_tracy_widom_cdf([-99.0, 99.0], 0.0), [0.0, 1.0], atol=1e-12)
+    # F_2(x; 0) = F_1(x)^2 (Baik, Ben Arous & Peche 2005).
+    x = np.linspace(-7.5, 8.5, 65)
+    np.testing.assert_allclose(spiked_tracy_widom_cdf(x, 0.0, 2), TracyWidom(1).cdf(x) ** 2, rtol=0, atol=6e-6)
 
 
 @pytest.mark.parametrize(
@@ -276,20 +244,24 @@ def test_shrunken_is_strength_times_both_cosines(dims, factor):
     np.testing.assert_array_equal(spike.outlier([0.0, spike.edge]).shrunken, 0.0)
 
 
-def test_the_image_of_a_spike_on_either_factor_has_the_same_eigenvalue():
+def test_gain_excess_and_strong_spikes():
     first, last = (RankOneSpike(dims=(100, 20, 60), factor=factor, normalization="none") for factor in (0, 1))
     strength = 3.0 * first.gain * first.threshold
     assert first.eigenvalue(strength / first.gain) == pytest.approx(last.eigenvalue(strength / last.gain), rel=1e-12)
     assert first.gain == pytest.approx(math.sqrt(60.0))
     assert RankOneSpike(dims=(100, 20, 60), normalization="none").gain == 1.0
-
-
-def test_a_spike_takes_from_the_other_eigenvalues_what_its_own_is_larger_by():
     # One matrix, in the limit: λ - θ² = n + m + n m/θ².
     spike = RankOneSpike(dims=(50, 80), normalization="none")
     theta = np.array([1.5, 4.0, 1e3]) * spike.threshold
     np.testing.assert_allclose(spike.outlier(spike.eigenvalue(theta)).excess, -(130 + 4000 / theta**2), rtol=1e-9)
     assert spike.outlier(0.5 * spike.edge).excess == spike.outlier(spike.edge).excess
+    # sqrt(lambda_out) -> theta + u^T W v, and u^T W v has variance sigma^2.
+    spike = RankOneSpike(dims=(80, 200), sigmas=(0.5,), normalization="none")
+    theta = 1e4
+    assert spike.eigenvalue_std(theta) / (2 * theta) == pytest.approx(0.5, rel=1e-5)
+    own = RankOneSpike(dims=(768, 64), normalization="none").threshold
+    assert own == pytest.approx(14.889678, abs=1e-6)
+    assert RankOneSpike(dims=W_QK, factor=0, normalization="none").threshold > 1.25 * own
 
 
 @pytest.mark.parametrize("dims", [(384, 32, 384), (200, 1000), (60, 20, 30, 70)])
@@ -304,16 +276,7 @@ def test_limits_are_where_the_tail_has_half_the_level(dims):
     assert spike.strength_limits(0.5 * spike.edge)[0] == 0.0
 
 
-def test_quantiles_far_above_the_threshold_are_normal():
-    for dims in ((384, 32, 384), (200, 1000)):
-        spike = RankOneSpike(dims=dims, factor=0, normalization="none")
-        far = 6.0 * spike.threshold
-        for q, z in ((0.025, -1.96), (0.5, 0.0), (0.975, 1.96)):
-            standard = (spike.eigenvalue_quantile(q, far) - spike.eigenvalue(far)) / spike.eigenvalue_std(far)
-            assert standard == pytest.approx(z, abs=0.15)  # half a step of the edge's lattice, of order r^(-1/3)
-
-
-def test_quantiles_are_those_of_the_power():
+def test_quantiles_are_those_of_the_power_and_normal_far_above():
     spike = RankOneSpike(dims=W_QK, factor=0, normalization="none")
     for theta in spike.threshold * np.array([0.9, 1.3, 2.0]):
         power = spike.power(theta, 0.05)
@@ -321,3 +284,9 @@ def test_quantiles_are_those_of_the_power():
         # The critical value of the shifted edge: within 0.2 of its scale of the second-order law's.
         law = largest_eigenvalue(dims=W_QK, normalization="none")
         assert critical == pytest.approx(float(law.isf(0.05)), abs=0.2 * law.std())
+    for dims in ((384, 32, 384), (200, 1000)):
+        spike = RankOneSpike(dims=dims, factor=0, normalization="none")
+        far = 6.0 * spike.threshold
+        for q, z in ((0.025, -1.96), (0.5, 0.0), (0.975, 1.96)):
+            standard = (spike.eigenvalue_quantile(q, far) - spike.eigenvalue(far)) / spike.eigenvalue_std(far)
+            assert standard == pytest.approx(z, abs=0.15)  # half a step of the edge's lattice, of order r^(-1/3)

@@ -62,20 +62,16 @@ def test_cdf_agrees_with_an_independent_determinant_in_30_digits():
 
 
 @pytest.mark.parametrize(
-    ("beta", "mean", "variance"), [(1, -1.2065335745820, 1.6077810345810), (2, -1.7710868074116, 0.8131947928329)]
+    ("beta", "mean", "variance", "skewness", "kurtosis"),
+    [
+        (1, -1.2065335745820, 1.6077810345810, 0.29346452408, 0.1652429384),
+        (2, -1.7710868074116, 0.8131947928329, 0.224084203610, 0.0934480876),
+    ],
 )
-def test_mean_and_variance_have_bornemanns_digits(beta, mean, variance):
+def test_moments_have_bornemanns_digits(beta, mean, variance, skewness, kurtosis):
     law = TracyWidom(beta)
-    assert law.mean() == pytest.approx(mean, abs=2e-12)
-    assert law.var() == pytest.approx(variance, abs=2e-12)
+    assert (law.mean(), law.var()) == pytest.approx((mean, variance), abs=2e-12)
     assert law.std() == math.sqrt(law.var())
-
-
-@pytest.mark.parametrize(
-    ("beta", "skewness", "kurtosis"), [(1, 0.29346452408, 0.1652429384), (2, 0.224084203610, 0.0934480876)]
-)
-def test_third_and_fourth_moments_have_bornemanns_digits(beta, skewness, kurtosis):
-    law = TracyWidom(beta)
     m1, m2, m3, m4 = (law.moment(k) for k in range(1, 5))
     assert (m3 - 3 * m2 * m1 + 2 * m1**3) / law.std() ** 3 == pytest.approx(skewness, abs=1e-11)
     fourth = (m4 - 4 * m3 * m1 + 6 * m2 * m1**2 - 3 * m1**4) / law.var() ** 2 - 3
@@ -83,8 +79,7 @@ def test_third_and_fourth_moments_have_bornemanns_digits(beta, skewness, kurtosi
     assert law.moment(0) == pytest.approx(1.0, rel=1e-15)
 
 
-@pytest.mark.parametrize("beta", [1, 2])
-def test_both_equations_of_painleve_hold_between_the_pieces(beta):
+def test_both_equations_of_painleve_hold_between_the_pieces():
     # From the law's own density: q = 2 (ln F_1)' - (ln F_2)' has (ln F_2)'' = -q^2 on either side of -1 and of -16.
     one, two = TracyWidom(1), TracyWidom(2)
 
@@ -100,7 +95,7 @@ def test_both_equations_of_painleve_hold_between_the_pieces(beta):
 
 
 @pytest.mark.parametrize("beta", [1, 2])
-def test_pdf_is_the_derivative_of_cdf(beta):
+def test_the_density_joins_and_is_the_derivative_of_the_cdf(beta):
     law = TracyWidom(beta)
     nodes, weights = np.polynomial.legendre.leggauss(30)
     for low, high in [(-20.0, -16.5), (-16.5, -15.5), (-7.5, -6.5), (-5.0, -3.5), (-2.0, 0.0), (0.0, 1.0)]:
@@ -112,20 +107,12 @@ def test_pdf_is_the_derivative_of_cdf(beta):
         s = 0.5 * (low + high) + 0.5 * (high - low) * nodes
         mass = 0.5 * (high - low) * np.sum(weights * law.pdf(s))
         assert mass == pytest.approx(law.sf(low) - law.sf(high), rel=1e-11)
-
-
-@pytest.mark.parametrize("beta", [1, 2])
-def test_pieces_join(beta):
     law = TracyWidom(beta)
     for s in (-16.0, -1.0, 4.0, 10.0):
         left, right = np.nextafter(s, -100), np.nextafter(s, 100)
         assert law.cdf(left) == pytest.approx(law.cdf(right), rel=1e-12)
         assert law.sf(left) == pytest.approx(law.sf(right), rel=1e-12)
         assert law.pdf(left) == pytest.approx(law.pdf(right), rel=1e-11)
-
-
-@pytest.mark.parametrize("beta", [1, 2])
-def test_far_right_tail_has_its_leading_asymptotics(beta):
     law = TracyWidom(beta)
     s = 400.0
     constant = 1 / (4 * math.sqrt(math.pi)) if beta == 1 else 1 / (16 * math.pi)
