@@ -80,13 +80,11 @@ def test_what_is_counted_or_looked_up_must_be_what_it_is_said_to_be(coordinates,
 
 
 def test_elements_nest_references_lead_somewhere_and_headings_skip_no_level(outline, page):
-    assert outline.open == []
-    assert len(outline.identifiers) == len(set(outline.identifiers))
+    assert outline.open == [] and len(outline.identifiers) == len(set(outline.identifiers))
     targets = re.findall(r'href="#([^"]+)"|url\(#([^)]+)\)|aria-labelledby="([^"]+)"', page)
     assert {next(filter(None, target)) for target in targets} <= set(outline.identifiers)
     levels = [int(tag[1]) for tag, _ in outline.elements if re.fullmatch("h[1-6]", tag)]
-    assert levels[0] == 1
-    assert levels.count(1) == 1
+    assert levels[0] == 1 and levels.count(1) == 1
     assert all(later - earlier <= 1 for earlier, later in pairwise(levels))
 
 
@@ -124,14 +122,15 @@ def test_the_finding_comes_first_and_in_words(tree, outline):
     summary = summarize_scores(tree)
     sentences = [summary.verdict(), *summary.moved.sentences(), *summary.kind(), *summary.details(), *summary.reasons()]
     places = [text.index(" ".join(sentence.split())) for sentence in sentences]
-    assert places == sorted(places)
-    assert places[1] < text.index("Map of all heads") < places[2]
+    assert places == sorted(places) and places[1] < text.index("Map of all heads") < places[2]
     assert places[-1] < text.index("How far every head is from random")
     (by_statistic,) = summary.by_statistic()  # drawn as bars, and told to readers who cannot see them
     assert by_statistic in [svg["aria-label"] for svg in outline.of("svg")]
 
 
-def test_the_first_two_sentences_say_what_was_compared_with_what(tree, analytic_tree):
+def test_the_first_two_sentences_say_what_was_compared_with_what_and_one_head_is_told_as_one(
+    tree, analytic_tree, baseline
+):
     for scores, against in ((tree, "2 000 random heads"), (analytic_tree, "what is known by theory of random heads")):
         text = words_of(in_words(scores))
         lead = text.index("Each attention head of ")
@@ -139,9 +138,6 @@ def test_the_first_two_sentences_say_what_was_compared_with_what(tree, analytic_
         heads = len(summarize_scores(scores).findings)
         assert f"{heads} of 11 testable heads differ from random heads (false discovery rate 5%)" in text
         assert "null" not in text[lead : text.index("differ by chance")].replace(shown(scores.attrs["model"]), "")
-
-
-def test_one_head_is_told_as_one(baseline):
     w_q, w_k = np.random.default_rng(0).standard_normal((2, 1, 8, 32))
     text = words_of(in_words(rmtbase.score_heads(w_q, w_k, Table(baseline), model="a model")))
     assert "shape1 layer × 1 head d_model32" in text and "The one head cannot be told from random" in text
@@ -287,50 +283,32 @@ def test_the_table_lists_every_head_with_every_statistic_and_the_null_has_its_pr
     observed = [float(cell.replace("−", "-")) for cell in texts["stable_rank"]["cells"][0].split("|") if cell != "–"]
     expected = heads["observed"].sel(statistic="stable_rank").values.ravel()
     np.testing.assert_allclose(observed, expected[np.isfinite(expected)], rtol=1e-3)
-    assert tree.attrs["provenance"] in outline.text
-    assert "never below 2 / (2000 + 1) = 0.001" in page
+    assert tree.attrs["provenance"] in outline.text and "never below 2 / (2000 + 1) = 0.001" in page
 
 
-def assert_explained(page, end, absent, present):
-    """The page nests, and its words up to an end are the ones that are expected."""
-    outline = Outline(page)
-    assert outline.open == [] and len(outline.identifiers) == len(set(outline.identifiers))
-    text = " ".join("".join(outline.text).split())
-    text = text.rpartition(end)[0] if end else text
-    assert not [words for words in absent if words in text] and not [words for words in present if words not in text]
-
-
-def test_an_analytic_null_is_explained_as_what_it_is(analytic_tree):
-    page = in_words(analytic_tree)
-    absent = ("Monte Carlo", "(b + 1)", "null draws' own", "simulated")
-    present = (
-        "None; source: the laws of rmtbase",
-        "below 1e−16, where they end, nothing is claimed",
-        "the Cauchy combination of its statistics' p-values",
-        "The law of the log-determinant",
-        "expansions in 1/dhead",
-        "How well each law is known",
-        "log-determinant: exact: exact in all respects",
-    )
-    assert_explained(page, "", absent, present)
-    assert "e−17" not in page
-
-
-def test_a_null_of_the_heads_own_is_explained_as_what_it_is(resampled_tree):
-    page = in_words(resampled_tree)
+def test_an_analytic_null_and_one_of_the_heads_own_are_explained_as_what_they_are(analytic_tree, resampled_tree):
     name = resampled_tree.attrs["null_entries"]
-    present = (
-        "499 copies of itself",
-        {"signs": "given random signs", "axes": "meet the key axes in random order"}[name],
-        f"{name}: the head's own W_Q and W_K",
-        "499 for each head from its own matrices",
-        "never below 2 / (499 + 1) = 0.004",
-        "Every draw has the norms of the head's own matrices",
-        {"signs": "heavy tails", "axes": "stay what they are"}[name],
-        "A null head's largest (smallest) eigenvalue passes",
-    )
-    absent = ("Marchenko", "free-product", "random head", "Gaussian factors")
-    assert_explained(page, "What the words mean", absent, present)
+    of_signs = name == "signs"
+    explained = (
+        (analytic_tree, ("Monte Carlo", "(b + 1)", "null draws' own", "simulated", "e−17"), (
+            "None; source: the laws of rmtbase", "below 1e−16, where they end, nothing is claimed",
+            "the Cauchy combination of its statistics' p-values", "The law of the log-determinant",
+            "expansions in 1/dhead", "How well each law is known", "log-determinant: exact: exact in all respects",
+        )),
+        (resampled_tree, ("Marchenko", "free-product", "random head", "Gaussian factors"), (
+            "499 copies of itself", f"{name}: the head's own W_Q and W_K", "499 for each head from its own matrices",
+            "given random signs" if of_signs else "meet the key axes in random order",
+            "never below 2 / (499 + 1) = 0.004", "Every draw has the norms of the head's own matrices",
+            "heavy tails" if of_signs else "stay what they are", "A null head's largest (smallest) eigenvalue passes",
+        )),
+    )  # fmt: skip
+    for tree, absent, present in explained:
+        outline = Outline(in_words(tree))
+        assert outline.open == [] and len(outline.identifiers) == len(set(outline.identifiers))
+        text = " ".join("".join(outline.text).split())
+        text = text if tree is analytic_tree else text.rpartition("What the words mean")[0]
+        assert not [words for words in absent if words in text]
+        assert not [words for words in present if words not in text]
 
 
 def test_a_page_names_the_statistics_that_have_no_null(make_weights, tmp_path):
@@ -363,8 +341,7 @@ def test_hostile_provenance_of_an_analytic_null_stays_text(analytic_tree):
 def test_the_same_scores_give_the_same_page_whatever_the_caller_s_matplotlib_settings(tree, page):
     with matplotlib.rc_context({"font.size": 30, "axes.facecolor": "red", "svg.fonttype": "none"}):
         before = dict(matplotlib.rcParams)
-        assert render(tree) == page
-        assert dict(matplotlib.rcParams) == before
+        assert render(tree) == page and dict(matplotlib.rcParams) == before
 
 
 @pytest.mark.exhaustive

@@ -77,8 +77,7 @@ def test_only_the_word_itself_asks_for_it_and_a_file_of_that_name_has_a_path(arr
 
 def test_every_registered_statistic_has_a_law():
     assert set(laws.NULL_STATISTICS) == set(SPECTRAL_STATISTICS)
-    assert AnalyticNull(D_MODEL, D_HEAD).unknown == []
-    assert AnalyticNull(*SQUARISH).unknown == []
+    assert AnalyticNull(D_MODEL, D_HEAD).unknown == [] and AnalyticNull(*SQUARISH).unknown == []
     few = AnalyticNull(dims=(8,) * 6).unknown  # eigenvalues, of many factors
     assert set(few) == {*AT_THE_LOWER_EDGE, "stable_rank"}
 
@@ -91,8 +90,7 @@ def test_every_null_is_complete_and_in_order(shape):
     for values, known in ((null.mean, orders > 1), (null.std, orders > 2), (null.quantile, orders > 0)):
         np.testing.assert_array_equal(np.isfinite(values).reshape(len(NAMES), -1).all(axis=-1), known)
     known = orders > 2
-    assert (null.std[known] > 0).all()
-    assert (np.diff(null.quantile[known]) > 0).all()
+    assert (null.std[known] > 0).all() and (np.diff(null.quantile[known]) > 0).all()
     lower, upper = null.edge_quantiles
     assert 0 <= lower < upper
     spectrum = null.spectrum()

@@ -120,8 +120,7 @@ def test_what_is_not_asked_for_is_not_there_and_fused_matrices_are_a_part_of_the
     assert [str(name) for name in model.parts["fused"]] == [f"layer {layer} {FUSED}" for layer in range(2)]
     assert FUSED not in model.components
     (name, _) = model.parts["fused"]
-    assert model.shape(name) == (3 * D_MODEL, D_MODEL)
-    assert model.is_transposed(name)
+    assert model.shape(name) == (3 * D_MODEL, D_MODEL) and model.is_transposed(name)
     assert "fused" not in model.fold("biases").parts if model.notes else True
 
 
@@ -202,8 +201,7 @@ def test_of_few_numbers_only_moments_are_known_and_of_a_small_product_no_null():
     (reason,) = {Reason.read(text) for text in matrices["reason"].values.ravel()}
     assert (reason.code, reason.details["count"], reason.details["fewest"]) == ("few_numbers", 96, 100)
     product = tree["heads/elements"].to_dataset().sel(component="W_QK")
-    assert bool(product["observed"].notnull().all())
-    assert bool(product["p_value"].isnull().all())
+    assert bool(product["observed"].notnull().all()) and bool(product["p_value"].isnull().all())
     assert "d_query = 12: expected at least 32" in Reason.read(product["reason"].item()).words
     lines = json.loads(tree.attrs["warnings"])
     assert [line.partition(":")[0] for line in lines] == [

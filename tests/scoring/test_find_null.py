@@ -59,8 +59,7 @@ def test_a_chain_is_simulated_kept_and_found_again(dims, cache):
     again = null_of("gaussian", dims, progress=second)
     np.testing.assert_array_equal(again.sample, drawn.sample)
     assert f"simulated now and kept in the cache, {kept}" in first[0]
-    assert f"from the cache, {kept}" in second[0]
-    assert drawn.rank == min(dims)
+    assert f"from the cache, {kept}" in second[0] and drawn.rank == min(dims)
     assert drawn.sample.shape == (20, len(NAMES))
 
 

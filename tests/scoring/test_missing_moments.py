@@ -48,8 +48,7 @@ def test_only_the_moments_that_draws_tell_are_told(gap, means, stds, scored):
         of_ratios = name in CONDITION_NUMBERS
         assert np.isnan(one["null_mean"]).all() == (of_ratios and name not in means), name
         assert np.isnan(one["null_std"]).all() == (of_ratios and name not in stds), name
-        assert np.isfinite(one["null_quantile"]).all()
-        assert np.isfinite(one["z_score"]).all()
+        assert np.isfinite(one["null_quantile"]).all() and np.isfinite(one["z_score"]).all()
         if of_ratios:  # scale-free, so that the draws are those of every head
             np.testing.assert_array_equal(one["p_value"], monte_carlo_p_value(one["observed"], sample[:, k]))
         if name in CONDITION_NUMBERS and name not in stds:
@@ -64,16 +63,14 @@ def test_only_the_moments_that_draws_tell_are_told(gap, means, stds, scored):
 def test_what_is_far_is_said_with_the_median_and_without_a_mean(scored, tmp_path):
     tree, _ = scored(0)
     heads = tree["heads"].to_dataset()
-    assert np.isfinite(signed_distance(heads)).all()
-    assert np.isfinite(farthest_distance(heads)).all()
+    assert np.isfinite(signed_distance(heads)).all() and np.isfinite(farthest_distance(heads)).all()
     (finding,) = (one for one in summarize_scores(tree).findings if one.statistic in (ON_LAMBDA, "smallest_eigenvalue"))
     unknown = {"null_mean": math.nan, "null_std": math.nan}
     text = finding._replace(statistic=ON_LAMBDA, null_median=3e4, z_score=2.5, distance=2.5, **unknown).sentence()
     assert "above the null's median 3e+04, as rare as 2.5 standard deviations of a normal law" in text
     assert "nan" not in text and "±" not in text
     (*_, last) = csv.DictReader(io.StringIO(rmtbase.export(tree, statistics=[ON_LAMBDA]).decode()))
-    assert (last["null_mean"], last["null_std"]) == ("nan", "nan")
-    assert float(last["z_score"]) > 2.0
+    assert (last["null_mean"], last["null_std"]) == ("nan", "nan") and float(last["z_score"]) > 2.0
     opened = rmtbase.open_table(rmtbase.tables.write_table(tree, tmp_path / "scores.nc"))
     np.testing.assert_array_equal(opened["heads"]["z_score"], heads["z_score"])
     page = rmtbase.results.scores.render(opened, pictures=False)

@@ -70,8 +70,7 @@ def test_heads_of_tails_too_heavy_for_the_kurtosis_null_have_no_p_values_and_one
     tree = score(w_q, w_k, "kurtosis")
     scored = ~np.isnan(tree["heads"]["omnibus_p_value"].values[0])
     kurtosis = np.mean([np.mean(w**4, (1, 2)) / np.mean(w**2, (1, 2)) ** 2 - 3.0 for w in (w_q, w_k)], axis=0)
-    assert (scored == (kurtosis <= kurtosis_range((256, 32, 256))[1])).all()
-    assert not scored.any()
+    assert (scored == (kurtosis <= kurtosis_range((256, 32, 256))[1])).all() and not scored.any()
     w_q, w_k = RNG.standard_t(3, (2, 20, 30, 8, 16)) ** 5
     tree = score(w_q, w_k, "kurtosis")
     (line,) = json.loads(tree.attrs["warnings"])
@@ -130,8 +129,7 @@ def test_initialisation_is_told_by_the_entries(name):
     tree = scores_of(LAWS_OF_ENTRIES[name])
     assert initialization(tree["matrices"].to_dataset()) == name
     notes = [note for note in json.loads(tree.attrs["notes"]) if "excess kurtosis" in note]
-    assert len(notes) == bool(name)
-    assert all(f"{KURTOSIS[name]:.2f}" in note for note in notes)
+    assert len(notes) == bool(name) and all(f"{KURTOSIS[name]:.2f}" in note for note in notes)
     assert all(("not calibrated" in note) == (name != "normal") for note in notes)
 
 

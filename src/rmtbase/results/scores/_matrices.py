@@ -78,8 +78,7 @@ class MatrixScorer:
         for block in blocks:
             of_block = scoring.summarized(block, map_spans)
             summary = of_block if summary is None else summary.merged(of_block)
-            if self._spectra:
-                triangle = appended_rows(triangle, block)
+            triangle = appended_rows(triangle, block) if self._spectra else None
         assert summary is not None
         elements = scoring.elements_of(summary.sketch)
         spectrum = ([], {}) if triangle is None else self._spectrum(matrix_singular_values(triangle), shape)

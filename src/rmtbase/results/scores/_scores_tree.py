@@ -194,8 +194,8 @@ def _attributes(
     if model.d_model is not None:
         del facts["d_query"], facts["d_key"]
         facts["d_model"] = model.d_model
-    call = {"function": function, "matrices": scope.matrices, "null_draws": facts.get("null_draws")}
-    call |= {"null_source": facts["table"]}
+    draws, source = facts.get("null_draws"), facts["table"]
+    call = {"function": function, "matrices": scope.matrices, "null_draws": draws, "null_source": source}
     call |= {} if parts in ((), (LAYERS,)) else {"components": list(parts)}
     call |= {} if scope.elements == "matrices" else {"elements": scope.elements}
     call |= {} if initialization == "normal" else {"initialization": initialization}

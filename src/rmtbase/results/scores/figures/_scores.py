@@ -179,8 +179,8 @@ def _of_head_elements(tree: xr.DataTree) -> dict[str, FigureRecipe]:
     for name, beside in _WIDTHS.items():
         for component in components if {beside, "core_sigma"} <= statistics else ():
             panels = [{"beside": beside, "component": component}]
-            width = Panels(_statistic_by_layer.width_by_layer, tree, panels, 1, height=4.74, panel=8.0)
-            recipes[f"{name}-{component}"] = width
+            recipe = Panels(_statistic_by_layer.width_by_layer, tree, panels, 1, height=4.74, panel=8.0)
+            recipes[f"{name}-{component}"] = recipe
     if "W_QK" in components and {"mean", "skewness", "excess_kurtosis"} <= statistics:
         recipes["moment-corner"] = Custom(partial(_statistic_scatter.moment_corner, tree))
     grids = [(ending, scale) for ending, scale in _GRIDS.items() if scale != "weights" or "mean" in statistics]
