@@ -39,7 +39,7 @@ def of(rows, place, words):
     return [row for row in rows if row.place == f"Weibull paper, {place}" and words in row.quantity]
 
 
-def test_every_model_has_its_rows_and_those_of_training_are_of_the_model_that_has_it(rows):
+def test_every_model_has_its_rows_and_numbers_of_all_are_of_those_that_ran(rows, found):
     for name in (*SINGLE, SERIES):
         assert len(of(rows, "table 1", f"{name}: median")) == 3
         assert len(of(rows, "table 2", f"{name}: ")) == 5
@@ -47,9 +47,6 @@ def test_every_model_has_its_rows_and_those_of_training_are_of_the_model_that_ha
         for place, most in (("table 3", 4), ("table 5", 1)):
             assert len(of(rows, place, f"{name}: ")) == (most if name == SERIES else 0)
     assert len([row for row in rows if row.quantity.startswith("the row of ")]) == 12  # none of the twelve ran
-
-
-def test_numbers_of_all_models_are_of_those_that_ran(rows, found):
     medians = [float(np.median(one.last.shape[..., 0])) for one in found]
     (counted,) = of(rows, "table 1", "models with median k̂, middle 80 %")
     inside = sum(1.186 <= one <= 1.204 for one in medians)
