@@ -16,9 +16,8 @@ from rmtbase.parameters import require_dims, require_real_array, require_repeats
 from rmtbase.progress import SILENT, Progress
 from rmtbase.reasons import Reason
 from rmtbase.results.depth._effective_depth import WIDEST_DRAW
-from rmtbase.results.signal._sequential_count import noise_left
 from rmtbase.results.signal._spectral_likelihood import PATH_SIGMA, Fits, Spectra, fit_candidates, noise_law, ordered_at
-from rmtbase.results.signal._spectral_signal import require_level
+from rmtbase.results.signal._spectral_signal import noise_left, require_level
 from rmtbase.results.signal.schema import CANDIDATES
 from rmtbase.shown import in_one_line
 from rmtbase.statistics import PowerLawFit, power_law_fit, power_law_p_value
