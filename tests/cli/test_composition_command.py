@@ -8,7 +8,7 @@ import pytest
 
 from rmtbase.results import open_table
 from rmtbase.results.composition import composition
-from rmtbase.results.composition.summary import summarize_composition
+from rmtbase.results.composition.report import summarize_composition
 
 
 def test_the_strongest_pairs_are_printed_and_all_are_written(run, tmp_path):

@@ -13,8 +13,7 @@ from rmtbase.models import Place, Site, Tensor, open_model
 from rmtbase.nulls import SMALLEST_P_VALUE
 from rmtbase.report import Heading
 from rmtbase.results.composition import composition
-from rmtbase.results.composition.report import as_json, report
-from rmtbase.results.composition.summary import summarize_composition
+from rmtbase.results.composition.report import as_json, report, summarize_composition
 
 
 def circuits(model, site, head):
