@@ -18,7 +18,7 @@ from _machine import Check, arguments, describe_machine, finish, limit_on_time, 
 from rmtbase.linalg import single_threaded_blas
 from rmtbase.models import Model, Place, Site, Tensor, open_model
 from rmtbase.results.composition import composition
-from rmtbase.results.composition.summary import summarize_composition
+from rmtbase.results.composition.report import summarize_composition
 
 LAYERS, HEADS, D_MODEL, D_HEAD = 12, 12, 768, 64
 QUICK_LAYERS = 3

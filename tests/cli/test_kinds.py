@@ -14,7 +14,7 @@ import rmtbase
 from rmtbase.models import open_model
 from rmtbase.results import open_table
 from rmtbase.results.composition import composition
-from rmtbase.results.composition.summary import summarize_composition
+from rmtbase.results.composition.report import summarize_composition
 from rmtbase.results.depth import depth
 from rmtbase.results.diff import diff
 

@@ -10,7 +10,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.models import open_model
 from rmtbase.results.composition import composition
 from rmtbase.results.composition.figures import composition_by_layer, composition_graph, composition_heatmap
-from rmtbase.results.composition.summary import pairs_with, summarize_composition
+from rmtbase.results.composition.report import pairs_with, summarize_composition
 from rmtbase.results.figures import figure_names, figures
 
 

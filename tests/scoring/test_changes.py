@@ -52,7 +52,7 @@ def test_a_change_that_knows_nothing_has_uniform_p_values_and_no_directions():
     assert not (heads["q_value_in"] < 0.01).any()
 
 
-def test_an_old_direction_that_grew_is_an_old_direction():
+def test_directions_that_grew_are_old_ones_and_new_ones_are_counted():
     rng = np.random.default_rng(2)
 
     def grown(w):
@@ -64,9 +64,6 @@ def test_an_old_direction_that_grew_is_an_old_direction():
     assert one["n_directions"] == 1 and one["first_p_value"] == 1 / 200
     for side in ("in", "out"):
         assert one[f"old_share_{side}"] > 0.98 and one[f"p_value_{side}"] < 1e-3
-
-
-def test_new_directions_are_counted_and_are_not_old_ones():
     rng = np.random.default_rng(3)
 
     def learned(w):
@@ -81,7 +78,7 @@ def test_new_directions_are_counted_and_are_not_old_ones():
     assert 2.5 < one["effective_rank"].item() < 4.0
 
 
-def test_weights_that_shrink_have_cosine_minus_one_and_those_that_did_not_change_no_directions():
+def test_weights_that_shrink_have_cosine_minus_one_and_rounding_is_told():
     before, after = pair_of(np.random.default_rng(4), lambda w: 0.9 * w, heads=2, d_head=6, d_model=24)
     one = diff(before, after, components=QUERY)["heads"].to_dataset()
     np.testing.assert_allclose(one["cosine"], -1.0, atol=1e-6)
@@ -92,6 +89,10 @@ def test_weights_that_shrink_have_cosine_minus_one_and_those_that_did_not_change
         group = tree[name].to_dataset()
         assert (group["relative_change"] == 0.0).all()
         assert group["p_value_in"].isnull().all() and group["effective_rank"].isnull().all()
+    rng = np.random.default_rng(8)
+    before, after = pair_of(rng, lambda w: w + 1e-7 * rng.standard_normal(w.shape), heads=2, d_head=6, d_model=24)
+    share = diff(before, after, components=QUERY)["matrices"]["rounding_share"].item()
+    assert 0.1 < share < 10.0  # steps of float32 at 1 are 1.2e-7
 
 
 def test_a_heads_outputs_are_columns_of_the_whole():
@@ -110,13 +111,6 @@ def test_a_heads_outputs_are_columns_of_the_whole():
     assert heads["old_share_out"][1].item() == pytest.approx(expected, rel=1e-9)
 
 
-def test_the_rounding_of_half_precision_is_told():
-    rng = np.random.default_rng(8)
-    before, after = pair_of(rng, lambda w: w + 1e-7 * rng.standard_normal(w.shape), heads=2, d_head=6, d_model=24)
-    share = diff(before, after, components=QUERY)["matrices"]["rounding_share"].item()
-    assert 0.1 < share < 10.0  # steps of float32 at 1 are 1.2e-7
-
-
 def test_other_models_and_other_components_are_refused():
     rng = np.random.default_rng(9)
     one, other = (model_of(rng, layers(1), d_model=width) for width in (24, 20))
@@ -130,7 +124,7 @@ def test_other_models_and_other_components_are_refused():
     assert isinstance(one.sites[0].query, Tensor)
 
 
-def test_the_change_of_a_heads_products_is_that_of_the_products_themselves():
+def test_the_change_of_a_heads_products_is_that_of_the_products_and_heads_are_listed_by_it():
     """Four heads on two key heads: W_QK and W_OV of each are multiplied out, before and after."""
     before, after = noisy_pair()
     heads = diff(before, after, components=ATTENTION)["heads"].to_dataset()
@@ -142,6 +136,14 @@ def test_the_change_of_a_heads_products_is_that_of_the_products_themselves():
             size = np.linalg.norm(old)
             np.testing.assert_allclose(there["relative_change"], np.linalg.norm(new - old) / size, rtol=1e-10)
             np.testing.assert_allclose(there["similarity"], np.vdot(old, new) / size / np.linalg.norm(new), rtol=1e-9)
+    tree = diff(*noisy_pair(), components=ATTENTION)
+    listed = most_changed(tree)
+    change = tree["heads"]["relative_change_qk"].values
+    assert [one["relative_change_qk"] for one in listed] == sorted(change.ravel().tolist(), reverse=True)
+    assert all(change[int(one["layer"].split()[-1]), one["head"]] == one["relative_change_qk"] for one in listed)
+    first = next(item for item in report(tree) if type(item) is str)
+    assert first.startswith("Heads whose W_QK changed most")
+    assert f"{listed[0]['layer']} head {listed[0]['head']}" in first
 
 
 def noisy_pair():
@@ -154,17 +156,6 @@ def noisy_pair():
         return rng.standard_normal(shape) + 0.3 * noise.standard_normal(shape)
 
     return before, model_of(np.random.default_rng(11), layers(2), **sizes, draw=draw)
-
-
-def test_heads_are_listed_by_the_change_of_their_w_qk_the_largest_first():
-    tree = diff(*noisy_pair(), components=ATTENTION)
-    listed = most_changed(tree)
-    change = tree["heads"]["relative_change_qk"].values
-    assert [one["relative_change_qk"] for one in listed] == sorted(change.ravel().tolist(), reverse=True)
-    assert all(change[int(one["layer"].split()[-1]), one["head"]] == one["relative_change_qk"] for one in listed)
-    first = next(item for item in report(tree) if type(item) is str)
-    assert first.startswith("Heads whose W_QK changed most")
-    assert f"{listed[0]['layer']} head {listed[0]['head']}" in first
 
 
 def test_a_head_that_is_turned_without_a_change_of_w_qk_has_not_changed_by_it():

@@ -1,5 +1,7 @@
 """Which residual path a matrix is most like, whether it is like enough, and what the answer must not depend on."""
 
+import json
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -8,10 +10,16 @@ from scipy.optimize import minimize_scalar
 from exhaustive import mostly_exhaustive
 from rmtbase.errors import ParameterError
 from rmtbase.laws import ResidualPath, ResidualUpdate
+from rmtbase.models import open_model
 from rmtbase.progress import SILENT
-from rmtbase.results.depth import effective_depth
+from rmtbase.results import open_table
+from rmtbase.results.depth import depth, effective_depth
 from rmtbase.results.depth._effective_depth import FitSettings
+from rmtbase.results.depth.schema import EFFECTIVE_DEPTH_SCHEMA
+from rmtbase.tables import write_table
 from telling import Told
+
+SETTINGS = {"depths": [1, 2, 3, 5], "draws": 39, "seed": 3}
 
 
 def path(depth, width, seed, sigma=1.0, part="path"):
@@ -234,3 +242,59 @@ def test_a_larger_matrix_is_compared_with_narrower_draws_which_tell_the_distance
     own, brought = (fitter.refit_distance(48, width, ResidualPath(3, 1.0), advance) for width in (48, 24))
     # Each mean is known to 1.3 %, the growth to 1.8 %; at these small widths it slows down by some per cent more.
     assert brought.mean() == pytest.approx(own.mean(), rel=0.1)
+
+
+@pytest.fixture
+def of_arrays(model_folder):
+    return open_model(str(model_folder))
+
+
+def test_each_matrix_is_fitted_as_if_it_were_alone_and_the_file_is_the_table(of_arrays, tmp_path):
+    told = Told()
+    table = depth(of_arrays, **SETTINGS, progress=told)
+    assert dict(table.sizes) == {"layer": 2, "component": 2, "depth": 4, "index": 32}
+    assert table["component"].values.tolist() == ["attention_query", "attention_key"]
+    assert told.steps == told.totals == {"fitting": 4, "drawing residual paths": 4 * SETTINGS["draws"]}
+    for layer in range(2):
+        for component, shape in (("attention_query", (32, 32)), ("attention_key", (16, 32))):
+            alone = effective_depth(of_arrays.matrix(layer, component), **SETTINGS)
+            row = table.sel(layer=layer, component=component)
+            assert (int(row["n_rows"]), int(row["n_columns"])) == shape
+            assert row["effective_depth"] == alone.depth
+            assert (row["effective_depth_low"], row["effective_depth_high"]) == alone.interval
+            assert row["p_value"] == alone.p_value
+            assert bool(row["fits"]) is alone.fits
+            assert row["distance"] == alone.distance
+            np.testing.assert_array_equal(row["distance_profile"], alone.distances)
+            np.testing.assert_array_equal(row["scale_profile"], alone.scales)
+            values = row["singular_value"].values
+            np.testing.assert_array_equal(values[np.isfinite(values)], alone.singular_values)
+    path = write_table(table, tmp_path / "depth.nc")
+    assert open_table(path).identical(table)
+    for name, variable in EFFECTIVE_DEPTH_SCHEMA.items():
+        assert table[name].dims == variable.dims
+        assert table[name].attrs["long_name"]
+        assert table[name].attrs.get("units", "") == variable.units
+    call = json.loads(table.attrs["provenance"])["call"]
+    assert (call["part"], call["draws"], call["seed"]) == ("path", 39, 3)
+
+
+def test_an_untrained_model_is_an_update_of_depth_one(of_arrays):
+    table = depth(of_arrays, part="update", depths=range(1, 6), components=["attention_query"])
+    # Gaussian 32 x 32 matrices: each p is 0.01 with probability 0.01, on the same draws.
+    assert (table["effective_depth"] == 1).all()
+    assert (table["p_value"] > 0.01).all()
+
+
+def test_a_matrix_of_zeros_is_left_out_and_named(weights, tmp_path):
+    weights.queries[1] = 0.0
+    told = Told()
+    table = depth(str(weights.save(tmp_path / "zeros")), **SETTINGS, progress=told)
+    row = table.sel(layer=1, component="attention_query")
+    for name in ("effective_depth", "p_value", "fits", "scale"):
+        assert np.isnan(row[name])
+    assert int(row["n_rows"]) == 32
+    assert np.isfinite(table["p_value"]).sum() == 3
+    (warning,) = json.loads(table.attrs["warnings"])
+    assert "layer 1 attention_query" in warning
+    assert warning in told

@@ -46,7 +46,7 @@ def test_matrices_that_learned_nothing_are_called_noise(untrained):
         assert of.standing == tuple(name for name, p in zip(CANDIDATES, of.p_value, strict=True) if p > 0.05)
 
 
-def test_a_power_law_is_found_and_told():
+def test_a_power_law_spikes_and_a_residual_path_are_found_and_told():
     quantiles = (np.arange(SHAPE[0]) + 0.5) / SHAPE[0]
     matrix = _with_eigenvalues(quantiles ** (-1.0 / 0.5), SHAPE[1], 1)
     found = heavy_tails(matrix, draws=39)
@@ -55,9 +55,6 @@ def test_a_power_law_is_found_and_told():
     assert found.fit.exponent == pytest.approx(power_law_fit(np.linalg.svd(matrix, compute_uv=False) ** 2).exponent)
     assert found.comparison.verdict == "power_law" and found.comparison.exponent == pytest.approx(1.5, abs=0.2)
     assert found.comparison.p_value[0] == 1 / 40
-
-
-def test_spikes_are_counted_and_a_residual_path_is_found_with_its_depth():
     matrix = np.random.default_rng(2).standard_normal(SHAPE)
     matrix[0, 0] += 5.0 * (SHAPE[0] * SHAPE[1]) ** 0.25
     found = heavy_tails(matrix, draws=39).comparison

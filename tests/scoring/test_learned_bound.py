@@ -52,7 +52,7 @@ def test_sums_over_cycles_their_moments_under_random_signs_and_the_second_cumula
     assert 2.0 * np.sqrt(cycles_of_four(square)) / 6 == pytest.approx(deviation)
 
 
-def test_the_bound_is_where_directions_of_equal_strength_have_these_cumulants():
+def test_the_bound_is_where_directions_of_equal_strength_have_these_cumulants_whatever_the_scale_of_rows():
     # s_2² = p s_3 with the rectangular cumulants of one share p, of columns of equal norms: here nearly, to 0.5 points.
     rng = np.random.default_rng(4)
     h, d = 64, 512
@@ -68,6 +68,16 @@ def test_the_bound_is_where_directions_of_equal_strength_have_these_cumulants():
         return s_2**2 - p * s_3
 
     assert share_bound(x).share == pytest.approx(brentq(gap, 1e-6, 1.0), abs=0.005)
+    rng, shape = np.random.default_rng(6), (28, 336)
+    noise, learned = rng.standard_normal(shape), planted(rng, shape, np.full(14, 4.0))
+    share = share_of_rows(learned, noise)  # 69 %, of which no direction alone has more than 5
+    assert share - 0.1 < share_bound(noise + learned).share <= share + 0.02
+    rng, shape = np.random.default_rng(8), (16, 128)
+    matrix = rng.standard_normal(shape) + planted(rng, shape, np.full(5, 3.0))
+    bound = share_bound(matrix).share
+    assert bound > 0.2 and BEYOND_CHANCE == 4.0
+    for changed in (1e-150 * matrix, np.exp(rng.standard_normal((16, 1))) * matrix, np.vstack([matrix, 0 * matrix])):
+        assert share_bound(changed).share == pytest.approx(bound, rel=1e-9)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -85,19 +95,6 @@ def test_bounds_exceed_the_planted_share_by_five_points_in_at_most_one_in_twenty
     assert (there > 0.05).sum() <= binom.isf(1e-4, there.size, 0.05)
 
 
-def test_many_strong_directions_are_bounded_within_a_few_points_whatever_the_scale_of_rows():
-    rng, shape = np.random.default_rng(6), (28, 336)
-    noise, learned = rng.standard_normal(shape), planted(rng, shape, np.full(14, 4.0))
-    share = share_of_rows(learned, noise)  # 69 %, of which no direction alone has more than 5
-    assert share - 0.1 < share_bound(noise + learned).share <= share + 0.02
-    rng, shape = np.random.default_rng(8), (16, 128)
-    matrix = rng.standard_normal(shape) + planted(rng, shape, np.full(5, 3.0))
-    bound = share_bound(matrix).share
-    assert bound > 0.2 and BEYOND_CHANCE == 4.0
-    for changed in (1e-150 * matrix, np.exp(rng.standard_normal((16, 1))) * matrix, np.vstack([matrix, 0 * matrix])):
-        assert share_bound(changed).share == pytest.approx(bound, rel=1e-9)
-
-
 @pytest.mark.parametrize("shape", [(8, 64), (28, 336), (64, 64)])
 def test_entries_of_any_law_without_structure_have_no_bound(shape):
     # At most 1 % of matrices have one: of 240 more than 9 with probability 2e-4.
@@ -113,7 +110,7 @@ def test_entries_of_any_law_without_structure_have_no_bound(shape):
     assert {one.reason for one in found} <= {"", "within_chance"}
 
 
-def test_a_matrix_without_a_bound_says_why():
+def test_a_matrix_without_a_bound_and_a_product_say_why():
     rng = np.random.default_rng(9)
     for matrix, reason in (
         (rng.standard_normal((7, 64)), "too_few_axes"),
@@ -123,6 +120,17 @@ def test_a_matrix_without_a_bound_says_why():
     ):
         bound = share_bound(matrix)
         assert np.isnan(bound.share) and bound.reason == reason
+    from rmtbase.models import Place, Product, Site, Tensor, open_model
+
+    rng = np.random.default_rng(11)
+    tensors = {"up": (32, 16), "down": (16, 64), "key": (32, 64)}
+    site = Site(
+        place=Place("", 0), n_heads=2, n_key_heads=2, d_head=16, d_query=64, d_key=64,
+        query=Product((Tensor("up"), Tensor("down"))), key=Tensor("key"),
+    )  # fmt: skip
+    drawn = {name: rng.standard_normal(shape) for name, shape in tensors.items()}
+    tree = signal(open_model(drawn, sites=[site], name="made"), circuits=("query",), matrices="none")
+    assert set(tree["circuits/query/heads"]["no_bound"].values.ravel()) == {"dependent_entries"}
 
 
 def test_heads_of_one_matrix_have_a_bound_in_the_file_and_products_the_reason_why_not():
@@ -137,17 +145,3 @@ def test_heads_of_one_matrix_have_a_bound_in_the_file_and_products_the_reason_wh
     assert set(tree["matrices"]["no_bound"].values.ravel()) == {"whole_matrix"}
     for circuit in ("key", "value", "output"):
         assert set(tree[f"circuits/{circuit}/heads"]["no_bound"].values.ravel()) == {"within_chance"}
-
-
-def test_heads_whose_matrix_is_a_product_have_no_bound():
-    from rmtbase.models import Place, Product, Site, Tensor, open_model
-
-    rng = np.random.default_rng(11)
-    tensors = {"up": (32, 16), "down": (16, 64), "key": (32, 64)}
-    site = Site(
-        place=Place("", 0), n_heads=2, n_key_heads=2, d_head=16, d_query=64, d_key=64,
-        query=Product((Tensor("up"), Tensor("down"))), key=Tensor("key"),
-    )  # fmt: skip
-    drawn = {name: rng.standard_normal(shape) for name, shape in tensors.items()}
-    tree = signal(open_model(drawn, sites=[site], name="made"), circuits=("query",), matrices="none")
-    assert set(tree["circuits/query/heads"]["no_bound"].values.ravel()) == {"dependent_entries"}

@@ -88,7 +88,7 @@ def test_four_directions_of_a_rounded_update_are_found():
     assert found.count(4.0) >= 5
 
 
-def test_too_few_elements_or_one_too_large_cannot_be_tested():
+def test_too_few_elements_or_one_too_large_or_a_short_spectrum_cannot_be_counted():
     rng = np.random.default_rng(5)
     few = np.zeros((32, 48))
     few.flat[rng.choice(few.size, 30, replace=False)] = rng.standard_normal(30)
@@ -99,9 +99,6 @@ def test_too_few_elements_or_one_too_large_cannot_be_tested():
     assert FLIPS.count(few).reason == FLIPS.count(one).reason == TIED
     assert FLIPS.count(np.ones((1, 9))).reason == Reason("single_value")
     assert FLIPS.count(np.zeros((9, 9))).reason == Reason("all_zeros")
-
-
-def test_a_short_spectrum_is_tested_but_its_directions_are_not_counted():
     rng = np.random.default_rng(6)
     noise = FLIPS.count(rng.standard_normal((4, 60)))
     assert noise.number == 0 and noise.p_value[0] > LEVEL
@@ -109,7 +106,7 @@ def test_a_short_spectrum_is_tested_but_its_directions_are_not_counted():
     assert learned.p_value[0] == 1 / 200 and learned.reason == NO_FLOOR and np.isnan(learned.number)
 
 
-def test_the_largest_value_of_a_flip_is_that_of_its_own_spectrum():
+def test_flips_are_those_of_their_own_spectrum_whatever_the_threads_and_the_order_of_draws():
     rng = np.random.default_rng(7)
     for shape in ((20, 30), (300, 320)):  # all eigenvalues, and Lanczos' iteration
         matrix = rng.standard_normal(shape)
@@ -121,9 +118,6 @@ def test_the_largest_value_of_a_flip_is_that_of_its_own_spectrum():
     gram = rng.standard_normal((300, 500))
     gram = (gram @ gram.T).astype(np.float32)
     assert _lanczos(gram.dot, 300) == pytest.approx(np.linalg.eigvalsh(gram)[-1], rel=1e-5)
-
-
-def test_threads_and_the_order_of_draws_change_nothing():
     matrix = np.random.default_rng(12).standard_normal((64, 2100))
     with ThreadPoolExecutor(3) as pool:
         spread = FLIPS.count(matrix, map_draws=pool.map)

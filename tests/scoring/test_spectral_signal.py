@@ -157,12 +157,22 @@ def test_a_direction_of_any_size_has_limits_about_it(size):
         assert found.shrunken[0] <= found.strength[0] * (1 + 1e-12)
 
 
-def test_a_rest_that_is_no_noise_is_no_floor():
+def test_a_rest_that_is_no_noise_is_no_floor_and_a_spectrum_without_a_number_says_why():
     # Half the values ten times the others, evenly: nothing stands out of it, and no Gaussian product has it.
     found = spectral_signal(np.repeat([10.0, 1.0], 64), (1024, 128, 1024))
     assert found.n_directions == 0
     assert found.rest_p_value < 1e-6
     assert not found.noise_floor
+    rng, dims = np.random.default_rng(20), (16, 40)
+    noise = np.linalg.svd(rng.standard_normal(dims), compute_uv=False) ** 2
+    geometric, low_rank = 1e3 * 0.5 ** np.arange(16), np.where(np.arange(16) < 3, 1.0, 0.0)
+    found = spectral_signal([noise, geometric, low_rank, 0.0 * noise], dims)
+    assert found.no_number.tolist() == ["", "too_few_left", "zeros_left", ""]
+    assert np.isnan(found.n_directions).tolist() == [False, True, True, True]
+    drawn = np.sort(10.0 ** (rng.uniform(0, 6, (200, 1)) * rng.uniform(0, 1, (200, 16))))[:, ::-1]
+    found = spectral_signal(drawn, dims)
+    without = np.isnan(found.n_directions)
+    assert (without == (found.no_number != "")).all() and 0 < without.sum() < 200
 
 
 @pytest.mark.parametrize(
@@ -185,16 +195,3 @@ def test_bad_arguments_are_named(arguments, name):
     with pytest.raises(ParameterError) as caught:
         spectral_signal(**({"eigenvalues": np.ones(16), "dims": W_QK} | arguments))
     assert caught.value.name == name
-
-
-def test_a_spectrum_with_directions_and_no_number_says_why():
-    rng, dims = np.random.default_rng(20), (16, 40)
-    noise = np.linalg.svd(rng.standard_normal(dims), compute_uv=False) ** 2
-    geometric, low_rank = 1e3 * 0.5 ** np.arange(16), np.where(np.arange(16) < 3, 1.0, 0.0)
-    found = spectral_signal([noise, geometric, low_rank, 0.0 * noise], dims)
-    assert found.no_number.tolist() == ["", "too_few_left", "zeros_left", ""]
-    assert np.isnan(found.n_directions).tolist() == [False, True, True, True]
-    drawn = np.sort(10.0 ** (rng.uniform(0, 6, (200, 1)) * rng.uniform(0, 1, (200, 16))))[:, ::-1]
-    found = spectral_signal(drawn, dims)
-    without = np.isnan(found.n_directions)
-    assert (without == (found.no_number != "")).all() and 0 < without.sum() < 200

@@ -61,11 +61,8 @@ def null() -> np.ndarray:
     return heads.null_npr(d_model=128, d_head=16, draws=5000)
 
 
-def test_everything_shipped_fits_in_six_megabytes():
+def test_what_is_shipped_is_small_and_the_index_and_recorded_results_agree():
     assert sum(path.stat().st_size for path in MODELS.rglob("*") if path.is_file()) <= 6_000_000
-
-
-def test_index_names_exactly_the_folders_that_are_there():
     assert sorted(NAMES) == sorted(path.name for path in MODELS.iterdir() if path.is_dir())
     assert INDEX["default"] in NAMES
     assert INDEX["tokenizer"] == "bytes"
@@ -73,6 +70,13 @@ def test_index_names_exactly_the_folders_that_are_there():
     assert steps == sorted(steps)
     assert steps[0] == 0
     assert all(name in (f"step-{step}", "final") for name, step in zip(NAMES, steps, strict=True))
+    results = json.loads((STUDY / "results.json").read_text(encoding="utf-8"))
+    scores = results["revisions"]
+    assert list(scores) == NAMES
+    for revision in INDEX["revisions"]:
+        score = scores[revision["name"]]
+        assert score["held_out_bits_per_byte"] == revision["held_out_bits_per_byte"]
+        assert score["bytes_scored"] == results["ngram"]["bytes_scored"]
 
 
 @pytest.mark.parametrize("revision", INDEX["revisions"], ids=NAMES)
@@ -104,16 +108,6 @@ def test_revision_loads_with_transformers_and_gives_finite_logits(name: str):
     assert torch.isfinite(logits).all()
 
 
-def test_recorded_results_and_index_agree():
-    results = json.loads((STUDY / "results.json").read_text(encoding="utf-8"))
-    scores = results["revisions"]
-    assert list(scores) == NAMES
-    for revision in INDEX["revisions"]:
-        score = scores[revision["name"]]
-        assert score["held_out_bits_per_byte"] == revision["held_out_bits_per_byte"]
-        assert score["bytes_scored"] == results["ngram"]["bytes_scored"]
-
-
 @pytest.mark.exhaustive
 def test_training_and_held_out_files_are_disjoint_and_both_sides_are_populated():
     paths = corpus.source_paths(corpus.standard_library())
@@ -125,7 +119,7 @@ def test_training_and_held_out_files_are_disjoint_and_both_sides_are_populated()
     assert not any("/test" in f"/{path}" for path in paths)
 
 
-def test_every_byte_but_the_first_is_scored_once():
+def test_every_byte_is_scored_once_and_ngram_probabilities_sum_to_one():
     for size in (1, 2, 255, 256, 257, 300, 1000):
         scored = []
         for start, stop, first in held_out.windows(np.zeros(size, dtype=np.uint8)):
@@ -133,18 +127,12 @@ def test_every_byte_but_the_first_is_scored_once():
             assert first == 1 or first - start > held_out.CONTEXT - held_out.STRIDE
             scored += range(first, stop + 1)
         assert scored == list(range(1, size))
-
-
-def test_ngram_probabilities_sum_to_one_over_the_next_byte():
     model = ngram.fit(ngram.join([library_text("ast.py")[:20_000]]), 3, (0.5, 1.0, 2.0))
     total = np.zeros(3)
     for byte in range(256):
         text = ngram.join([np.frombuffer(b"se", dtype=np.uint8), np.array([*b"se", byte], dtype=np.uint8)])
         total += [p[-1] for p in ngram.probabilities(model, text)]
     np.testing.assert_allclose(total, 1, rtol=1e-12)
-
-
-def test_ngram_order_beyond_seven_is_refused():
     with pytest.raises(ValueError, match="order = 8: expected 1 to 7"):
         ngram.count(ngram.join([np.zeros(20, dtype=np.uint8)]), 8)
 
@@ -168,20 +156,14 @@ def test_final_model_clearly_beats_a_byte_3_gram_on_held_out_text(bits: dict[str
     assert recorded < INDEX["baseline_held_out_bits_per_byte"]["3_gram"] - 0.8
 
 
-def test_step_0_projections_are_the_initialisers_normal_draws():
+def test_heads_are_the_initialisers_draws_at_step_0_and_leave_the_null_in_training(null):
     # 32 + 16 blocks of 2048 weights; the relative sd of each block's std is 1/64, so the bound is 5 sd:
     # false-failure rate 48 * 6e-7 = 3e-5 over seeds.
     w_q, w_k = heads.head_matrices(MODELS / "step-0")
     for w in (w_q, w_k):
         np.testing.assert_allclose(w.std(axis=(-2, -1)) / INITIAL_STD, 1, atol=5 / 64)
-
-
-def test_step_0_heads_do_not_leave_the_null(null: np.ndarray):
     # Two-sided Monte Carlo p-values of 32 heads, Bonferroni: false-failure rate at most 1e-2 over seeds.
     p = heads.two_sided_p(heads.head_npr(MODELS / "step-0"), null)
     assert p.min() > 1e-2 / p.size
-
-
-def test_final_heads_leave_the_null_in_most_heads(null: np.ndarray):
     p = heads.two_sided_p(heads.head_npr(MODELS / "final"), null)
     assert (p < 1e-3).mean() > 0.5

@@ -83,32 +83,14 @@ def test_of_its_own_model_a_statement_is_decided(name, demo, store, few):
         assert Finding(of_demo[k]["finding"]) is Finding(of_gpt2[k]["finding"])
 
 
-def test_a_spectral_statement_has_a_row_on_either_convention():
+def test_table_1_is_that_of_the_known_models_and_a_spectral_statement_has_a_row_on_either_convention():
+    assert [row[-1] for row in post1.table_1().rows] == ["agrees"] * 14
     rows = results("post2")["rows"]
     count = {one: sum(row["convention"] == one for row in rows) for one in ("λ", "s")}
     assert count["λ"] == count["s"] == len(rows) / 2
 
 
-def test_table_1_is_that_of_the_known_models():
-    assert [row[-1] for row in post1.table_1().rows] == ["agrees"] * 14
-
-
-def test_a_histogram_is_fitted_as_the_errata_say():
-    edges = np.linspace(-8.0, 8.0, 161)
-    centre, widths = 0.5 * (edges[1:] + edges[:-1]), {}
-    for name, law in {"normal": stats.norm(), "laplace": stats.laplace(scale=0.5**0.5)}.items():
-        widths[name] = histogram_width(np.diff(law.cdf(edges)) / np.diff(edges), centre)
-    assert widths["normal"] == pytest.approx(1.0, abs=1e-3)
-    assert widths["laplace"] == pytest.approx(0.72, abs=0.015)
-
-
-def test_heads_are_the_same_whatever_is_asked_of_them(demo):
-    of = [of_elements(demo, name, "W_QK").layer for name in ("sigma", "core_sigma", "entropy")]
-    of.append(fitted_by_histogram(demo, "W_QK").layer)
-    assert all(np.array_equal(of[0], one) for one in of[1:])
-
-
-def test_the_sum_of_eigenvalues_is_quadratic_in_the_width(demo, store, few):
+def test_the_sum_of_eigenvalues_is_quadratic_in_the_width_and_heads_are_the_same_whatever_is_asked(demo, store, few):
     of_eigenvalues, of_values = (dict((name, fit) for name, fit, _ in exponents(demo, one)) for one in ("λ", "s"))
     assert of_eigenvalues["Σλ"].value == of_values["Σs²"].value == pytest.approx(2.0, abs=1e-9)
     assert of_eigenvalues["λ₁"].value == pytest.approx(2 * of_values["s₁"].value)
@@ -118,19 +100,25 @@ def test_the_sum_of_eigenvalues_is_quadratic_in_the_width(demo, store, few):
         if row["quantity"] in ("exponent of σ in Σλ", "exponent of σ in Σs²")
     ]
     assert len(rows) == 2 and all(row["note"].startswith("an identity: ") for row in rows)
+    of = [of_elements(demo, name, "W_QK").layer for name in ("sigma", "core_sigma", "entropy")]
+    of.append(fitted_by_histogram(demo, "W_QK").layer)
+    assert all(np.array_equal(of[0], one) for one in of[1:])
 
 
-def test_an_exponent_is_found_with_its_error():
+def test_exponents_widths_and_rank_correlations_are_found():
     x = np.geomspace(1.0, 10.0, 400)
     noise = 0.1 * np.random.default_rng(5).standard_normal(x.size)
     fit = exponent(x, 3.0 * x**1.5 * np.exp(noise))
     assert abs(fit.value - 1.5) < 4 * fit.error  # fails by chance once in 15 000 seeds
     assert fit.error == pytest.approx(0.1 / np.sqrt(np.sum(np.log(x / np.exp(np.log(x).mean())) ** 2)), rel=0.1)
-
-
-def test_a_rank_correlation_of_two_layers_is_none_and_that_of_many_models_is_scipys():
     assert np.isnan(rank_correlation(np.arange(2), np.arange(2.0)))
     assert np.isnan(rank_correlation(np.arange(5), np.ones(5)))
     x, y = np.random.default_rng(3).integers(0, 6, (2, 4, 9))
     expected = [stats.spearmanr(one, other).statistic for one, other in zip(x, y, strict=True)]
     assert rank_correlation(x, y) == pytest.approx(expected)
+    edges = np.linspace(-8.0, 8.0, 161)
+    centre, widths = 0.5 * (edges[1:] + edges[:-1]), {}
+    for name, law in {"normal": stats.norm(), "laplace": stats.laplace(scale=0.5**0.5)}.items():
+        widths[name] = histogram_width(np.diff(law.cdf(edges)) / np.diff(edges), centre)
+    assert widths["normal"] == pytest.approx(1.0, abs=1e-3)
+    assert widths["laplace"] == pytest.approx(0.72, abs=0.015)

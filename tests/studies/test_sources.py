@@ -38,21 +38,23 @@ def numbered(kind, source):
     return {int(place.rpartition(" ")[2]) for place in PLACES if place.startswith(f"{source}, {kind}")}
 
 
-def test_the_places_are_those_of_the_sources():
+def test_the_places_are_those_of_the_sources_each_covered_once_by_a_known_word_and_named():
     assert numbered("figure", "post 1") == {*range(1, 21)}
     assert numbered("figure", "post 2") == {*range(1, 17)}
     assert numbered("figure", "Weibull paper") == {*range(1, 15)}
     assert numbered("table", "Weibull paper") == {*range(1, 7)}
     assert "post 1, table 1" in PLACES
-
-
-def test_every_place_is_covered_once_and_by_a_known_word():
     found = [one.place for one in covered(RECIPES)]
     assert len(found) == len(set(found))
     assert set(found) <= set(PLACES)
     assert all(isinstance(one.status, Needs) or one.status.startswith(STATUSES) for one in covered(RECIPES))
     if [*RECIPES] == THERE:
         assert found == [*PLACES]
+    for place in PLACES:
+        source, _, rest = place.partition(", ")
+        (short,) = [name for name, title in entry.SOURCES.items() if title == source]
+        if rest != "text":
+            assert entry._NAME.fullmatch(f"{short}-{rest.replace(' ', '-').removeprefix('figure-')}"), place
 
 
 @pytest.fixture
@@ -86,24 +88,13 @@ def test_figure_takes_a_name_and_models(arguments, capsys):
     assert "figure NAME" in capsys.readouterr().err
 
 
-def test_every_place_has_a_name_for_figure():
-    for place in PLACES:
-        source, _, rest = place.partition(", ")
-        (short,) = [name for name, title in entry.SOURCES.items() if title == source]
-        if rest != "text":
-            assert entry._NAME.fullmatch(f"{short}-{rest.replace(' ', '-').removeprefix('figure-')}"), place
-
-
-def test_what_is_done_or_drawn_of_the_demo_has_a_file():
+def test_what_is_done_or_drawn_of_the_demo_has_a_file_and_the_table_of_coverage_is_that_of_today():
     found = covered(RECIPES)
     files = shown(DEMO.parent, found)
     for one in found:
         assert all((DEMO.parent / each.file).is_file() for each in files[one.place]), one.place
         if one.status == "done" or isinstance(one.status, Needs):
             assert any(each.file.startswith("demo/") for each in files[one.place]), one.place
-
-
-def test_the_table_of_coverage_is_that_of_today_and_every_command_in_it_can_be_typed():
     written = (DEMO.parent / "COVERAGE.md").read_text(encoding="utf-8")
     assert written == page(RECIPES, DEMO.parent)
     rows = dict(re.findall(r"^\| (.*?) \| .*? \| .*? \| (.*?) \| .*? \|$", written, flags=re.MULTILINE))
@@ -115,27 +106,14 @@ def test_the_table_of_coverage_is_that_of_today_and_every_command_in_it_can_be_t
             assert recipe in RECIPES
             models = rest[1].split(",") if rest else []
             assert {*models} <= ids | {f"set:{name}" for name in sets()} and rest[:1] in ([], ["--model"])
-
-
-def test_every_place_that_needs_models_is_closed_by_a_run_of_a_set():
-    runs = sets()["all"]
-    held = [
-        {"recipe": one.recipe, "quick": False, "model": one.models, "weights": _weights(one.models)} for one in runs
-    ]
-    needs = [one.status for one in covered(RECIPES) if isinstance(one.status, Needs)]
-    assert len(needs) == 57
-    for one in needs:
-        assert any(is_closed(one, each) for each in held), one
-        if one.by.startswith("set:"):
-            of_set = [each for each in sets()[one.by.removeprefix("set:")] if each.recipe == one.recipe]
-            assert any({*one.models} <= {*each.models} for each in of_set)
+    assert (DEMO / "README.md").read_text(encoding="utf-8") == index(DEMO, RECIPES)
 
 
 def _weights(models):
     return {f"{model}@main": {"commit": "0" * 40} for model in models}
 
 
-def test_a_place_is_closed_only_by_weights_of_the_hub_of_all_its_models_and_not_by_a_quick_run():
+def test_a_place_is_closed_only_by_weights_of_the_hub_of_all_its_models_by_a_run_that_is_not_quick():
     two = Needs("cross", ("openai-community/gpt2", "EleutherAI/pythia-70m"))
     held = {"recipe": "cross", "quick": False, "model": ["GPT2", "x/y", "pythia-70m"], "weights": _weights(two.models)}
     assert is_closed(two, held)
@@ -147,10 +125,17 @@ def test_a_place_is_closed_only_by_weights_of_the_hub_of_all_its_models_and_not_
     one = two._replace(models=two.models[1:])
     assert not is_closed(one, held)  # its figures are of the first model
     assert is_closed(one, held | {"model": ["EleutherAI/Pythia-70m", "gpt2"]})
-
-
-def test_the_index_is_made_of_the_results():
-    assert (DEMO / "README.md").read_text(encoding="utf-8") == index(DEMO, RECIPES)
+    runs = sets()["all"]
+    held = [
+        {"recipe": one.recipe, "quick": False, "model": one.models, "weights": _weights(one.models)} for one in runs
+    ]
+    needs = [one.status for one in covered(RECIPES) if isinstance(one.status, Needs)]
+    assert len(needs) == 57
+    for one in needs:
+        assert any(is_closed(one, each) for each in held), one
+        if one.by.startswith("set:"):
+            of_set = [each for each in sets()[one.by.removeprefix("set:")] if each.recipe == one.recipe]
+            assert any({*one.models} <= {*each.models} for each in of_set)
 
 
 @pytest.mark.parametrize("recipe", THERE)
@@ -183,24 +168,18 @@ def _number(units):
     return lambda text: float(text[:-1]) * units[text[-1]]
 
 
-def test_checkpoints_are_listed_with_what_they_take(capsys):
+def test_checkpoints_and_models_of_packages_are_listed_with_what_was_looked_up(capsys):
     assert main(["list"]) == 0
     said = capsys.readouterr().out
     assert said.strip() == listing()
     assert all(one.known.hub_id in said for one in checkpoints())
     (llama,) = checkpoints_of(["meta-llama/Llama-3.1-8B@main"])
     assert llama.gated == "yes" and "accept it on the model's page" in llama.licence
-
-
-def test_of_every_checkpoint_stands_what_was_looked_up():
     manifest = json.loads(FILE.read_text(encoding="utf-8"))
     for one in manifest["models"].values():
         assert {"date", "licence", "gated", "sizes", "storage"} == set(one["checked"])
         assert all(one["checked"].values())
     assert {entry["model"] for entry in manifest["entries"]} == set(manifest["models"])
-
-
-def test_models_of_packages_are_those_whose_results_are_here(capsys):
     page = (DEMO.parents[1] / "README.md").read_text(encoding="utf-8")
     here = {path.parent.parent.name for path in DEMO.parent.glob("*/*/results.json")}
     assert {one.model for one in packaged()} | {"demo"} <= here
@@ -211,24 +190,19 @@ def test_models_of_packages_are_those_whose_results_are_here(capsys):
         assert one.bytes > 10**7 and all(one.checked.values())
 
 
-def test_pages_of_nothing_are_refused(tmp_path, capsys):
-    for arguments, said in (
-        (["pages", "--out", str(tmp_path)], "run one first"),
-        (["null", "--model", ","], "nothing"),
-    ):
-        with pytest.raises(SystemExit, match="2"):
-            main(arguments)
-        assert said in capsys.readouterr().err
-
-
-def test_a_verdict_is_a_value_and_a_convention_a_word_that_is_known():
+def test_a_verdict_is_a_value_and_what_cannot_be_computed_cannot_be_told():
     with pytest.raises(ParameterError, match="a Verdict"):
         Row("post 1, figure 1", "σ", 1.0, 1.0, None, "agrees")
     with pytest.raises(ParameterError, match="λ, s"):
         Row("post 1, figure 1", "σ", 1.0, 1.0, None, AGREES, "eigenvalues")
+    for observed in (float("nan"), "nan, 1"):
+        row = writing._row(Row("post 1, figure 1", "σ", 1.0, observed, None, AGREES, note="nulls nan and 1"))
+        assert row["observed"] is None and row["verdict"] == "cannot tell" and row["note"] == "nulls – and 1"
+        row = writing._row(Row("post 1, figure 1", "σ", 1.0, observed, None, corrected("errata, 4")))
+        assert (row["standing"], row["finding"]) == ("open", None)
 
 
-def test_numbers_of_the_nulls_are_those_of_the_laws_today():
+def test_numbers_of_the_nulls_and_of_the_first_page_are_those_of_today():
     rows = {(row["place"], row["quantity"], row["convention"]): row for row in results("null")["rows"]}
     for h in null.RANKS:
         row = rows["post 1, figure 3", f"upper edge of W_QK/√d, h = {h}, σ = 1", "λ"]
@@ -237,9 +211,6 @@ def test_numbers_of_the_nulls_are_those_of_the_laws_today():
     for h in null.ELEMENT_RANKS:
         found = rows["post 1, figure 4", f"D_KL from a normal law, h = {h}", ""]["null"]["mean"]
         assert found == pytest.approx(laws.product_element(1000, h).kl_to_normal(), rel=1e-5)
-
-
-def test_numbers_of_the_first_page_are_those_of_the_weights_today():
     model = open_model("demo")
     values = np.concatenate([first.thin_of(model, site) for site in range(len(model.sites))])
     ratios = {"λ": values**2, "s": values}
@@ -251,15 +222,12 @@ def test_numbers_of_the_first_page_are_those_of_the_weights_today():
     assert largest == [pytest.approx((values[:, 0] / values[:, -1]).max(), rel=1e-5)]
 
 
-def test_dense_spectra_in_float32_count_rounding_as_values():
+def test_dense_spectra_count_rounding_as_values_and_millions_are_told_from_it():
     spectra = first.random_spectra(128, 16)
     thin, dense = (spectra.condition(method) for method in first.METHODS[:2])
     assert thin[0] == 16 and thin[1] < 5
     assert dense[0] > 80 and dense[1] > 1e6
     assert spectra.floor < 1e-6
-
-
-def test_a_condition_number_in_the_millions_is_told_from_rounding():
     thin = np.geomspace(1.0, 1.0 / 3738.0, 16)
     dense = np.concatenate([thin, np.full(112, 1e-9)])
     random = first.random_spectra(128, 16)
@@ -273,6 +241,11 @@ def test_a_condition_number_in_the_millions_is_told_from_rounding():
     assert verdicts["κ of one, largest κ, thin float64", "s"].verdict == corrected("errata, 5")
     assert "1.4e+07 of λ by thin factors: millions are real here of λ." in first.rounding("one", [random, own])
     assert "no κ here reaches a million" in first.rounding("one", [random, random])
+    square = first.Spectra("square", 16, np.ones(16), np.ones(16))
+    assert np.isnan(square.floor)
+    assert first.null_of("condition_number", square) is not None
+    assert first.null_of("condition_number", square._replace(thin=np.ones(2))) is None
+    assert np.isnan(exponent(np.ones(1), np.ones(1)).value)
 
 
 def test_a_folder_whose_names_tell_no_steps_is_one_model(tmp_path):
@@ -299,7 +272,10 @@ def test_kept_arrays_are_made_once(tmp_path):
     assert len(made) == 3
 
 
-def test_texts_name_a_folder_without_its_place(tmp_path):
+def test_a_run_knows_a_model_by_all_of_its_names_and_texts_name_no_place(tmp_path, capsys):
+    for name in ("gpt2", "openai-community/gpt2", "openai-community/GPT2@main"):
+        assert Run(name, True, Path("out"), Path("store")).is_of("gpt2")
+    assert not Run("demo", True, Path("out"), Path("store")).is_of("gpt2")
     folder = tmp_path / "all-MiniLM-L6-v2"
     folder.mkdir()
     run = Run(str(folder), True, Path("out"), Path("store"))
@@ -307,12 +283,22 @@ def test_texts_name_a_folder_without_its_place(tmp_path):
     assert label(f"{folder}@main") == "all-MiniLM-L6-v2@main"
     assert label("openai-community/gpt2@main") == "openai-community/gpt2@main"
     assert folder_of([str(folder)]) == "all-MiniLM-L6-v2"
-
-
-def test_a_run_knows_a_model_by_all_of_its_names():
-    for name in ("gpt2", "openai-community/gpt2", "openai-community/GPT2@main"):
-        assert Run(name, True, Path("out"), Path("store")).is_of("gpt2")
-    assert not Run("demo", True, Path("out"), Path("store")).is_of("gpt2")
+    folder = tmp_path / "a|b `c` <script> $x$\n"
+    folder.mkdir()
+    assert label(str(folder)) == "a_b _c_ _script_ _x__"
+    (tmp_path / "demo").mkdir()
+    assert folder_of([str(tmp_path / "demo")]) == "folder-demo"
+    assert folder_of(["/"]) == "folder-"
+    folders = [folder_of(one.models) for one in sets()["all"] if one.models]
+    assert len({*folders}) == len({one.models for one in sets()["all"]} - {()})
+    assert folder_of(("gpt2", "distilgpt2")) == "gpt2+distilgpt2" != folder_of(("distilgpt2", "gpt2"))
+    long = [f"some-organisation/some-model-{number}" for number in range(9)]
+    assert len(folder_of(long)) <= 80 and folder_of(long) != folder_of(long[:-1])
+    for one in ("a", "b"):
+        (tmp_path / one / "same").mkdir(parents=True)
+    with pytest.raises(SystemExit, match="2"):
+        main(["cross", "--model", f"{tmp_path}/a/same, {tmp_path}/b/same"])
+    assert "two are called same" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("folder", ["all-MiniLM-L6-v2", "AntiBERTy", "SmolLM2-135M-Instruct"])
@@ -326,50 +312,6 @@ def test_pages_of_published_models_are_made_of_their_results_and_name_no_place(f
         assert {one["file"] for one in held["figures"]} == {one.name for one in path.parent.glob("*.png")}
 
 
-def test_a_square_head_has_no_noise_floor_and_one_of_few_dimensions_no_null():
-    square = first.Spectra("square", 16, np.ones(16), np.ones(16))
-    assert np.isnan(square.floor)
-    assert first.null_of("condition_number", square) is not None
-    assert first.null_of("condition_number", square._replace(thin=np.ones(2))) is None
-
-
-def test_heads_of_one_width_have_no_exponent():
-    assert np.isnan(exponent(np.ones(1), np.ones(1)).value)
-
-
-def test_what_cannot_be_computed_cannot_be_told_and_no_word_of_it_is_nan():
-    for observed in (float("nan"), "nan, 1"):
-        row = writing._row(Row("post 1, figure 1", "σ", 1.0, observed, None, AGREES, note="nulls nan and 1"))
-        assert row["observed"] is None and row["verdict"] == "cannot tell" and row["note"] == "nulls – and 1"
-        row = writing._row(Row("post 1, figure 1", "σ", 1.0, observed, None, corrected("errata, 4")))
-        assert (row["standing"], row["finding"]) == ("open", None)
-
-
-def test_names_of_models_are_no_markup_and_no_results_of_others(tmp_path):
-    folder = tmp_path / "a|b `c` <script> $x$\n"
-    folder.mkdir()
-    assert label(str(folder)) == "a_b _c_ _script_ _x__"
-    (tmp_path / "demo").mkdir()
-    assert folder_of([str(tmp_path / "demo")]) == "folder-demo"
-    assert folder_of(["/"]) == "folder-"
-
-
-def test_each_cohort_has_its_own_folder():
-    folders = [folder_of(one.models) for one in sets()["all"] if one.models]
-    assert len({*folders}) == len({one.models for one in sets()["all"]} - {()})
-    assert folder_of(("gpt2", "distilgpt2")) == "gpt2+distilgpt2" != folder_of(("distilgpt2", "gpt2"))
-    long = [f"some-organisation/some-model-{number}" for number in range(9)]
-    assert len(folder_of(long)) <= 80 and folder_of(long) != folder_of(long[:-1])
-
-
-def test_two_models_of_one_name_are_refused(tmp_path, capsys):
-    for one in ("a", "b"):
-        (tmp_path / one / "same").mkdir(parents=True)
-    with pytest.raises(SystemExit, match="2"):
-        main(["cross", "--model", f"{tmp_path}/a/same, {tmp_path}/b/same"])
-    assert "two are called same" in capsys.readouterr().err
-
-
 def test_of_a_folder_of_checkpoints_the_last_is_meant_or_the_one_that_is_named(tmp_path):
     for step in (8, 64):
         (tmp_path / f"step{step}").mkdir()
@@ -379,7 +321,7 @@ def test_of_a_folder_of_checkpoints_the_last_is_meant_or_the_one_that_is_named(t
     assert run._checkpoint(None, "step8") == (str(tmp_path / "step8"), None)
 
 
-def test_what_is_damaged_is_named_and_not_believed(tmp_path, capsys):
+def test_kept_arrays_are_made_once_and_what_is_damaged_is_named(tmp_path, capsys):
     run = Run("demo", True, tmp_path / "out", tmp_path / "store")
     run.arrays("n", lambda model: {"n": np.zeros(9)})
     (kept,) = (tmp_path / "store").iterdir()
@@ -390,9 +332,16 @@ def test_what_is_damaged_is_named_and_not_believed(tmp_path, capsys):
     (tmp_path / "out/demo/null/results.json").write_text('{"recipe": ')
     assert main(["pages", "--out", str(tmp_path / "out")]) == 2
     assert "null/results.json: found no JSON" in capsys.readouterr().err
+    for arguments, said in (
+        (["pages", "--out", str(tmp_path)], "run one first"),
+        (["null", "--model", ","], "nothing"),
+    ):
+        with pytest.raises(SystemExit, match="2"):
+            main(arguments)
+        assert said in capsys.readouterr().err
 
 
-def test_all_goes_on_where_one_recipe_refuses(tmp_path, monkeypatch, capsys):
+def test_all_goes_on_where_one_recipe_refuses_or_cannot_be_written(tmp_path, monkeypatch, capsys):
     def make(run):
         if run.out.name == "null":
             raise ParameterError("rank", 2, "eight")
@@ -403,9 +352,6 @@ def test_all_goes_on_where_one_recipe_refuses(tmp_path, monkeypatch, capsys):
     assert main(["all", "--out", str(tmp_path)]) == 2
     assert (tmp_path / "demo/claims/results.json").is_file() and not (tmp_path / "demo/null").exists()
     assert "null: rank = 2" in capsys.readouterr().err
-
-
-def test_a_folder_that_cannot_be_written_is_said(tmp_path, monkeypatch, capsys):
     (tmp_path / "out").write_text("")
     monkeypatch.setattr(entry, "recipe", lambda name: SimpleNamespace(make=lambda run: Result()))
     assert main(["null", "--out", str(tmp_path / "out")]) == 2

@@ -56,7 +56,7 @@ def same(rows, recipe):
             assert one["observed"] == pytest.approx(row.observed, rel=1e-4, abs=1e-6), row.quantity
 
 
-def test_every_claim_is_decided_by_one_thing_or_by_a_command():
+def test_every_claim_is_decided_by_one_thing_or_by_a_command_and_every_erratum_answers_one():
     found = claims()
     assert len({one["id"] for one in found}) == len(found) > 60
     for one in found:
@@ -67,9 +67,6 @@ def test_every_claim_is_decided_by_one_thing_or_by_a_command():
         assert all(one[name] for name in ("words", "quantity", "null")), one["id"]
     assert {one["check"] for one in found if "check" in one} == {*CHECKS, *LAWS}
     assert {one["row"][0] for one in found if "row" in one} <= ROWS.keys() & RECIPES.keys()
-
-
-def test_every_erratum_answers_a_claim_and_names_tests_that_are_there():
     answered = {one["erratum"] for one in claims() if "erratum" in one}
     page = (ROOT / "docs" / "errata.md").read_text(encoding="utf-8")
     assert answered == set(map(int, re.findall(r"^#{2,3} (\d+)\.", page, flags=re.MULTILINE)))
@@ -80,9 +77,6 @@ def test_every_erratum_answers_a_claim_and_names_tests_that_are_there():
         for name in (*names, *own):
             assert f"def {name}(" in code, (number, name)
         assert "def test_" in code
-
-
-def test_numbers_beside_a_corrected_claim_are_those_of_its_erratum():
     page = (ROOT / "docs" / "errata.md").read_text(encoding="utf-8")
     for one in claims():
         if "erratum" in one:
@@ -157,16 +151,18 @@ def test_the_claims_page_is_what_the_checks_find(run):
     assert len(written("claims")["rows"]) == len(json.loads(CLAIMS.read_text(encoding="utf-8")))
 
 
-def test_the_weibull_paper_s_rows_are_those_of_the_demo(run):
+def test_the_rows_of_the_weibull_paper_and_of_the_follow_up_are_those_of_the_demo(run):
     found = members(run)
     same(weibull_tables.rows(found, cohort(found)), "weibull")
     settings = json.loads((ROOT / "studies/demo_model/training.json").read_text(encoding="utf-8"))
     named = (DEMO_TRAINING.peak_rate, DEMO_TRAINING.weight_decay, DEMO_TRAINING.steps)
     assert named == (settings["peak"], settings["weight_decay"], settings["steps"])
-
-
-def test_the_follow_up_s_rows_are_those_of_the_demo_and_its_two_seeds(run):
     same([*_of_last(run, spectra_of(run, FINAL)), *_early(run, courses(run)[0])], "training")
+    assert {*WEIBULL, *TRAINING} == {place for place in PLACES if place.startswith(("Weibull", "follow-up"))}
+    for recipe in ("weibull", "training"):
+        for figure in written(recipe)["figures"]:
+            path = RESULTS / recipe / figure["file"]
+            assert path.stat().st_size < (400_000 if path.suffix == ".gif" else 150_000)
 
 
 def test_a_run_of_a_printed_model_has_its_own_row_and_the_settings_that_it_was_trained_with(tmp_path):
@@ -182,11 +178,3 @@ def test_a_run_of_a_printed_model_has_its_own_row_and_the_settings_that_it_was_t
     for row in written("weibull")["rows"]:
         if row["kind"] == Kind.PRINTED.value:
             assert Standing(row["standing"]) is not Standing.DECIDED, row["quantity"]  # the demo is none of them
-
-
-def test_recipes_cover_their_sources_and_wrote_a_file_for_every_figure():
-    assert {*WEIBULL, *TRAINING} == {place for place in PLACES if place.startswith(("Weibull", "follow-up"))}
-    for recipe in ("weibull", "training"):
-        for figure in written(recipe)["figures"]:
-            path = RESULTS / recipe / figure["file"]
-            assert path.stat().st_size < (400_000 if path.suffix == ".gif" else 150_000)

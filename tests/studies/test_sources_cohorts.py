@@ -31,15 +31,20 @@ def found(run):
 
 
 @pytest.fixture(scope="module")
-def rows(found):
-    return [*weibull_tables.rows(found, cohort(found))]
+def compared(found):
+    return cohort(found)
+
+
+@pytest.fixture(scope="module")
+def rows(found, compared):
+    return [*weibull_tables.rows(found, compared)]
 
 
 def of(rows, place, words):
     return [row for row in rows if row.place == f"Weibull paper, {place}" and words in row.quantity]
 
 
-def test_every_model_has_its_rows_and_those_of_training_are_of_the_model_that_has_it(rows):
+def test_every_model_has_its_rows_and_numbers_of_all_are_of_those_that_ran(rows, found):
     for name in (*SINGLE, SERIES):
         assert len(of(rows, "table 1", f"{name}: median")) == 3
         assert len(of(rows, "table 2", f"{name}: ")) == 5
@@ -47,9 +52,6 @@ def test_every_model_has_its_rows_and_those_of_training_are_of_the_model_that_ha
         for place, most in (("table 3", 4), ("table 5", 1)):
             assert len(of(rows, place, f"{name}: ")) == (most if name == SERIES else 0)
     assert len([row for row in rows if row.quantity.startswith("the row of ")]) == 12  # none of the twelve ran
-
-
-def test_numbers_of_all_models_are_of_those_that_ran(rows, found):
     medians = [float(np.median(one.last.shape[..., 0])) for one in found]
     (counted,) = of(rows, "table 1", "models with median k̂, middle 80 %")
     inside = sum(1.186 <= one <= 1.204 for one in medians)
@@ -78,14 +80,14 @@ def test_only_a_run_of_all_twelve_models_decides_what_is_printed_of_twelve(found
         ]
 
 
-def test_r_is_of_the_pythia_sizes_that_ran(found, tmp_path):
+def test_r_is_of_the_pythia_sizes_that_ran(found, compared, tmp_path):
     labels = [label for label in weibull_tables.HUB if label.startswith("Pythia")]
     sizes = [
         found[k % 3]._replace(label=label, run=Run(weibull_tables.HUB[label], True, tmp_path, tmp_path), along=None)
         for k, label in enumerate(labels)
     ]
     for some, words in ((sizes, "of all five Pythia sizes"), (sizes[:3], "of which 3 models here are 3")):
-        printed, configured = of(weibull_tables._correlations(some, cohort(found)), "table 4", "Pearson r")
+        printed, configured = of(weibull_tables._correlations(some, compared), "table 4", "Pearson r")
         assert f"{len(some)} Pythia sizes, η and λ_wd as printed" in printed.quantity
         scales = [weibull_tables.mean_scale(one.scores) for one in some]
         table = weibull_tables.published_table("weibull-table-4")
@@ -95,8 +97,8 @@ def test_r_is_of_the_pythia_sizes_that_ran(found, tmp_path):
 
 
 @pytest.mark.exhaustive
-def test_figures_have_a_line_or_a_mark_for_each_model_and_name_those_without_training(found):
-    figures = {one.name: one for one in weibull._figures(found, cohort(found))}
+def test_figures_have_a_line_or_a_mark_for_each_model_and_name_those_without_training(found, compared):
+    figures = {one.name: one for one in weibull._figures(found, compared)}
     axes = {name: one.figure.axes for name, one in figures.items() if isinstance(one.figure, Figure)}
     above, below = axes["weibull-figure-04"]
     assert {*SINGLE, SERIES} <= {*below.get_legend_handles_labels()[1]}

@@ -98,7 +98,7 @@ def test_fourteen_models_can_be_told_apart_with_any_sight():
     assert len(marks) == 14 and len(MANY) % len(MARKERS) != 0  # beyond fourteen, a colour has another mark
 
 
-def test_bands_that_overlap_are_no_darker_than_one():
+def test_bands_that_overlap_are_no_darker_than_one_and_of_one_tint():
     shades = []
     for number in (1, 14):
         figure, ((ax,),) = canvas(1, 1, 2.0, 2.0)
@@ -111,14 +111,6 @@ def test_bands_that_overlap_are_no_darker_than_one():
     assert shades[0] == shades[1] == pytest.approx((255 * np.array(to_rgb(TINT))).tolist(), abs=1)
     assert lab(TINT)[0] > 80
 
-
-def _pixels(figure):
-    drawn = FigureCanvasAgg(figure)
-    drawn.draw()
-    return np.asarray(drawn.buffer_rgba())
-
-
-def test_a_figure_of_many_models_has_bands_of_one_tint():
     def fake(number):
         value = np.full((3, 4), 0.8 + 0.001 * number)
         one = Measured(value, np.full((3, 4), 0.8), np.full((3, 4), 0.02))
@@ -129,6 +121,12 @@ def test_a_figure_of_many_models_has_bands_of_one_tint():
         assert len(ax.collections) == 14
         faces = np.concatenate([one.get_facecolor() for one in ax.collections])
         assert faces[:, 3] == pytest.approx(1.0) and np.ptp(faces, axis=0) == pytest.approx(0.0)
+
+
+def _pixels(figure):
+    drawn = FigureCanvasAgg(figure)
+    drawn.draw()
+    return np.asarray(drawn.buffer_rgba())
 
 
 @pytest.fixture(scope="module")
@@ -232,7 +230,7 @@ def test_as_published_lambda_is_the_singular_value_and_the_zeros_are_there():
     assert lines == pytest.approx(null.published_edges(d, h))  # of s, not squared
 
 
-def test_a_run_of_a_set_is_named_by_that_set(tmp_path):
+def test_a_run_of_a_set_is_named_by_that_set_and_reads_the_pooled_checkpoints(tmp_path):
     (cross,) = (one for one in sets()["post2"] if one.recipe == "cross")
     run = Run(cross.models[0], False, tmp_path, tmp_path, cross.models)
     for name in ("post1", "post2"):
@@ -241,9 +239,6 @@ def test_a_run_of_a_set_is_named_by_that_set(tmp_path):
     assert folder_of(cross.models) == folder_of(cross.models, "weibull") == "post1"
     one = Run("gpt2", False, tmp_path, tmp_path, ("gpt2",))
     assert _command(["post2"], one, "post2").endswith("post2 --model gpt2")
-
-
-def test_the_pooled_checkpoints_are_the_fourteen_and_a_set_reads_them(tmp_path):
     run = Run("EleutherAI/pythia-70m", False, tmp_path, tmp_path)
     assert len(PYTHIA_STEPS) == 14 and {4000, 32000, 1, 143000} <= {*PYTHIA_STEPS}
     assert [at.step for at in checkpoints_pooled(run)] == [*PYTHIA_STEPS]

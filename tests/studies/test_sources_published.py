@@ -39,7 +39,7 @@ def test_a_text_is_no_number(text):
     assert printed_interval(text) is None
 
 
-def test_all_seven_tables_of_the_sources_are_there_with_their_citation():
+def test_all_seven_tables_of_the_sources_are_there_and_what_is_not_is_refused():
     names = [table.name for table in TABLES]
     assert names == [*(f"weibull-table-{number}" for number in range(1, 7)), "weibull-text", "post-1-table-1"]
     assert [len(table.rows) for table in TABLES] == [3, 8, 5, 12, 5, 8, 30, 14]
@@ -47,6 +47,19 @@ def test_all_seven_tables_of_the_sources_are_there_with_their_citation():
         assert table.citation and table.place and table.title
         assert len(set(table.labels)) == len(table.labels)
     assert all("2605.18898" in table.link for table in TABLES if table.name.startswith("weibull"))
+    for label in published_table("weibull-table-6").labels:
+        name = our_name(label).partition(":")[0].partition(";")[0]
+        room, _, function = name.rpartition(".")
+        assert callable(getattr(importlib.import_module(room), function)), name
+    assert our_name("F9_unheard_of") == ""
+    with pytest.raises(ParameterError, match=r"weibull-table-9.*expected one of weibull-table-1"):
+        published_table("weibull-table-9")
+    table = published_table("weibull-table-3")
+    with pytest.raises(ParameterError, match=r"Pythia-12B.*expected one of Pythia-70m"):
+        table.number("Pythia-12B", "budget")
+    with pytest.raises(ParameterError, match=r"column = 'state'.*holds a number"):
+        table.interval("Pythia-70m", "state")
+    assert Interval(1.0, 3.0).middle == 2.0
 
 
 def test_every_digit_of_the_paper_is_on_the_page_of_the_recipe():
@@ -67,7 +80,7 @@ def test_every_digit_of_the_paper_is_on_the_page_of_the_recipe():
     assert len(table_1().rows) == len(published_table("post-1-table-1").rows)
 
 
-def test_published_models_of_a_comparison_are_those_of_the_tables():
+def test_budgets_and_models_of_a_comparison_are_the_published_ones():
     scales, growth, tails = (published_table(f"weibull-table-{number}") for number in (4, 3, 2))
     models = published_models()
     assert models["published_model"].values.tolist() == list(scales.labels)
@@ -83,9 +96,6 @@ def test_published_models_of_a_comparison_are_those_of_the_tables():
                 np.testing.assert_equal(found, expected)
     roots = [math.sqrt(scales.number(one, "peak_rate") / scales.number(one, "weight_decay")) for one in scales.labels]
     np.testing.assert_allclose(models["root"], roots, rtol=1e-15)
-
-
-def test_budgets_and_states_are_the_published_ones():
     growth, rates = published_table("weibull-table-3"), published_table("weibull-table-4")
     for label, row in zip(growth.labels, growth.rows, strict=True):
         training = Training(rates.number(label, "peak_rate"), rates.number(label, "weight_decay"), 143_000)
@@ -149,7 +159,23 @@ def test_the_sampling_error_of_the_measured_ratio_is_that_of_drawn_matrices():
     assert found * width == pytest.approx(in_table, rel=0.12)  # four errors of the sd of 600 draws
 
 
-def test_the_pooled_start_of_pythia_70m_by_quantiles_of_its_own():
+def test_the_anchor_and_the_largest_weight_of_untrained_blocks_by_their_own_quantiles():
+    p = 0.1 + 0.8 * (np.arange(200_000) + 0.5) / 200_000
+    line = stats.linregress(np.log(math.sqrt(2) * erfinv(p)), np.log(-np.log1p(-p)))
+    assert expected("weibull-text", "k of half-normal weights", "value").middle == pytest.approx(line.slope, rel=1e-8)
+    scale = math.exp(-line.intercept / line.slope)
+    assert expected("weibull-text", "λ/σ of half-normal weights", "value").middle == pytest.approx(scale, rel=1e-8)
+    width, n = 512, 9 * 512**2
+    sigmas = initial_sigmas("A", 6, width)
+    shares = ((sigmas.reads, 4 / 9), (sigmas.writes, 5 / 9))
+
+    def log_cdf(x):
+        return np.log1p(-sum(share * 2 * stats.norm.sf(x / sigma) for sigma, share in shares))
+
+    largest = optimize.brentq(lambda x: n * log_cdf(x) - math.log(0.5), 0.01, 1.0)
+    quantile = optimize.brentq(lambda x: log_cdf(x) - math.log(0.99), 0.01, 1.0)
+    found = expected("weibull-table-2", "Pythia-70m", "max_to_q99_median").middle
+    assert found == pytest.approx(largest / quantile, rel=1e-9)
     sigmas = 2 / math.sqrt(5 * 2 * 512), 2 / (6 * math.sqrt(512))
     sigmas = math.sqrt(2 / (5 * 512)), sigmas[1]
 
@@ -168,14 +194,6 @@ def test_the_pooled_start_of_pythia_70m_by_quantiles_of_its_own():
     assert (round(shape, 3), round(scale, 4)) == (1.153, 0.0174)
 
 
-def test_the_anchor_by_quantiles_of_its_own():
-    p = 0.1 + 0.8 * (np.arange(200_000) + 0.5) / 200_000
-    line = stats.linregress(np.log(math.sqrt(2) * erfinv(p)), np.log(-np.log1p(-p)))
-    assert expected("weibull-text", "k of half-normal weights", "value").middle == pytest.approx(line.slope, rel=1e-8)
-    scale = math.exp(-line.intercept / line.slope)
-    assert expected("weibull-text", "λ/σ of half-normal weights", "value").middle == pytest.approx(scale, rel=1e-8)
-
-
 @pytest.mark.parametrize(
     ("step", "published", "ratio", "shape"), [("5000", -29.9, "9.8", "1.183"), ("143000", -44.7, "14.3", "1.167")]
 )
@@ -187,36 +205,3 @@ def test_the_published_tail_probabilities_follow_from_the_printed_ratio_and_shap
     # Body and tail of a Weibull law: at its own 99 % quantile the tail probability is 1 %, r times beyond −2 r^k.
     body = stats.weibull_min(k, scale=0.02)
     assert body.logsf(r * body.ppf(0.99)) / math.log(10) == pytest.approx(published, rel=1e-9)
-
-
-def test_each_function_of_the_framework_has_one_here():
-    for label in published_table("weibull-table-6").labels:
-        name = our_name(label).partition(":")[0].partition(";")[0]
-        room, _, function = name.rpartition(".")
-        assert callable(getattr(importlib.import_module(room), function)), name
-    assert our_name("F9_unheard_of") == ""
-
-
-def test_the_largest_weight_of_an_untrained_block_by_its_order_statistic():
-    width, n = 512, 9 * 512**2
-    sigmas = initial_sigmas("A", 6, width)
-    shares = ((sigmas.reads, 4 / 9), (sigmas.writes, 5 / 9))
-
-    def log_cdf(x):
-        return np.log1p(-sum(share * 2 * stats.norm.sf(x / sigma) for sigma, share in shares))
-
-    largest = optimize.brentq(lambda x: n * log_cdf(x) - math.log(0.5), 0.01, 1.0)
-    quantile = optimize.brentq(lambda x: log_cdf(x) - math.log(0.99), 0.01, 1.0)
-    found = expected("weibull-table-2", "Pythia-70m", "max_to_q99_median").middle
-    assert found == pytest.approx(largest / quantile, rel=1e-9)
-
-
-def test_what_is_not_there_is_refused_by_name():
-    with pytest.raises(ParameterError, match=r"weibull-table-9.*expected one of weibull-table-1"):
-        published_table("weibull-table-9")
-    table = published_table("weibull-table-3")
-    with pytest.raises(ParameterError, match=r"Pythia-12B.*expected one of Pythia-70m"):
-        table.number("Pythia-12B", "budget")
-    with pytest.raises(ParameterError, match=r"column = 'state'.*holds a number"):
-        table.interval("Pythia-70m", "state")
-    assert Interval(1.0, 3.0).middle == 2.0

@@ -110,7 +110,7 @@ _ROWS: tuple[tuple[Any, ...], ...] = (
     ("stable_rank", "stable rank", r"r_s", r"\sum_k {x}_k / {x}_1", _LAMBDA, 0, "1", "h",
      lambda x: x.sum(axis=-1) / x[..., 0]),
 )  # fmt: skip
-_OF_EITHER = tuple(Statistic(*row) for row in _ROWS)
+_OF_EITHER = tuple(starmap(Statistic, _ROWS))
 """Statistics of eigenvalues and of singular values; {x} stands for either in their formulas."""
 
 _ALL = (

@@ -46,8 +46,7 @@ def composition(
     from rmtbase.errors import ParameterError
     from rmtbase.parameters import require_probability
     from rmtbase.results.composition.measure import composition
-    from rmtbase.results.composition.report import as_json, report
-    from rmtbase.results.composition.summary import pairs_with
+    from rmtbase.results.composition.report import as_json, pairs_with, report
     from rmtbase.results.outputs import Outputs
 
     level = require_probability("level", level)

@@ -17,7 +17,7 @@ from rmtbase.drawing.heatmaps import Cells, draw_cells
 from rmtbase.drawing.layout import FigureRecipe, Panels, Single
 from rmtbase.drawing.texts import literal
 from rmtbase.drawing.theme import Theme
-from rmtbase.results.composition.summary import ComposedPair, CompositionSummary, summarize_composition
+from rmtbase.results.composition.report import ComposedPair, CompositionSummary, summarize_composition
 
 __all__ = ["figure_recipes"]
 

@@ -12,7 +12,7 @@ import xarray as xr
 
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import matrix_singular_values
-from rmtbase.models import Model, Place, open_model
+from rmtbase.models import Model, open_model
 from rmtbase.progress import SILENT, Progress
 from rmtbase.reasons import Reason
 from rmtbase.results.attributes import file_attributes, tell_of_large
@@ -21,9 +21,6 @@ from rmtbase.results.depth.schema import EFFECTIVE_DEPTH_SCHEMA
 from rmtbase.results.filled import Entries, filled
 from rmtbase.results.scores import layer_coordinates
 from rmtbase.tables import describe
-
-Fits = dict[tuple[int, str], dict[str, Any]]
-"""Values of matrices by layer and component, and by the names of their variables."""
 
 _DISTANCE_WORDS = {
     "wasserstein": "wasserstein: W1 of the singular values over their mean",
@@ -86,7 +83,7 @@ def depth(
         progress.detail(line)
     fitted = progress.bar("fitting", model.n_layers * len(names))
     drawn = progress.bar(DRAWING, model.n_layers * len(names) * fitter.draws)
-    fits: Fits = {}
+    fits: dict[tuple[int, str], dict[str, Any]] = {}  # values by the names of their variables
     warnings = []
     for layer, place in enumerate(model.layers):
         for component in names:
@@ -97,7 +94,24 @@ def depth(
             if reason := fits.get((layer, component), {}).get("reason"):
                 warnings.append(f"{place} {component}: {reason.words}")
                 progress.note(warnings[-1])
-    return _table(model.layers, names, fitter.depths, fits).assign_attrs(_attributes(model, fitter, warnings))
+    longest = max((np.size(fit.get("singular_value", ())) for fit in fits.values()), default=0)
+    coordinates = layer_coordinates(model.layers) | {"component": list(names)}
+    coordinates |= {"depth": list(fitter.depths), "index": np.arange(longest)}
+    entries: Entries = {
+        (layer, names.index(component)): fit | {"reason": str(fit.get("reason", ""))}
+        for (layer, component), fit in fits.items()
+    }
+    table = filled(EFFECTIVE_DEPTH_SCHEMA, coordinates, entries, EFFECTIVE_DEPTH_SCHEMA)
+    whole = [name for name in ("n_rows", "n_columns") if table[name].notnull().all()]  # every layer has the matrix
+    types = dict.fromkeys(whole, np.int64) | {"reason": str}
+    typed = {name: table[name].astype(dtype) for name, dtype in types.items()}
+    settings = {name: getattr(fitter, name) for name in ("part", "distance", "draws", "level", "width", "seed")}
+    candidates = {str(laws[0].depth): [law.sigma for law in laws] for laws in fitter.candidates}
+    call = {"function": "rmtbase.results.depth.depth", **settings}
+    of_kind = {name: settings[name] for name in ("part", "level", "draws", "seed")}
+    of_kind["distance"] = _DISTANCE_WORDS[fitter.distance]
+    attributes = file_attributes("effective_depth", model, of_kind, model.notes, warnings, call, candidates=candidates)
+    return describe(table.assign(typed), EFFECTIVE_DEPTH_SCHEMA).assign_attrs(attributes)
 
 
 def _fit(fitter: DepthFitter, matrix: np.ndarray, advance: Advance) -> dict[str, Any]:
@@ -125,32 +139,8 @@ def _share(advance: Advance, steps: int) -> Iterator[Advance]:
 
     def within(count: int) -> None:
         nonlocal left
-        count = min(count, left)
-        left -= count
-        advance(count)
+        advance(min(count, left))
+        left -= min(count, left)
 
     yield within
     advance(left)
-
-
-def _table(layers: Sequence[Place], names: Sequence[str], depths: Sequence[int], fits: Fits) -> xr.Dataset:
-    """Return the fits of matrices, by layer and component, as a table."""
-    longest = max((np.size(fit.get("singular_value", ())) for fit in fits.values()), default=0)
-    coords = layer_coordinates(layers) | {"component": list(names), "depth": list(depths), "index": np.arange(longest)}
-    entries: Entries = {}
-    for (layer, component), fit in fits.items():
-        entries[layer, names.index(component)] = fit | {"reason": str(fit.get("reason", ""))}
-    table = filled(EFFECTIVE_DEPTH_SCHEMA, coords, entries, EFFECTIVE_DEPTH_SCHEMA)
-    whole = [name for name in ("n_rows", "n_columns") if table[name].notnull().all()]  # every layer has the matrix
-    types = dict.fromkeys(whole, np.int64) | {"reason": str}
-    typed = {name: table[name].astype(dtype) for name, dtype in types.items()}
-    return describe(table.assign(typed), EFFECTIVE_DEPTH_SCHEMA)
-
-
-def _attributes(model: Model, fitter: DepthFitter, warnings: list[str]) -> dict[str, object]:
-    settings = {name: getattr(fitter, name) for name in ("part", "distance", "draws", "level", "width", "seed")}
-    candidates = {str(laws[0].depth): [law.sigma for law in laws] for laws in fitter.candidates}
-    call = {"function": "rmtbase.results.depth.depth", **settings}
-    of_kind = {name: settings[name] for name in ("part", "level", "draws", "seed")}
-    of_kind["distance"] = _DISTANCE_WORDS[fitter.distance]
-    return file_attributes("effective_depth", model, of_kind, model.notes, warnings, call, candidates=candidates)

@@ -16,9 +16,8 @@ from rmtbase.parameters import require_dims, require_real_array, require_repeats
 from rmtbase.progress import SILENT, Progress
 from rmtbase.reasons import Reason
 from rmtbase.results.depth._effective_depth import WIDEST_DRAW
-from rmtbase.results.signal._sequential_count import noise_left
 from rmtbase.results.signal._spectral_likelihood import PATH_SIGMA, Fits, Spectra, fit_candidates, noise_law, ordered_at
-from rmtbase.results.signal._spectral_signal import require_level
+from rmtbase.results.signal._spectral_signal import noise_left, require_level
 from rmtbase.results.signal.schema import CANDIDATES
 from rmtbase.shown import in_one_line
 from rmtbase.statistics import PowerLawFit, power_law_fit, power_law_p_value
@@ -132,7 +131,22 @@ def heavy_tails(
         Shalizi and M. E. J. Newman, SIAM Review 51, 661 (2009), for its fit; Q. H. Vuong, Econometrica 57, 307 (1989),
         for ratios of likelihoods.
     """
-    values, shape = _require_values(matrix, dims)
+    array = require_real_array("matrix", matrix).astype(np.float64)
+    if not np.isfinite(array).all():
+        raise ParameterError("matrix", "NaN or infinity", "finite numbers")
+    if dims is None:
+        if array.ndim != 2 or min(array.shape) < FEWEST:
+            expected = f"a matrix of at least {FEWEST} rows and columns (or dims with it)"
+            raise ParameterError("matrix", array.shape, expected)
+        values, shape = matrix_singular_values(array), array.shape
+    else:
+        shape = require_dims(dims)
+        if array.shape != (min(shape),) or (array < 0.0).any():
+            expected = f"{min(shape)} singular values, the rank of dims = {shape}"
+            raise ParameterError("matrix", array.shape, expected)
+        values = np.sort(array)[::-1]
+    if reason := no_tail(values, shape):
+        raise ParameterError("dims" if dims and reason.code == _DIMS else "matrix", reason.words, "a tail to test")
     count, share = require_repeats("draws", draws), require_level(level)
     if not 1.0 / (count + 1) <= share:
         raise ParameterError("level", level, f"one that {count} draws can reach: at least 1/{count + 1}")
@@ -142,27 +156,6 @@ def heavy_tails(
     p_value = float((null <= fit.exponent).sum() + 1) / (count + 1)
     goodness = power_law_p_value(eigenvalues, count, seed)
     return HeavyTails(fit, p_value, goodness, _compared(eigenvalues, setting), null, share)
-
-
-def _require_values(array: ArrayLike, dims: tuple[int, ...] | None) -> tuple[Values, tuple[int, ...]]:
-    """Return the singular values, descending, and the dims of their noise."""
-    checked = require_real_array("matrix", array).astype(np.float64)
-    if not np.isfinite(checked).all():
-        raise ParameterError("matrix", "NaN or infinity", "finite numbers")
-    if dims is None:
-        if checked.ndim != 2 or min(checked.shape) < FEWEST:
-            expected = f"a matrix of at least {FEWEST} rows and columns (or dims with it)"
-            raise ParameterError("matrix", checked.shape, expected)
-        values, shape = matrix_singular_values(checked), checked.shape
-    else:
-        shape = require_dims(dims)
-        if checked.shape != (min(shape),) or (checked < 0.0).any():
-            expected = f"{min(shape)} singular values, the rank of dims = {shape}"
-            raise ParameterError("matrix", checked.shape, expected)
-        values = np.sort(checked)[::-1]
-    if reason := no_tail(values, shape):
-        raise ParameterError("dims" if dims and reason.code == _DIMS else "matrix", reason.words, "a tail to test")
-    return values, shape
 
 
 def no_tail(values: Values, dims: tuple[int, ...]) -> Reason:

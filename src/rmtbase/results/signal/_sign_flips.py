@@ -23,8 +23,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.linalg import single_threaded_blas
 from rmtbase.parameters import require_draws
 from rmtbase.reasons import Reason
-from rmtbase.results.signal._sequential_count import LEAST_REST, at_last_scale
-from rmtbase.results.signal._spectral_signal import SpectralSignal, described
+from rmtbase.results.signal._spectral_signal import LEAST_REST, SpectralSignal, at_last_scale, described
 from rmtbase.results.signal.schema import TOO_FEW_LEFT
 
 MapDraws = Callable[..., Iterable[Any]]

@@ -33,7 +33,7 @@ from scipy.special import expit
 
 from rmtbase import laws
 from rmtbase.results.depth._effective_depth import MAX_DEPTH
-from rmtbase.results.signal._sequential_count import count_directions, noise_left
+from rmtbase.results.signal._spectral_signal import count_directions, noise_left
 from rmtbase.results.signal.schema import CANDIDATES
 
 PATH_SIGMA = 1.0  # σ of the residual paths, as in :func:`rmtbase.results.depth.effective_depth`

@@ -33,7 +33,7 @@ def signal(
         ),
     ] = "spectra",
     level: Annotated[
-        float, typer.Option(help="Level of each test, and one minus the confidence of each limit.", **NUMBER)
+        float, typer.Option(help="Level of each test; limits have confidence 1 - level.", **NUMBER)
     ] = 0.05,
     null: Annotated[
         str | None,
@@ -104,8 +104,8 @@ def signal(
     files = Outputs(output, "signal")
     if form is not None and JSON.get():
         raise OutputError("-", "--json and --format both print to stdout; expected one of them")
-    noise_name = null or ("gaussian" if minus is None else "signs")
-    noise = find_null(noise_name, initialization=initialization, draws=draws, seed=seed)
+    by_default = "gaussian" if minus is None else "signs"
+    noise = find_null(null or by_default, initialization=initialization, draws=draws, seed=seed)
     opened = files.open(model, adapter=adapter, base=base, fold=fold or (), minus=minus)
     if directions < 0:
         raise ParameterError("directions", directions, "0 or more")
@@ -126,15 +126,9 @@ def signal(
         embedding_of(source)
         source.require_finite((), ("embeddings",))
         token_names(source.path)
-    tree = files.measure(
-        signal,
-        opened,
-        circuits=None if circuits is None else words(circuits),
-        matrices=matrices,
-        level=level,
-        null=noise,
-        heavy_tails=heavy_tails,
-    )
+    chosen = None if circuits is None else words(circuits)
+    settings = {"matrices": matrices, "level": level, "heavy_tails": heavy_tails}
+    tree = files.measure(signal, opened, noise, circuits=chosen, **settings)
     readings = strongest_readings(opened, tree, directions, noise) if directions and form is None else None
     text = partial(report, readings=readings) if form is None else partial(decisions, model=opened, form=form)
     files.finish(tree, partial(as_json, readings=readings), text)

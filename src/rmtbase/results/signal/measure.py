@@ -53,22 +53,17 @@ def signal(
     ``head_share`` is the part of its square that each head contributes; noise makes up (1 - ``overlap_left``)/g of it.
 
     A matrix of a head by itself (W_Q, W_K, W_V, W_O) also has a lower bound on its learned share that needs no number
-    of directions, ``learned_share_bound``, if its moments are beyond chance; see
-    :mod:`rmtbase.results.signal._learned_bound`. It does not depend on ``null``.
-
-    The low-rank update of a module is treated as one head, a chain (d_out, r, d_in) for rank r. A difference of
-    checkpoints (``rmtbase.models.difference``) can be given as a model, too.
+    of directions and no ``null``, ``learned_share_bound``, if its moments are beyond chance. The low-rank update of a
+    module is treated as one head, a chain (d_out, r, d_in) for rank r.
 
     Args:
         model: as in :func:`rmtbase.score`; or a difference of two models, ``open_model(…, minus=…)``.
         null: noise that directions must stand out from, an object of :mod:`rmtbase.nulls` or its name. ``"gaussian"``:
             entries as the null's ``initialization`` draws them. ``"kurtosis"``: entries of any law with the excess
             kurtosis of each head's factors, or of the matrix, up to 3. ``"signs"``: random sign flips of each head's
-            factors, or of the matrix, for independent entries of any laws that are symmetric about 0; its ``draws`` are
-            the largest number of flips for each number of directions (10/level - 1 if None), so that no p-value is
-            below 1/(draws + 1). If None, signs for a difference of models, whose entries are not normal because of
-            rounding, and gaussian for any other model. With signs there are no confidence limits of strengths, no error
-            of the noise's scale, and no test of the remaining noise (``rmtbase.results.signal.schema.NEED_A_LAW``).
+            factors, or of the matrix, for independent entries of any laws that are symmetric about 0, at most ``draws``
+            (10/level - 1 if None), so that no p-value is below 1/(draws + 1); variables of ``schema.NEED_A_LAW`` are
+            then NaN. If None, signs for a difference of models, which is rounded, and gaussian for any other model.
         circuits: circuits of each head, as in :func:`rmtbase.score`; all that the model has if None.
         matrices: ``"spectra"`` to include whole weight matrices of the layers (a full SVD of each), or ``"none"``.
         level: significance level of each test; limits have confidence 1 - level.
@@ -77,10 +72,9 @@ def signal(
         progress: shows the layers read, and receives the notes on the model.
 
     Returns:
-        The tree of a signal file: ``/circuits/qk/heads`` and the like, with the dimensions layer, head, direction,
-        index; where heads share a key head, ``/circuits/qk/groups`` with layer, key_head, direction, member, index; and
-        ``/matrices`` with layer, component, direction, index. Its variables are described in
-        ``rmtbase.results.signal.schema.SIGNAL_SCHEMA``.
+        The tree of a signal file, ``rmtbase.results.signal.schema.SIGNAL_SCHEMA``: ``/circuits/qk/heads`` and the like,
+        with the dims layer, head, direction, index; where heads share a key head, ``/circuits/qk/groups`` with layer,
+        key_head, direction, member, index; and ``/matrices`` with layer, component, direction, index.
 
     Raises:
         ParameterError: an argument outside its domain.
@@ -132,18 +126,12 @@ def signal(
         groups["/matrices"] = _of_matrices(model, whole_matrices.spectra, settings)
         advance(1)
     tree: xr.DataTree = xr.DataTree.from_dict(groups)
-    by_null = {"null": settings.null.name, "initialization": settings.null.initialization}
-    call = {
-        "function": "rmtbase.results.signal.signal",
-        "circuits": [circuit.name for circuit in of_heads],
-        "matrices": matrices,
-        "level": level,
-        **by_null,
-        **({} if noise.flips is None else {"draws": noise.flips.draws, "seed": noise.flips.seed}),
-        **({"heavy_tails": True} if heavy_tails else {}),
-    }
+    of_kind = {"level": level, "null": settings.null.name, "initialization": settings.null.initialization}
+    names = [circuit.name for circuit in of_heads]
+    call = {"function": "rmtbase.results.signal.signal", "circuits": names, "matrices": matrices, **of_kind}
+    call |= {} if noise.flips is None else {"draws": noise.flips.draws, "seed": noise.flips.seed}
+    call |= {"heavy_tails": True} if heavy_tails else {}
     notes, weights = (*model.notes, *of_flips), {"query_key_sha256": model.fingerprint()}
-    of_kind = {"level": level, **by_null}
     tree.attrs = file_attributes("signal", model, of_kind, notes, model.warnings, call, weights=weights)
     for circuit in of_heads:
         sizes, _ = sizes_of(circuit, [model.sites[site] for site in spectra[circuit]])
