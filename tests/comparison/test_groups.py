@@ -6,7 +6,7 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 import xarray as xr
-from groups_of_models import between_groups, compare_groups
+from matrices_group import between_groups, compare_groups
 from scipy import stats
 from test_two_models import NAMES, drawn, levels
 

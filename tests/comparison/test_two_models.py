@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import xarray as xr
-from groups_of_models import compare_groups
+from matrices_group import compare_groups
 from scipy import stats
 
 from exhaustive import mostly_exhaustive
