@@ -92,7 +92,7 @@ class Spending:
         return int(np.argmax(named)) + 1 if named.any() else None
 
     def largest_p_value_named(self, seen: int = 0) -> float | None:
-        """Find the largest threshold that names a head that stays there by the last planned look, or within 100 more."""
+        """Find the largest threshold that names a head that stays there, by the last planned look or 100 more."""
         within = self.planned - seen if self.planned is not None else _SOON
         for threshold in sorted(self.thresholds, reverse=True):
             looks = self.looks_to_name(threshold, seen)
