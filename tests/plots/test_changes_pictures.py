@@ -60,7 +60,7 @@ def test_maps_hold_the_size_the_shares_of_heads_and_z(changes):
     assert ax.get_title().startswith("attention key, old directions of the inputs")
 
 
-def test_the_first_figure_is_the_one_that_the_first_sentence_is_of(changes):
+def test_the_first_figure_is_the_one_that_the_first_sentence_is_of(changes, products):
     names = ["shares-of-heads", "changes", "old-directions", "old-directions-of-heads"]
     assert list(figure_names(changes)) == names
     assert len(figures(changes, names=[names[0]])[names[0]].axes) == 3, "two components and the colour bar"
@@ -68,9 +68,6 @@ def test_the_first_figure_is_the_one_that_the_first_sentence_is_of(changes):
     one["heads"]["share_head"].loc[{"component": "attention_key"}] = np.nan  # unchanged
     assert len(figures(one, names=[names[0]])[names[0]].axes) == 2
     assert "8 of 8 matrices changed" in list(report(changes))[1]
-
-
-def test_the_first_figure_shows_the_change_of_w_qk_and_w_ov_of_each_head(products):
     assert list(report(products))[1].startswith("Heads whose W_QK changed most")
     first = next(iter(figure_names(products)))
     assert first == "changes-of-heads"

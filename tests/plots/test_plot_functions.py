@@ -406,7 +406,7 @@ def strongest(mesh, colours):
     return np.abs(np.array([list(colours).index(one) for one in rgb]) - middle)
 
 
-def test_maps_of_a_model_that_learned_nothing_are_pale(scores):
+def test_maps_of_a_model_that_learned_nothing_are_pale_at_any_shape(scores):
     """Of each map at most one cell in ten is coloured, and none more than three of seven steps."""
     tree = scores["random"]
     composed = composition(model_of(np.random.default_rng(3), layers(3), heads=4, d_model=32))
@@ -423,10 +423,7 @@ def test_maps_of_a_model_that_learned_nothing_are_pale(scores):
         colours = LIGHT.sequential if "moved" in ax.get_title() else LIGHT.diverging
         steps = strongest(mesh, tuple(colours))
         assert (steps > 0).mean() <= 0.1 and steps.max() <= 3, ax.get_title()
-
-
-def test_random_heads_are_pale_at_a_shape_whose_moved_shares_are_large(tmp_path):
-    """At d_head 4 random heads have more than 8 %, which elsewhere is the third colour."""
+    # At d_head 4 random heads have more than 8 %, which elsewhere is the third colour.
     tree = rmtbase.score(model_of(np.random.default_rng(4), layers(3), heads=8, d_head=4, d_model=16))
     shares = 100 * tree["heads"]["moved_share"].values
     assert np.median(shares) > 4.0
