@@ -81,22 +81,21 @@ def random_scores(seed, sigmas=(), heavy=(), matrices=True, n_key_heads=4, spike
 
 
 def _columns(models):
-    """The measures that all models have, and their values and errors in each model."""
+    """The measures that all models have, and their values in each model."""
     each = [measures_of(scores) for scores in models]
     names = tuple(name for name in each[0] if all(name in measured for measured in each))
-    return names, *(np.array([[measured[name][k] for name in names] for measured in each]) for k in (0, 1))
+    return names, np.array([[measured[name] for name in names] for measured in each])
 
 
 def compare_groups(first, second, permutations=9_999, seed=0, paired=False):
     """Two groups of models."""
-    names, values, errors = _columns([*first, *second])
+    names, values = _columns([*first, *second])
     tested = contrast_of(values, (len(first), len(second)), GroupTest(paired, permutations, seed))
-    head_error = np.sqrt((errors**2).mean(axis=0))
-    return SimpleNamespace(measures=names, paired=paired, head_error=head_error, **tested)
+    return SimpleNamespace(measures=names, paired=paired, **tested)
 
 
 def between_groups(groups, permutations=9_999, seed=0, paired=False):
     """Several groups of models, by name."""
-    names, values, _ = _columns([scores for members in groups.values() for scores in members])
+    names, values = _columns([scores for members in groups.values() for scores in members])
     sizes = tuple(map(len, groups.values()))
     return SimpleNamespace(measures=names, **between_of(values, sizes, GroupTest(paired, permutations, seed)))
