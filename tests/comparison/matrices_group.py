@@ -1,13 +1,15 @@
-"""Scores of models that are drawn at random, and their group ``/matrices``, made of arrays."""
+"""Scores of models that are drawn at random, their group ``/matrices``, and tests of groups of them."""
 
 import math
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import xarray as xr
 
 import rmtbase
 from rmtbase.laws import weibull_body_tail_gap, weibull_closure, weibull_null
+from rmtbase.results.comparison._groups import GroupTest, between_of, contrast_of, measures_of
 from rmtbase.statistics import benjamini_hochberg, weibull_fit
 
 SHAPES = {
@@ -76,3 +78,24 @@ def random_scores(seed, sigmas=(), heavy=(), matrices=True, n_key_heads=4, spike
     }
     tree["matrices"] = xr.DataTree(matrices_group(drawn))
     return tree
+
+
+def _columns(models):
+    """The measures that all models have, and their values in each model."""
+    each = [measures_of(scores) for scores in models]
+    names = tuple(name for name in each[0] if all(name in measured for measured in each))
+    return names, np.array([[measured[name] for name in names] for measured in each])
+
+
+def compare_groups(first, second, permutations=9_999, seed=0, paired=False):
+    """Two groups of models."""
+    names, values = _columns([*first, *second])
+    tested = contrast_of(values, (len(first), len(second)), GroupTest(paired, permutations, seed))
+    return SimpleNamespace(measures=names, paired=paired, **tested)
+
+
+def between_groups(groups, permutations=9_999, seed=0, paired=False):
+    """Several groups of models, by name."""
+    names, values = _columns([scores for members in groups.values() for scores in members])
+    sizes = tuple(map(len, groups.values()))
+    return SimpleNamespace(measures=names, **between_of(values, sizes, GroupTest(paired, permutations, seed)))

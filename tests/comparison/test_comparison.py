@@ -5,7 +5,7 @@ import io
 
 import numpy as np
 import pytest
-from groups_of_models import compare_groups
+from matrices_group import compare_groups
 
 from rmtbase.errors import ParameterError, TableError
 from rmtbase.results import open_table

@@ -75,7 +75,6 @@ def test_the_scale_law_of_pythia_is_no_line_through_the_origin():
     line, power = stats.linregress(ROOTS, SCALES), stats.linregress(np.log(ROOTS), np.log(SCALES))
     assert (law.intercept, law.intercept_error) == pytest.approx((line.intercept, line.intercept_stderr))
     assert (law.exponent, law.exponent_error) == pytest.approx((power.slope, power.stderr))
-    assert law.p_value_of_one == pytest.approx(2 * stats.t.sf((1 - power.slope) / power.stderr, 3))
     every = [abs(np.corrcoef(ROOTS, SCALES[list(order)])[0, 1]) for order in permutations(range(5))]
     assert law.p_value == pytest.approx(np.mean(np.array(every) >= law.correlation - 1e-12))
     assert law.p_value == 6 / 120
@@ -199,5 +198,5 @@ def test_experts_are_compared_with_what_they_are_experts_of(scored):
     components = tree["components"].to_dataset()
     assert components["n_matrices"].sel(component="expert_mlp_out").values.tolist() == [0, 6]
     assert components["sigma"].sel(model="mixture", component="expert_mlp_out").item() == pytest.approx(0.05, rel=0.05)
-    assert measures_of(mixture)["expert_mlp_out scale"][0] == pytest.approx(0.0444, rel=0.05)
+    assert measures_of(mixture)["expert_mlp_out scale"] == pytest.approx(0.0444, rel=0.05)
     assert "expert_mlp_out scale" not in measures_of(model)

@@ -103,22 +103,16 @@ def test_the_law_is_drawn_and_panels_share_an_axis_that_begins_below_all_of_them
         assert ax.patches[0].get_data().baseline < 0.5 * lowest
 
 
-def test_a_name_is_no_mathematics_whatever_it_holds(elements):
+def test_the_command_draws_names_of_any_kind_and_other_tables_are_refused(elements, run, tmp_path):
     hostile = elements.assign(name=("case", [r"$\frac{" + "x" * 1000, r"a $ \b"]))
     first, second = (element_density(hostile, case) for case in range(2))
     for ax in (first, second):
         ax.figure.canvas.draw()
     assert len(first.get_title().splitlines()) <= 6
     assert second.get_title() == r"a \$ \b"
-
-
-def test_other_tables_are_refused():
     table = compact_baseline(rmtbase.baseline(32, 8, draws=20, normalization="none"))
     with pytest.raises(ParameterError, match="atlas"):
         figures(table)
-
-
-def test_command_draws_them(elements, run, tmp_path):
     ended = run("plot", write_table(elements, tmp_path / "elements.nc"), "-o", tmp_path / "pictures")
     assert ended.status == 0, ended.err
     assert [path.name for path in (tmp_path / "pictures").iterdir()] == ["elements-elements.png"]

@@ -8,7 +8,6 @@ from itertools import permutations
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
-from scipy.special import stdtr
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws import parents, weibull_null
@@ -171,9 +170,6 @@ def scale_law(roots: ArrayLike, scales: ArrayLike, seed: int = 0) -> ScaleLaw:
     about_mean = float(((y - y.mean()) ** 2).sum())
     _, intercept, _, intercept_error = _line(x, y)
     exponent, _, exponent_error, _ = _line(np.log(x), np.log(y))
-    degrees = x.size - 2
-    with np.errstate(divide="ignore", invalid="ignore"):
-        p_value_of_one = 2.0 * stdtr(degrees, -abs((1.0 - exponent) / exponent_error)) if degrees else np.nan
     n, dx, dy = x.size, x - x.mean(), y - y.mean()
     observed = abs(float(dx @ dy)) * (1.0 - 1e-12)  # so that orders equal up to rounding are counted
     if n <= _LISTED:
@@ -193,7 +189,6 @@ def scale_law(roots: ArrayLike, scales: ArrayLike, seed: int = 0) -> ScaleLaw:
         intercept_error=intercept_error,
         exponent=exponent,
         exponent_error=exponent_error,
-        p_value_of_one=float(p_value_of_one),
     )
 
 

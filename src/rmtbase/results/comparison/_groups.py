@@ -45,8 +45,7 @@ Labels = Int[np.ndarray, "permutation model"]
 Permuted = Float[np.ndarray, "permutation column"]
 Statistic = Callable[[Labels, Columns, Sequence[int]], Permuted]
 Groups = Mapping[str, Sequence[Any]]
-Measures = dict[str, tuple[float, float]]
-"""Value of each measure, and its standard error from head to head, NaN if it is not a mean over heads."""
+Measures = dict[str, float]
 
 
 def measures_of(scores: xr.DataTree) -> Measures:
@@ -56,14 +55,9 @@ def measures_of(scores: xr.DataTree) -> Measures:
     pooled over queries and keys, or over fused projections where these were not scored separately.
     """
     units, heads = head_units(scores), scores["heads"].to_dataset()
-    mean, error = np.full((2, units.shape[1]), np.nan)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        if len(units):
-            mean = units.mean(axis=0)
-        if len(units) > 1:
-            error = units.std(axis=0, ddof=1) / np.sqrt(np.isfinite(units).sum(axis=0))
+    mean = units.mean(axis=0) if len(units) else np.full(units.shape[1], np.nan)
     statistics = heads["statistic"].values.tolist()
-    measures = {name: (float(mean[k]), float(error[k])) for k, name in enumerate(statistics)}
+    measures = dict(zip(statistics, mean.tolist(), strict=True))
     if _NPR in statistics:
         ratio = heads["observed"].sel(statistic=_NPR).values
         measures[f"median {_NPR}"] = _reduced(np.median, ratio[np.isfinite(ratio)])
@@ -85,13 +79,13 @@ def measures_of(scores: xr.DataTree) -> Measures:
                 measure = _reduced(np.mean, np.array([member.mean() for member in by_member if member.size]))
             else:
                 measure = _reduced(np.median, np.concatenate(by_member))
-            if np.isfinite(measure[0]):
+            if np.isfinite(measure):
                 measures[f"{owner} {column}"] = measure
     return measures
 
 
-def _reduced(reduce: Callable[[np.ndarray], Any], values: Float[np.ndarray, " value"]) -> tuple[float, float]:
-    return (float(reduce(values)) if values.size else nan), nan
+def _reduced(reduce: Callable[[np.ndarray], Any], values: Float[np.ndarray, " value"]) -> float:
+    return float(reduce(values)) if values.size else nan
 
 
 class GroupTest(NamedTuple):
@@ -137,7 +131,6 @@ def contrast_of(values: Columns, sizes: tuple[int, int], test: GroupTest) -> dic
         spread = error > _ROUNDING * np.abs(values).max(axis=0)  # otherwise no two seeds differ, and t is undefined
         half = np.where(spread, stdtrit(degrees, 0.975) * error, np.nan)
         t_p_value = np.where(spread, 2.0 * stdtr(degrees, -np.abs(difference / error)), np.nan)
-        effect = np.where(seed_std > 0, difference / seed_std, np.nan)
     p_value, adjusted, smallest = _tested(values, sizes, _pair_t if test.paired else _welch, test)
     return {
         "first_mean": first.mean(axis=0),
@@ -145,7 +138,6 @@ def contrast_of(values: Columns, sizes: tuple[int, int], test: GroupTest) -> dic
         "difference": difference,
         "standard_error": error,
         "seed_std": seed_std,
-        "effect": effect,
         "interval_low": difference - half,
         "interval_high": difference + half,
         "t_p_value": np.where((difference == 0) & np.isfinite(p_value), 1.0, t_p_value),
@@ -319,9 +311,8 @@ def _tables(
     names = list(dict.fromkeys(name for row in measured for measures in row for name in measures))
     first_names = [name for start in HEADLINES for name in names if name == start or name.startswith(f"{start} ")]
     names = list(dict.fromkeys([*first_names, *names]))
-    cube = np.array([[[measures.get(name, (nan, nan)) for name in names] for measures in row] for row in measured])
-    columns = cube.reshape(len(measured), -1, 2)  # the columns run over (step and) measure
-    values, errors = columns[..., 0], columns[..., 1]
+    columns = [[measures.get(name, nan) for measures in row for name in names] for row in measured]
+    values = np.array(columns)  # the columns run over (step and) measure
     sizes = [len(members) for members in groups.values()]
     rows = dict(zip(groups, np.split(np.arange(len(values)), np.cumsum(sizes)[:-1]), strict=True))
     contrasts = []
@@ -329,8 +320,8 @@ def _tables(
         both, n_first, n_second = np.concatenate([rows[first], rows[second]]), len(groups[first]), len(groups[second])
         contrasts.append(
             contrast_of(values[both], (n_first, n_second), test)
-            | {"head_error": np.sqrt((errors[both] ** 2).mean(axis=0)), "paired": int(test.paired)}
             | {"first_group": first, "second_group": second, "n_first": n_first, "n_second": n_second}
+            | {"paired": int(test.paired)}
         )
     stacked = {name: np.stack([contrast[name] for contrast in contrasts]) for name in contrasts[0]}
     stacked["t_q_value"] = benjamini_hochberg(stacked["t_p_value"])
@@ -338,9 +329,8 @@ def _tables(
     between = between_of(values, sizes, test) | {"n_models": sizes, "headline": headline}
     group_of = [group for group, members in groups.items() for _ in members]
     model_names = [name for members in groups.values() for name in members]
-    of_models = {"value": values, "head_error": errors, "group_of": group_of}
     parts: tuple[tuple[str, str, list[str], Mapping[str, Any]], ...] = (
-        ("/members", "model", model_names, of_models),
+        ("/members", "model", model_names, {"value": values, "group_of": group_of}),
         ("/between", "group", list(groups), between),
         ("/groups", "contrast", [" | ".join(pair) for pair in combinations(groups, 2)], stacked),
     )

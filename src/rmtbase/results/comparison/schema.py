@@ -80,8 +80,6 @@ class ScaleLaw:
     #: b of λ ∝ x^b by least squares of logarithms
     exponent: Annotated[float, "exponent of the scale as a power of sqrt(eta / lambda_wd)", FINITE_OR_NAN]
     exponent_error: Annotated[float, "standard error of the exponent", NON_NEGATIVE_OR_NAN]
-    #: by Student's t with n − 2 degrees of freedom; NaN for two models
-    p_value_of_one: Annotated[float, "p-value of the exponent 1", PROBABILITY]
 
 
 @in_one_line
@@ -108,7 +106,6 @@ _GROUPED: dict[str, Schema] = {
         ("group_of", "group of the model", TEXT),
         "model measure",
         ("value", "value of the measure", FINITE_OR_NAN),
-        ("head_error", "standard error of the value, from the spread between heads only", NON_NEGATIVE_OR_NAN),
     ),
     "/between": _group(
         "group",
@@ -139,10 +136,8 @@ _GROUPED: dict[str, Schema] = {
         ("difference", "second mean less first mean", FINITE_OR_NAN),
         ("standard_error", "standard error of the difference, from the spread between seeds", NON_NEGATIVE_OR_NAN),
         ("seed_std", "standard deviation between seeds, pooled over both groups", NON_NEGATIVE_OR_NAN),
-        ("head_error", "standard error of one model, from the spread between heads only", NON_NEGATIVE_OR_NAN),
         ("p_value", "two-sided p-value, with models put into groups at random", PROBABILITY),
         ("adjusted_p_value", "p_value, adjusted for all measures", PROBABILITY),
-        ("effect", "difference over seed_std", FINITE_OR_NAN),
         ("interval_low", "lower end of the 95 % confidence interval of the difference", FINITE_OR_NAN),
         ("interval_high", "upper end of the 95 % confidence interval of the difference", FINITE_OR_NAN),
         ("t_p_value", "two-sided p-value by Student's t", PROBABILITY),

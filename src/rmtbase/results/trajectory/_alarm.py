@@ -91,14 +91,11 @@ class Spending:
         named = reached >= self.n_heads / (departed * self.level)
         return int(np.argmax(named)) + 1 if named.any() else None
 
-    def largest_p_value_named(self, seen: int = 0, departed: int = 1) -> float | None:
-        """Find the largest threshold that names heads whose p-value stays there, by the last planned look.
-
-        Within 100 more looks if none are planned; None if heads at the floor are not named either.
-        """
+    def largest_p_value_named(self, seen: int = 0) -> float | None:
+        """Find the largest threshold that names a head that stays there, by the last planned look or 100 more."""
         within = self.planned - seen if self.planned is not None else _SOON
         for threshold in sorted(self.thresholds, reverse=True):
-            looks = self.looks_to_name(threshold, seen, departed)
+            looks = self.looks_to_name(threshold, seen)
             if looks is not None and looks <= within:
                 return threshold
         return None
