@@ -302,10 +302,7 @@ def test_updates_at_initialisation_are_zero_and_said_to_be(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "fragment"),
     [
-        ({"peft_type": "IA3"}, "holds a IA3 adapter; only adapters of peft_type LORA are read"),
         ({"peft_type": None}, "holds an adapter; only adapters"),
-        ({"layer_replication": [[0, 2], [0, 2]]}, "layer_replication is set"),
-        ({"use_qalora": True}, "use_qalora is set"),
         ({"a_new_setting": 3}, "a_new_setting is set"),
         ({"init_lora_weights": "pissa_niter_4"}, "init_lora_weights is pissa_niter_4, which changes the base as well"),
         ({"alpha_pattern": ["q_proj"]}, "alpha_pattern is no table of names"),

@@ -142,15 +142,15 @@ def test_what_is_no_archive_is_told_what_it_is(bin_file):
     refused(bin_file, "the format of torch before 1.6, which has no checksums", "write that with torch.save")
 
 
-@pytest.mark.parametrize("change", [lambda whole: whole[:-5000], lambda whole: b"", lambda whole: whole + whole])
-def test_a_file_that_changes_its_length_while_in_use_is_named(change, bin_file):
-    whole = saved({"w": torch.ones(4000)}, bin_file).read_bytes()
-    checkpoint = Checkpoint.open(bin_file.parent)
-    with bin_file.open("r+b") as stream:
-        stream.truncate(0)
-        stream.write(change(whole))
-    with pytest.raises(CorruptFileError, match="changed while in use"):
-        checkpoint.read("w")
+def test_a_file_that_changes_its_length_while_in_use_is_named(bin_file):
+    for change in (lambda whole: whole[:-5000], lambda whole: b"", lambda whole: whole + whole):
+        whole = saved({"w": torch.ones(4000)}, bin_file).read_bytes()
+        checkpoint = Checkpoint.open(bin_file.parent)
+        with bin_file.open("r+b") as stream:
+            stream.truncate(0)
+            stream.write(change(whole))
+        with pytest.raises(CorruptFileError, match="changed while in use"):
+            checkpoint.read("w")
 
 
 # What claims too much
