@@ -126,6 +126,9 @@ def test_a_file_is_the_model_that_it_was_converted_from(architecture, kind, tmp_
 @pytest.mark.parametrize("architecture", FAMILIES)
 def test_the_shape_of_its_heads_is_read_by_its_own_description(architecture, tmp_path):
     path, _ = converted(tmp_path / "model.gguf", architecture)
+    names, layer, _ = FAMILIES[architecture]
+    known = gguf.get_tensor_name_map(gguf.MODEL_ARCH[architecture.upper()], 2)
+    assert all(known.get_name(f"{layer.format(1)}{name}") == f"blk.1.{own}" for own, (name, *_) in names.items())
     n_key_heads = N_KEY_HEADS if FAMILIES[architecture][0] is LLAMA else N_HEADS
     for given in (path, str(path), tmp_path):
         assert head_shape(given) == (D_MODEL, D_HEAD, N_HEADS, n_key_heads, 2, str(given))
@@ -179,14 +182,6 @@ def test_embeddings_are_read_under_llama_cpp_s_names(architecture, also, meaning
     assert all(model.is_transposed(name) == (name.component != "unembedding") for name in model.parts["embeddings"])
     said = [note for note in model.part_notes("embeddings") if "the embedding itself" in note]
     assert bool(said) == (architecture in ("qwen2", "gpt2"))
-
-
-@pytest.mark.parametrize("architecture", FAMILIES)
-def test_names_are_those_of_the_gguf_package(architecture):
-    names, layer, _ = FAMILIES[architecture]
-    known = gguf.get_tensor_name_map(gguf.MODEL_ARCH[architecture.upper()], 2)
-    for own, (name, *_) in names.items():
-        assert known.get_name(f"{layer.format(1)}{name}") == f"blk.1.{own}"
 
 
 def test_a_folder_with_one_file_is_that_file_and_with_several_says_which(tmp_path):

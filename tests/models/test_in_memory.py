@@ -75,17 +75,6 @@ def test_a_state_dict_needs_its_family_and_the_number_of_heads_alone(family, tmp
         assert_same_model(open_model(renamed, config=module.config.to_dict()), open_model(tmp_path))
 
 
-def test_scores_of_a_module_are_those_of_its_files(tmp_path):
-    module = module_of("llama", torch.bfloat16)
-    module.save_pretrained(tmp_path)
-    here = rmtbase.score(open_model(module, "step 7", name="mine"), "analytic")
-    there = rmtbase.score(tmp_path, "analytic")
-    for group in ("heads", "null", "matrices"):
-        assert here[group].to_dataset().identical(there[group].to_dataset())
-    assert here.attrs["notes"] == there.attrs["notes"]
-    assert (here.attrs["model"], here.attrs["revision"]) == ("mine", "step 7")
-
-
 def test_tensors_of_numpy_and_jax_are_read_too(tmp_path):
     module = module_of("gpt2", torch.bfloat16)
     expected = open_model(module)
@@ -106,7 +95,8 @@ def test_what_is_no_tensor_is_passed_over_and_a_module_is_called_by_its_class_or
         with pytest.raises(ParameterError, match=f"{next(iter(bad))} = [37]: expected a text"):
             open_model(module, **bad)
     assert (model.name, model.files) == ("BertForMaskedLM", ())
-    assert open_model(module, name="mine").name == "mine"
+    named = open_model(module, "step 7", name="mine")
+    assert (named.name, named.revision) == ("mine", "step 7")
     assert open_model(state, config=module.config).name == "state dict"
     require_other_files([], model)
 

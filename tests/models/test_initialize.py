@@ -36,10 +36,6 @@ def deviation(layer):
     return float(layer.weight.detach().float().std())
 
 
-def largest(layer):
-    return float(layer.weight.detach().abs().max())
-
-
 def learn(module):
     """Give all parameters and buffers values that no initialiser gives."""
     with torch.no_grad():
@@ -87,13 +83,13 @@ def test_draws_depend_on_seed_and_name_alone(gpt2):
 def test_fans_are_those_of_the_matrix_however_it_is_stored(gpt2):
     initialize(gpt2, "torch_linear")
     wide = gpt2.transformer.h[0].mlp.c_proj  # stored as (inputs, outputs): 512 inputs
-    assert largest(wide) == pytest.approx(512**-0.5, rel=1e-3)
+    assert float(wide.weight.detach().abs().max()) == pytest.approx(512**-0.5, rel=1e-3)
     fused = gpt2.transformer.h[0].attn.c_attn.weight  # queries, keys and values as they are stored
     initialize(gpt2, "orthogonal")
     torch.testing.assert_close(fused @ fused.T, torch.eye(128), atol=1e-5, rtol=0)
     kernel = torch.nn.Sequential(torch.nn.Conv1d(32, 64, 5, bias=False))
     initialize(kernel, "torch_linear")
-    assert largest(kernel[0]) == pytest.approx((32 * 5) ** -0.5, rel=1e-3)
+    assert float(kernel[0].weight.detach().abs().max()) == pytest.approx((32 * 5) ** -0.5, rel=1e-3)
 
 
 @pytest.mark.parametrize("name", mostly_exhaustive(INITIALIZERS, always=4))
@@ -118,11 +114,8 @@ def test_patterns_give_matrices_laws_of_their_own(gpt2):
 
 
 def test_grouped_queries_and_stacks_of_matrices_are_drawn():
-    config = LlamaConfig(
-        hidden_size=64, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
-        vocab_size=20, initializer_range=0.5,
-    )  # fmt: skip
-    llama = LlamaForCausalLM(config)
+    sizes = {"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 20}
+    llama = LlamaForCausalLM(LlamaConfig(hidden_size=64, intermediate_size=64, initializer_range=0.5, **sizes))
     norms = llama.model.layers[0].input_layernorm.weight.detach().clone()
     initialize(llama)
     assert torch.equal(norms, llama.model.layers[0].input_layernorm.weight)

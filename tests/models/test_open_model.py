@@ -153,15 +153,6 @@ def test_a_folder_comes_before_a_known_model_of_its_name(parts, tmp_path, monkey
     assert head_shape("pythia-70m").d_model == 12
 
 
-@pytest.mark.exhaustive
-def test_score_of_a_known_name_that_cannot_be_fetched_names_the_hub_id(run_process, tmp_path):
-    ended = run_process("score", "pythia-70m", HF_HUB_OFFLINE="1", HF_HOME=str(tmp_path))
-    assert ended.status == 2
-    (line,) = ended.err.strip().splitlines()
-    assert line.startswith("rmtbase: error: EleutherAI/pythia-70m: ")
-    assert "cannot be fetched from the hub" in line
-
-
 def test_bin_files_are_fetched_only_where_there_is_nothing_else(parts, tmp_path, hub):
     (parts.write(tmp_path) / "model.safetensors").unlink()
 

@@ -21,17 +21,11 @@ from rmtbase.models.layouts._sites import Site
 TINY = Profile(n_layers=2, n_heads=8, n_key_heads=2, d_head=18, d_model=80, d_mlp=52, vocab=130)
 TOKENS = torch.eye(5, 80) + torch.randn(5, 80, generator=torch.Generator().manual_seed(3))
 
-MIXTURES = {  # what is stored: a tensor for each expert, or a stack (experts, outputs, inputs), or its transposes
-    "mixtral": "each",
-    "qwen2_moe": "each",
-    "deepseek_v3": "each",
-    "olmoe": "each",
-    "phimoe": "each",
-    "granitemoe": "stack",
-    "qwen3_vl_moe_text": "stack",
-    "gpt_oss": "transposed",
-    "llama4_text": "transposed",
-    "aria_text": "transposed",
+# What is stored: a tensor for each expert, or a stack (experts, outputs, inputs), or its transposes.
+MIXTURES = {
+    **dict.fromkeys(("mixtral", "qwen2_moe", "deepseek_v3", "olmoe", "phimoe"), "each"),
+    **dict.fromkeys(("granitemoe", "qwen3_vl_moe_text"), "stack"),
+    **dict.fromkeys(("gpt_oss", "llama4_text", "aria_text"), "transposed"),
 }
 
 
@@ -45,11 +39,8 @@ def tiny(model_type, **options):
 
 
 def saved(model, folder):
+    """Save a model, and return its tensors."""
     model.save_pretrained(folder)
-    return folder
-
-
-def tensors_of(folder):
     return load_file(folder / "model.safetensors")
 
 
@@ -85,8 +76,7 @@ def computed(module, expert, n_experts, x):
 @pytest.mark.parametrize("model_type", MIXTURES)
 def test_each_expert_computes_what_its_module_does(model_type, tmp_path):
     model = tiny(model_type)
-    folder = saved(model, tmp_path)
-    stacks = [one.shape for one in tensors_of(folder).values() if one.ndim == 3]
+    stacks = [tensor.shape for tensor in saved(model, tmp_path).values() if tensor.ndim == 3]
     kind = "each" if not stacks else "transposed" if (4, 80, 104) in stacks else "stack"
     assert kind == MIXTURES[model_type]
     modules = {
@@ -95,7 +85,7 @@ def test_each_expert_computes_what_its_module_does(model_type, tmp_path):
         if isinstance(getattr(module, "down_proj", None), torch.nn.Parameter) and module.down_proj.ndim == 3
     }
     assert modules
-    for opened in (open_model(folder), open_model(model)):  # as it is stored, and in memory, where all are stacks
+    for opened in (open_model(tmp_path), open_model(model)):  # as it is stored, and in memory, where all are stacks
         found = experts_of(opened)
         assert len(found) == 4 * len(modules)
         for (layer, expert), held in found.items():
@@ -126,19 +116,15 @@ def test_routers_and_shared_experts_are_matrices_of_their_layers_and_dense_layer
 
 @pytest.mark.parametrize("change", ["count", "width", "missing"])
 def test_experts_that_are_not_certain_are_named_and_not_read(change, tmp_path):
-    folder = saved(tiny("mixtral"), tmp_path)
-    tensors = tensors_of(folder)
-    config = json.loads((folder / "config.json").read_text())
+    tensors = saved(tiny("mixtral"), tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
     name = "layers.0.block_sparse_moe.experts.1.w1.weight"
-    if change == "count":
-        config["num_local_experts"] = 5
-    elif change == "width":
-        tensors[name] = np.ascontiguousarray(tensors[name][:, :-1])
-    else:
-        del tensors[name]
-    save_file(tensors, folder / "model.safetensors")
-    (folder / "config.json").write_text(json.dumps(config))
-    opened = open_model(folder)
+    matrix = tensors.pop(name)
+    if change != "missing":
+        tensors[name] = np.ascontiguousarray(matrix[:, :-1]) if change == "width" else matrix
+    save_file(tensors, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps(config | ({"num_local_experts": 5} if change == "count" else {})))
+    opened = open_model(tmp_path)
     notes = opened.part_notes("experts")
     assert any(note.startswith("not read: block_sparse_moe.experts") and "layer 0" in note for note in notes)
     assert not [name for name in opened.parts.get("experts", ()) if name.place.layer == 0]
@@ -165,8 +151,7 @@ def test_layers_in_stages_are_each_as_wide_as_their_attention(family, tmp_path):
     if family == "Pvt":
         sizes["sequence_reduction_ratios"] = sizes.pop("sr_ratios")
     model = getattr(transformers, f"{family}Model")(getattr(transformers, f"{family}Config")(**sizes, **patches))
-    model.save_pretrained(tmp_path)
-    opened, weights = open_model(model), load_file(tmp_path / "model.safetensors")
+    opened, weights = open_model(model), saved(model, tmp_path)
     assert [site.d_query for site in opened.sites] == [24, 24, 40]
     for layer, site in enumerate(opened.sites):
         block = site.module[: site.module.rindex("attention")]
@@ -190,8 +175,7 @@ def test_what_stands_in_layers_of_other_widths_under_other_names_is_told():
         sites.append(Site(place=Place("", layer), module=f"{at}attention", query=query, key=key, **sizes))
     found = FeedForward(sites, Checkpoint.of_tensors(tensors, "tiny"), {}, (), frozenset())
     assert not found.layers
-    words = "no matrices: feed.into, feed.out: none of the known names of an MLP (layer 0 and 2 more)"
-    assert found.notes == (words,)
+    assert found.notes == ("no matrices: feed.into, feed.out: none of the known names of an MLP (layer 0 and 2 more)",)
     named = {name.replace("into", "fc1").replace("out", "fc2"): one for name, one in tensors.items()}
     found = FeedForward(sites, Checkpoint.of_tensors(named, "tiny"), {}, (), frozenset())
     assert not found.notes
@@ -225,15 +209,14 @@ def test_embeddings_are_those_of_the_model(model_type):
 
 def test_an_unembedding_is_one_where_it_is_stored(tmp_path):
     tokens, d_model = 130, 80
-    folder = saved(tiny("llama", tie_word_embeddings=False), tmp_path)
-    path, tensors = folder / "model.safetensors", tensors_of(folder)
+    path, tensors = tmp_path / "model.safetensors", saved(tiny("llama", tie_word_embeddings=False), tmp_path)
     for head, read in (("lm_head.weight", True), ("head_of_mine.weight", False)):
         save_file(tensors | {head: np.ones((tokens, d_model), np.float32)}, path)
-        opened = open_model(folder)
+        opened = open_model(tmp_path)
         assert (MatrixName(Place("", -1), "unembedding") in opened.parts["embeddings"]) is read
         assert any("head_of_mine" in note for note in opened.part_notes("embeddings")) is not read
     save_file(tensors | {"lm_head.weight": np.ones((tokens + 1, d_model), np.float32)}, path)
-    (note,) = (one for one in open_model(folder).part_notes("embeddings") if "lm_head" in one)
+    (note,) = (one for one in open_model(tmp_path).part_notes("embeddings") if "lm_head" in one)
     assert note.startswith("not read: lm_head.weight (131, 80): named like the unembedding; expected 130 rows of 80")
 
 
@@ -254,10 +237,7 @@ def test_inspection_tells_experts_together_and_what_is_outside():
     assert layers.shapes["expert_gate"] == (52, 80)
     assert outside.sentence() == "outside the layers"
     assert outside.matrices == {"embedding": "embed_tokens.weight transposed"}
-
-
-def test_what_no_part_has_is_refused_by_name():
-    opened = open_model(tiny("llama"))
-    assert "experts" not in opened.parts
+    plain = open_model(tiny("llama"))
+    assert "experts" not in plain.parts
     with pytest.raises(ParameterError, match="layer 1 expert 3 expert_in"):
-        opened.shape(MatrixName(Place("", 1), "expert_in", 3))
+        plain.shape(MatrixName(Place("", 1), "expert_in", 3))

@@ -88,11 +88,8 @@ def test_a_training_state_is_named_by_its_keys(kind, tmp_path):
     refused(tmp_path / "last.ckpt", f"is {kind}, which is not read; expected a checkpoint in Hugging Face format")
 
 
-def test_a_state_dict_within_another_is_pointed_to():
+def test_a_state_dict_within_another_is_pointed_to_and_a_module_is_best_run():
     refused({"model": state_of("nanoGPT"), "step": 3}, "pass one of them, state['model']", kind=ParameterError)
-
-
-def test_a_module_is_best_run_and_its_argument_is_named():
     module = torch.nn.Linear(3, 3)
     module.forward = lambda tokens, targets=None: tokens
     refused(module, 'read by running it, on a batch of two tokens or more: inputs={"tokens": tokens}')
@@ -103,10 +100,7 @@ def test_configurations_of_other_programs_are_named(tmp_path):
     save_file(state_of("timm"), tmp_path / "model.safetensors")
     for settings, program in (
         ({"architecture": "vit_tiny", "num_features": D_MODEL}, "a vit_tiny of timm"),
-        (
-            {"_class_name": "UNet2DConditionModel", "_diffusers_version": "0.31.0"},
-            "a UNet2DConditionModel of diffusers",
-        ),
+        ({"_class_name": "UNet2DModel", "_diffusers_version": "0.31.0"}, "a UNet2DModel of diffusers"),
     ):
         config.write_text(json.dumps(settings))
         refused(tmp_path, f"the configuration of {program}, which is not read; expected a checkpoint in Hugging Face")
@@ -126,7 +120,6 @@ def test_nanogpt_as_gpt2_is_told_to_transpose(tmp_path):
 
 
 def test_a_missing_layer_of_a_known_type_is_named_alone(tmp_path):
-    """Its names are those of the type, so that naming a program would not help."""
     sizes = {"n_embd": D_MODEL, "n_layer": 3, "n_head": 4, "n_positions": 8, "vocab_size": 7}
     model = transformers.GPT2Model(transformers.GPT2Config(**sizes, bos_token_id=0, eos_token_id=0))
     model.save_pretrained(tmp_path)

@@ -9,7 +9,8 @@ import contextlib
 import dataclasses
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -43,65 +44,46 @@ QUERIES = {"target_modules": ["q_proj", "k_proj"]}
 pytestmark = pytest.mark.filterwarnings("ignore")  # of peft and transformers to each other
 
 
-def llama(head: str = "ForCausalLM", **more: Any) -> torch.nn.Module:
-    settings = transformers.LlamaConfig(**SIZES, **WORDS, num_key_value_heads=2, pad_token_id=0, **more)
-    return getattr(transformers, f"Llama{head}")(settings)
+def of(family: str, head: str, **settings: Any) -> torch.nn.Module:
+    """A network of transformers with fresh weights."""
+    return getattr(transformers, f"{family}{head}")(getattr(transformers, f"{family}Config")(**settings))
 
 
-def bert(head: str = "Model") -> torch.nn.Module:
-    return getattr(transformers, f"Bert{head}")(transformers.BertConfig(**SIZES, **WORDS))
-
-
-def gpt2() -> torch.nn.Module:
-    return transformers.GPT2LMHeadModel(transformers.GPT2Config(n_embd=32, n_head=4, n_layer=2, vocab_size=60))
-
-
-def mixtral() -> torch.nn.Module:
-    settings = transformers.MixtralConfig(**SIZES, **WORDS, num_key_value_heads=2, num_local_experts=3)
-    return transformers.MixtralForCausalLM(settings)
-
-
-def qwen3_moe() -> torch.nn.Module:
-    more = {"num_key_value_heads": 2, "num_experts": 3, "moe_intermediate_size": 16, "head_dim": 8}
-    return transformers.Qwen3MoeForCausalLM(transformers.Qwen3MoeConfig(**SIZES, **WORDS, **more))
-
-
-def whisper() -> torch.nn.Module:
-    each = {"layers": 1, "attention_heads": 4, "ffn_dim": 48}
-    layers = {f"{side}_{size}": number for side in ("encoder", "decoder") for size, number in each.items()}
-    sizes = {"d_model": 32, "num_mel_bins": 8, "max_source_positions": 16, "max_target_positions": 16, "vocab_size": 60}
-    special = dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"), 1)
-    return transformers.WhisperForConditionalGeneration(transformers.WhisperConfig(**layers, **sizes, **special))
-
-
-def t5() -> torch.nn.Module:
-    settings = transformers.T5Config(d_model=32, d_kv=8, num_heads=4, num_layers=2, d_ff=48, vocab_size=60)
-    return transformers.T5ForConditionalGeneration(settings)
-
-
-def vit(head: str = "Model") -> torch.nn.Module:
-    return getattr(transformers, f"ViT{head}")(transformers.ViTConfig(**SIZES, image_size=16, patch_size=4))
-
-
-def qwen2_vl() -> torch.nn.Module:
-    rope = {"rope_type": "default", "mrope_section": [1, 1, 2]}
-    text = SIZES | WORDS | {"num_key_value_heads": 2, "rope_scaling": rope}
-    vision = {"depth": 2, "embed_dim": 32, "num_heads": 4, "hidden_size": 32, "patch_size": 4}
-    special = {"image_token_id": 58, "video_token_id": 57, "vision_start_token_id": 55, "vision_end_token_id": 56}
-    return transformers.Qwen2VLForConditionalGeneration(
-        transformers.Qwen2VLConfig(text_config=text, vision_config=vision, **special)
-    )
-
-
-def siglip() -> torch.nn.Module:
-    return transformers.SiglipVisionModel(transformers.SiglipVisionConfig(**SIZES, image_size=16, patch_size=4))
+GROUPED = SIZES | WORDS | {"num_key_value_heads": 2}
+IMAGES = SIZES | {"image_size": 16, "patch_size": 4}
+OF_QWEN3 = {"num_experts": 3, "moe_intermediate_size": 16, "head_dim": 8}
+OF_T5 = {"d_model": 32, "d_kv": 8, "num_heads": 4, "num_layers": 2, "d_ff": 48, "vocab_size": 60}
+LAYERS = {"layers": 1, "attention_heads": 4, "ffn_dim": 48}
+OF_WHISPER = {
+    **{f"{side}_{size}": number for side in ("encoder", "decoder") for size, number in LAYERS.items()},
+    **dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"), 1),
+    "d_model": 32, "num_mel_bins": 8, "max_source_positions": 16, "max_target_positions": 16, "vocab_size": 60,
+}  # fmt: skip
+OF_QWEN2_VL = {
+    "text_config": GROUPED | {"rope_scaling": {"rope_type": "default", "mrope_section": [1, 1, 2]}},
+    "vision_config": {"depth": 2, "embed_dim": 32, "num_heads": 4, "hidden_size": 32, "patch_size": 4},
+    "image_token_id": 58, "video_token_id": 57, "vision_start_token_id": 55, "vision_end_token_id": 56,
+}  # fmt: skip
+llama = partial(of, "Llama", "ForCausalLM", **GROUPED, pad_token_id=0)
+tied_llama = partial(llama, tie_word_embeddings=True)
+llama_classifier = partial(of, "Llama", "ForSequenceClassification", **GROUPED, pad_token_id=0)
+bert, bert_classifier, bert_of_tokens, bert_of_answers, bert_of_masks = (
+    partial(of, "Bert", head, **SIZES, **WORDS)
+    for head in ("Model", "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "ForMaskedLM")
+)
+gpt2 = partial(of, "GPT2", "LMHeadModel", n_embd=32, n_head=4, n_layer=2, vocab_size=60)
+mixtral = partial(of, "Mixtral", "ForCausalLM", **GROUPED, num_local_experts=3)
+qwen3_moe = partial(of, "Qwen3Moe", "ForCausalLM", **GROUPED, **OF_QWEN3)
+whisper = partial(of, "Whisper", "ForConditionalGeneration", **OF_WHISPER)
+t5 = partial(of, "T5", "ForConditionalGeneration", **OF_T5)
+vit, vit_classifier = (partial(of, "ViT", head, **IMAGES) for head in ("Model", "ForImageClassification"))
+qwen2_vl = partial(of, "Qwen2VL", "ForConditionalGeneration", **OF_QWEN2_VL)
+siglip = partial(of, "SiglipVision", "Model", **IMAGES)
 
 
 def llava() -> torch.nn.Module:
-    vision = transformers.CLIPVisionConfig(**SIZES, image_size=16, patch_size=4)
-    text = transformers.LlamaConfig(**SIZES, **WORDS, num_key_value_heads=2)
-    settings = transformers.LlavaConfig(vision_config=vision, text_config=text, image_token_id=59)
-    return transformers.LlavaForConditionalGeneration(settings)
+    vision, text = transformers.CLIPVisionConfig(**IMAGES), transformers.LlamaConfig(**GROUPED)
+    return of("Llava", "ForConditionalGeneration", vision_config=vision, text_config=text, image_token_id=59)
 
 
 class Case(NamedTuple):
@@ -186,9 +168,7 @@ READ: dict[str, Case] = {
     "target_modules of convolutions in one dimension": Case({"target_modules": ["q_proj", "conv1", "conv2"]}, whisper),
     "target_modules of renamed layers in two stacks": Case({"target_modules": ["q_proj", "qkv"]}, qwen2_vl),
     "task_type of images, in renamed layers": Case(
-        {"target_modules": ["q_proj", "k_proj"], "modules_to_save": ["classifier"]},
-        lambda: vit("ForImageClassification"),
-        vit,
+        {"target_modules": ["q_proj", "k_proj"], "modules_to_save": ["classifier"]}, vit_classifier, vit
     ),
     "target_modules of torch's own attention": Case({"target_modules": ["q_proj", "head.attention"]}, siglip),
     "target_modules of an output that is tied": Case(
@@ -202,24 +182,19 @@ READ: dict[str, Case] = {
     "modules_to_save = ['embed_tokens', 'norm']": Case(QUERIES | {"modules_to_save": ["embed_tokens", "norm"]}),
     "modules_to_save = ['lm_head']": Case(QUERIES | {"modules_to_save": ["lm_head"]}),
     "modules_to_save of attention": Case({"target_modules": ["q_proj"], "modules_to_save": ["k_proj", "o_proj"]}),
-    "modules_to_save of tied embeddings": Case(
-        QUERIES | {"modules_to_save": ["embed_tokens"]}, lambda: llama(tie_word_embeddings=True)
-    ),
+    "modules_to_save of tied embeddings": Case(QUERIES | {"modules_to_save": ["embed_tokens"]}, tied_llama),
     "ensure_weight_tying": Case(
-        QUERIES | {"modules_to_save": ["embed_tokens"], "ensure_weight_tying": True},
-        lambda: llama(tie_word_embeddings=True),
+        QUERIES | {"modules_to_save": ["embed_tokens"], "ensure_weight_tying": True}, tied_llama
     ),
     "task_type = 'SEQ_CLS'": Case(
-        QUERIES | SENTENCES, lambda: llama("ForSequenceClassification"), lambda: llama("Model")
+        QUERIES | SENTENCES, llama_classifier, partial(of, "Llama", "Model", **GROUPED, pad_token_id=0)
     ),
-    "task_type = 'SEQ_CLS' over BERT": Case(SENTENCES, lambda: bert("ForSequenceClassification"), bert),
+    "task_type = 'SEQ_CLS' over BERT": Case(SENTENCES, bert_classifier, bert),
     "task_type = 'SEQ_CLS' over a masked model": Case(
-        SENTENCES | {"modules_to_save": ["classifier", "pooler"]},
-        lambda: bert("ForSequenceClassification"),
-        lambda: bert("ForMaskedLM"),
+        SENTENCES | {"modules_to_save": ["classifier", "pooler"]}, bert_classifier, bert_of_masks
     ),
-    "task_type = 'TOKEN_CLS'": Case({"task_type": "TOKEN_CLS"}, lambda: bert("ForTokenClassification"), bert),
-    "task_type = 'QUESTION_ANS'": Case({"task_type": "QUESTION_ANS"}, lambda: bert("ForQuestionAnswering"), bert),
+    "task_type = 'TOKEN_CLS'": Case({"task_type": "TOKEN_CLS"}, bert_of_tokens, bert),
+    "task_type = 'QUESTION_ANS'": Case({"task_type": "QUESTION_ANS"}, bert_of_answers, bert),
     "task_type = 'CAUSAL_LM'": Case(QUERIES | {"task_type": "CAUSAL_LM"}),
     "task_type = 'SEQ_2_SEQ_LM'": Case({"task_type": "SEQ_2_SEQ_LM", "target_modules": ["q", "v"]}, t5),
     "task_type = 'FEATURE_EXTRACTION'": Case({"task_type": "FEATURE_EXTRACTION"}, bert),
@@ -227,9 +202,7 @@ READ: dict[str, Case] = {
     "trainable_token_indices by module": Case(
         QUERIES | {"trainable_token_indices": {"embed_tokens": [7, 2], "lm_head": [3]}}
     ),
-    "trainable_token_indices of tied embeddings": Case(
-        QUERIES | {"trainable_token_indices": [7, 2]}, lambda: llama(tie_word_embeddings=True)
-    ),
+    "trainable_token_indices of tied embeddings": Case(QUERIES | {"trainable_token_indices": [7, 2]}, tied_llama),
     "target_parameters of experts": Case(
         {"target_modules": ["q_proj"], "target_parameters": EXPERTS}, qwen3_moe, unread=r".*\.experts\..*"
     ),
@@ -325,12 +298,6 @@ def rows(heading: str) -> dict[str, tuple[str, str]]:
     return {name.strip().strip("`"): (outcome.strip(), reason.strip()) for name, outcome, reason in cells}
 
 
-def option_of(case: str) -> str:
-    """The row of a case: the option, with its value where the option has a row for each."""
-    name, _, value = case.partition(" = ")
-    return case if name == "init_lora_weights" and value else case.split(" ")[0]
-
-
 def test_every_method_of_peft_is_in_the_table():
     assert sorted(rows("Methods")) == sorted(kind.value for kind in PeftType)
     assert {name: outcome for name, (outcome, _) in rows("Methods").items() if outcome != "refused"} == {"LORA": "read"}
@@ -344,15 +311,13 @@ def test_every_option_of_lora_is_in_the_table():
     expected = options | {f"init_lora_weights = {value!r}" for value in named}
     table = rows("Options of LoRA")
     assert sorted(table) == sorted(expected)
-    tried = {"read": {option_of(case) for case in READ}, "refused": {option_of(case) for case in REFUSED}}
+    tried = {
+        outcome: {case if case.startswith("init_lora_weights") else case.split(" ")[0] for case in cases}
+        for outcome, cases in (("read", READ), ("refused", REFUSED))
+    }
     assert {
         name: outcome for name, (outcome, _) in table.items() if name not in tried.get(outcome, ())
     } == dict.fromkeys(("peft_type", "auto_mapping", "peft_version", "base_model_name_or_path"), "no weights")
-
-
-def stored_name(base: Iterable[str], name: str) -> str | None:
-    """The name in the base of a tensor that PEFT saved with another head."""
-    return next((other for other in base if other == name or name.endswith(f".{other}")), None)
 
 
 @pytest.mark.parametrize("name", mostly_exhaustive(READ, always=QUICK, weekly=True))
@@ -363,7 +328,8 @@ def test_what_is_read_is_what_peft_merges(name, tmp_path):
     model = open_model(tmp_path / "adapter", base=tmp_path / "base")
     changed = 0
     for tensor, array in expected.items():
-        stored = stored_name(base, tensor)
+        # PEFT saved it with another head.
+        stored = next((name for name in base if name == tensor or tensor.endswith(f".{name}")), None)
         if stored is None or re.fullmatch(case.unread, stored):
             continue
         changed += array.shape != base[stored].shape or not np.array_equal(array, base[stored])
@@ -425,9 +391,7 @@ def test_what_changed_the_base_is_read_once_it_is_converted(tmp_path):
 @pytest.mark.exhaustive
 def test_tied_targets_are_changed_once(tmp_path):
     """PEFT's merge adds the one update to the one weight twice, its forward pass does not: W + s B A is right."""
-    tied = {"target_modules": ["q_proj", "embed_tokens"], "ensure_weight_tying": True}
-    case = Case(tied, lambda: llama(tie_word_embeddings=True))
-    made(case, tmp_path)
+    made(Case({"target_modules": ["q_proj", "embed_tokens"], "ensure_weight_tying": True}, tied_llama), tmp_path)
     base = transformers.LlamaForCausalLM.from_pretrained(tmp_path / "base")
     adapted = peft.PeftModel.from_pretrained(base, tmp_path / "adapter").eval()
     with torch.no_grad():

@@ -9,7 +9,6 @@ import torch
 from quantised_examples import D_IN, D_OUT, EXAMPLES, four_bit, gptq, packed
 from safetensors.torch import save_file
 
-import rmtbase
 from exhaustive import mostly_exhaustive
 from rmtbase.errors import CheckpointError, NonFiniteError, ShapeError
 from rmtbase.models import Checkpoint, MatrixName, open_model
@@ -88,47 +87,38 @@ def test_of_a_stack_of_experts_one_is_held_at_a_time(tmp_path):
 
     torch.manual_seed(6)
     n_experts, size, experts = 64, 256, "model.layers.0.mlp.experts."
-    tensors = {f"{LAYER.format(0)}{one}_proj.weight": torch.randn(size, size) for one in "qkvo"}
+    tensors = {f"{LAYER.format(0)}{part}_proj.weight": torch.randn(size, size) for part in "qkvo"}
     tensors |= {"model.layers.0.mlp.router.weight": torch.randn(n_experts, size)}
+    references = {}
     for part, rows in (("gate_up_proj", 2 * size), ("down_proj", size)):
         codes = torch.randint(0, 256, (n_experts, rows, size // 32, 16), dtype=torch.uint8)
         scales = torch.randint(110, 130, codes.shape[:3], dtype=torch.uint8)
         tensors |= {f"{experts}{part}_blocks": codes, f"{experts}{part}_scales": scales}
-    folder = written(tmp_path, tensors)
+        references[part] = convert_moe_packed_tensors(codes, scales).float().numpy()
+    folder, quantisation = (
+        written(tmp_path, tensors),
+        {"quant_method": "mxfp4", "modules_to_not_convert": ["self_attn"]},
+    )
     sizes = {"hidden_size": size, "intermediate_size": size, "head_dim": 64, "num_attention_heads": 4}
     sizes |= {"num_key_value_heads": 4, "num_hidden_layers": 1, "num_local_experts": n_experts}
-    config = CONFIG | sizes | {"model_type": "gpt_oss", "quantization_config": {"quant_method": "mxfp4"}}
+    config = CONFIG | sizes | {"model_type": "gpt_oss", "quantization_config": quantisation}
     (folder / "config.json").write_text(json.dumps(config))
+    checkpoint = opened(folder, quantisation)
+    for part, reference in references.items():
+        assert checkpoint.shape(experts + part) == reference.shape
+        assert checkpoint.read(experts + part).tobytes() == reference.tobytes()
+        assert checkpoint.read_rows(experts + part, 1, 3).astype(np.float32).tobytes() == reference[1:3].tobytes()
     model = open_model(folder)
-    place, last = model.layers[0], n_experts - 1
     tracemalloc.start()
     try:
-        found = {one: [*model.blocks(MatrixName(place, one, last))] for one in ("expert_in", "expert_out")}
+        blocks = {name: [*model.blocks(MatrixName(model.layers[0], name, 63))] for name in ("expert_in", "expert_out")}
         assert tracemalloc.get_traced_memory()[1] < 10 * 4 * size**2
     finally:
         tracemalloc.stop()
-    gate_up, down = (
-        convert_moe_packed_tensors(tensors[f"{experts}{part}_blocks"], tensors[f"{experts}{part}_scales"])[last]
-        for part in ("gate_up_proj", "down_proj")
-    )
-    for component, reference in (("expert_in", gate_up[:, 1::2]), ("expert_out", down)):
-        np.testing.assert_array_equal(np.concatenate(found[component]), reference.float().numpy().T)
-
-
-def test_experts_in_mxfp4_are_read_beside_whole_attention(tmp_path):
-    from transformers.integrations.mxfp4 import convert_moe_packed_tensors
-
-    torch.manual_seed(5)
-    blocks = torch.randint(0, 256, (3, 8, 2, 16), dtype=torch.uint8)
-    scales = torch.randint(100, 140, (3, 8, 2), dtype=torch.uint8)
-    name = "model.layers.0.mlp.experts.down_proj"
-    folder = written(tmp_path, {f"{name}_blocks": blocks, f"{name}_scales": scales})
-    checkpoint = opened(folder, {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn"]})
-    assert checkpoint.names == (name,)
-    reference = convert_moe_packed_tensors(blocks, scales).float().numpy()
-    assert checkpoint.shape(name) == reference.shape
-    assert checkpoint.read(name).tobytes() == reference.tobytes()
-    assert checkpoint.read_rows(name, 1, 3).astype(np.float32).tobytes() == reference[1:3].tobytes()
+    for component, reference in (
+        ("expert_in", references["gate_up_proj"][63][:, 1::2]), ("expert_out", references["down_proj"][63])
+    ):  # fmt: skip
+        np.testing.assert_array_equal(np.concatenate(blocks[component]), reference.T)
 
 
 def test_codes_are_read_from_memory_and_bin_files_too(tmp_path):
@@ -143,6 +133,10 @@ def test_codes_are_read_from_memory_and_bin_files_too(tmp_path):
             memory = open_model(tensors, config=CONFIG | {"quantization_config": quantisation})
             assert same_bits(model, memory)
             assert model.fingerprint() == memory.fingerprint()
+        if name == "gptq":  # the fingerprint is of codes and scales
+            scales = LAYER.format(1) + "k_proj.scales"
+            scaled = written(tmp_path / "scaled", tensors | {scales: tensors[scales] * 2}, quantisation)
+            assert open_model(scaled).fingerprint() != model.fingerprint()
         torch.save(tensors, folder / "pytorch_model.bin")
         matrices = [model.matrix(layer, "attention_key") for layer in range(2)]
         (folder / "model.safetensors").unlink()
@@ -150,26 +144,14 @@ def test_codes_are_read_from_memory_and_bin_files_too(tmp_path):
         assert all(np.array_equal(again.matrix(layer, "attention_key"), matrices[layer]) for layer in range(2))
 
 
-def test_the_fingerprint_is_of_codes_and_scales(tmp_path):
-    tensors, _ = made(EXAMPLES["gptq"])
-    first = open_model(written(tmp_path, tensors, EXAMPLES["gptq"].config)).fingerprint()
-    name = LAYER.format(1) + "k_proj.scales"
-    other = open_model(written(tmp_path, tensors | {name: tensors[name] * 2}, EXAMPLES["gptq"].config)).fingerprint()
-    assert first != other
-
-
-@pytest.mark.parametrize(
-    ("file", "config", "name"),
-    [
-        ("quantize_config.json", {"bits": 4, "group_size": 32, "desc_act": False}, "gptq"),
-        ("quant_config.json", {"w_bit": 4, "q_group_size": 32, "zero_point": True, "version": "GEMM"}, "awq"),
-    ],
-)
-def test_what_older_versions_wrote_beside_the_configuration_counts(file, config, name, tmp_path):
-    tensors, references = made(EXAMPLES[name])
-    folder = written(tmp_path / "quantised", tensors)
-    (folder / file).write_text(json.dumps(config))
-    assert same_bits(open_model(folder), open_model(written(tmp_path / "plain", references)))
+def test_what_older_versions_wrote_beside_the_configuration_counts(tmp_path):
+    of_gptq = {"bits": 4, "group_size": 32, "desc_act": False}
+    of_awq = {"w_bit": 4, "q_group_size": 32, "zero_point": True, "version": "GEMM"}
+    for name, file, config in (("gptq", "quantize_config.json", of_gptq), ("awq", "quant_config.json", of_awq)):
+        tensors, references = made(EXAMPLES[name])
+        folder = written(tmp_path / name, tensors)
+        (folder / file).write_text(json.dumps(config))
+        assert same_bits(open_model(folder), open_model(written(tmp_path / "plain", references)))
 
 
 def test_one_matrix_is_dequantised_at_a_time_and_a_few_are_held(tmp_path):
@@ -234,22 +216,18 @@ nan_in, first_zero = first(float("nan")), first(0)
         ("gptq", ".qweight", lambda t: t[0], CheckpointError, ["shape (96,); expected a matrix of codes of GPTQ"]),
         ("gptq", ".g_idx", lambda t: t[:5], ShapeError, [".g_idx' has shape (5,); expected (64,)"]),
         ("gptq", ".scales", None, CheckpointError, ["q_proj.qweight' is part of a matrix", f"expected '{Q}.scales'"]),
-        ("gptq", ".qweight", lambda t: t[:7], ShapeError, ["q_proj.g_idx' has shape (64,); expected (56,)"]),
         ("awq", ".qzeros", lambda t: t.T.contiguous(), ShapeError, ["has shape (12, 2); expected (2, 12)"]),
         ("awq", ".qweight", lambda t: t[:50], CheckpointError, ["50 inputs; expected a multiple of the 32"]),
         ("fp8", ".weight_scale_inv", lambda t: t[:1], ShapeError, ["has shape (1, 2); expected (3, 2)"]),
-        ("fp8", ".weight_scale_inv", lambda t: t.double(), CheckpointError, ["has element type F64; expected F32"]),
         ("fp8", ".weight", lambda t: t.to(torch.float8_e5m2), CheckpointError, ["F8_E5M2; expected F8_E4M3"]),
         ("fp8", ".weight", None, CheckpointError, [f"expected '{Q}.weight' beside it"]),
         ("fbgemm", ".weight_scale", lambda t: t[:, 0], ShapeError, ["has shape (96,); expected (96, 1)"]),
         ("pack-quantized", ".weight_shape", lambda t: t * 1000, CheckpointError, ["holds the shape (96000, 64000)"]),
-        ("pack-quantized", ".weight_shape", lambda t: t[:1], ShapeError, ["weight_shape' has shape (1,)"]),
         ("pack-quantized", ".weight_scale", lambda t: t[:, :1], ShapeError, ["has shape (96, 1); expected (96, 2)"]),
         ("pack-quantized with zeros", ".weight_zero_point", None, CheckpointError, ["expected its weight_zero_point"]),
         ("int8", ".SCB", lambda t: t[:3], ShapeError, [".SCB' has shape (3,); expected (96,)"]),
         ("int8", ".weight_format", lambda t: t + 1, CheckpointError, ["is not 0; expected codes row by row"]),
         ("nf4", ".weight.absmax", lambda t: t[1:], ShapeError, ["absmax' has shape (95,); expected (96,)"]),
-        ("nf4", ".weight.quant_map", lambda t: t[1:], ShapeError, ["quant_map' has shape (15,); expected (16,)"]),
         ("nf4", ".weight", lambda t: t[1:], CheckpointError, ["holds 3071 bytes; expected 3072, of two codes each"]),
         ("nf4, nested", ".weight.nested_quant_map", None, CheckpointError, ["expected its nested_quant_map"]),
         ("nf4, nested", ".weight.nested_absmax", None, CheckpointError, ["element type U8; expected F32"]),
@@ -271,7 +249,6 @@ def test_tensors_that_do_not_fit_are_named_at_the_opening(name, ending, change, 
         ("gptq", ".g_idx", lambda t: t + 1, CheckpointError, ["holds groups from 1 to 2; expected 0 to 1"]),
         ("gptq", ".qzeros", lambda t: t | -1, CheckpointError, ["holds 15, a zero point less one of 16"]),
         ("awq", ".scales", lambda t: t * float("inf"), NonFiniteError, ["192 infinite"]),
-        ("fp8", ".weight_scale_inv", nan_in, NonFiniteError, ["weight_scale_inv' holds 1 NaN"]),
         ("fp8", ".weight_scale_inv", first_zero, CheckpointError, ["zero where the codes are not"]),
         ("fp8 with exponents as bytes", ".weight_scale_inv", lambda t: t | 255, NonFiniteError, ["6 NaN"]),
         ("fp8", ".weight", lambda t: (t.view(torch.uint8) | 127).view(torch.float8_e4m3fn), NonFiniteError, ["NaN"]),
@@ -290,7 +267,6 @@ def test_values_that_cannot_be_are_named_when_they_are_read(name, ending, change
     ("name", "change", "fragment"),
     [
         ("gptq", {"bits": 5}, "quantization_config: bits = 5; expected 2 or 3 or 4 or 8"),
-        ("gptq", {"bits": True}, "bits = True"),
         ("gptq", {"group_size": -5}, "group_size = -5; expected a positive number of inputs"),
         ("gptq", {"group_size": "32"}, "group_size = '32'"),
         ("gptq", {"checkpoint_format": "marlin"}, "checkpoint_format = 'marlin'; expected 'gptq' or 'gptq_v2'"),
@@ -347,15 +323,6 @@ def test_what_is_left_of_a_quantisation_is_refused_by_name(tmp_path):
     refused(tmp_path, tensors, None, "belongs to quantised weights: the numbers beside it are codes")
 
 
-def test_scores_are_those_of_the_dequantised_weights_to_the_bit(tmp_path):
-    tensors, references = made(EXAMPLES["nf4"])
-    quantised = rmtbase.score(written(tmp_path / "quantised", tensors, EXAMPLES["nf4"].config), "analytic")
-    plain = rmtbase.score(written(tmp_path / "plain", references), "analytic")
-    assert "quantised with bitsandbytes (4 bit)" in quantised.attrs["notes"]
-    for group in ("heads", "null", "matrices"):
-        assert quantised[group].to_dataset().identical(plain[group].to_dataset())
-
-
 # Zero points whose version the settings get wrong, and groups of inputs that are not consecutive
 
 
@@ -385,11 +352,8 @@ def test_zero_points_that_differ_are_read_as_the_settings_say_which_is_noted(tmp
     shifted = open_model(written(tmp_path / "shifted", tensors, example.config | {"checkpoint_format": "gptq_v2"}))
     assert any(note.endswith("of version 2, which they do not show") for note in shifted.notes)
     assert not same_bits(shifted, plain)
-
-
-def test_equal_zero_points_of_asymmetric_codes_are_read_as_the_settings_say(tmp_path):
-    tensors, references = made(gptq(4, 32, version=2, sym=True))
-    model = open_model(written(tmp_path / "quantised", tensors, gptq(4, 32).config))
+    tensors, references = made(gptq(4, 32, version=2, sym=True))  # equal zero points, said to be asymmetric
+    model = open_model(written(tmp_path / "equal", tensors, gptq(4, 32).config))
     step = tensors[f"{Q}.scales"].float().repeat_interleave(32, 0).T.numpy()
     expected = references[f"{Q}.weight"].numpy().astype(np.float32) - step
     assert np.abs(model.matrix(0, "attention_query") - expected).max() < step.max() * 2**-6

@@ -142,15 +142,15 @@ def test_what_is_no_archive_is_told_what_it_is(bin_file):
     refused(bin_file, "the format of torch before 1.6, which has no checksums", "write that with torch.save")
 
 
-@pytest.mark.parametrize("change", [lambda whole: whole[:-5000], lambda whole: b"", lambda whole: whole + whole])
-def test_a_file_that_changes_its_length_while_in_use_is_named(change, bin_file):
-    whole = saved({"w": torch.ones(4000)}, bin_file).read_bytes()
-    checkpoint = Checkpoint.open(bin_file.parent)
-    with bin_file.open("r+b") as stream:
-        stream.truncate(0)
-        stream.write(change(whole))
-    with pytest.raises(CorruptFileError, match="changed while in use"):
-        checkpoint.read("w")
+def test_a_file_that_changes_its_length_while_in_use_is_named(bin_file):
+    for change in (lambda whole: whole[:-5000], lambda whole: b"", lambda whole: whole + whole):
+        whole = saved({"w": torch.ones(4000)}, bin_file).read_bytes()
+        checkpoint = Checkpoint.open(bin_file.parent)
+        with bin_file.open("r+b") as stream:
+            stream.truncate(0)
+            stream.write(change(whole))
+        with pytest.raises(CorruptFileError, match="changed while in use"):
+            checkpoint.read("w")
 
 
 # What claims too much
@@ -274,22 +274,22 @@ def test_what_is_no_dictionary_of_dense_tensors_is_told_so(make, fragment, bin_f
 @pytest.mark.exhaustive
 def test_hostile_files_take_little_memory_and_time(tmp_path):
     """Under 1 GiB of address space beyond torch's own, and 20 s of CPU, for all of them in one process."""
-    steps = {
-        "lists": b"\x80\x02" + b"]" * 1_050_000 + b".",
-        "marks": b"\x80\x02" + b"(" * 200_000 + b".",
-        "tuples": b"\x80\x02" + b")" * 200_000 + b".",
-        "shapes": b"\x80\x02(" + b"K\x01" * 100_000 + b"tq\x01" + b"h\x01" * 20_000 + b".",
-        "nested": b"\x80\x02}X\x01\x00\x00\x00w" + b"]" * 100_000 + b"a" * 99_999 + b"s.",
-        "bytes": b"\x80\x05\x96" + (1 << 33).to_bytes(8, "little") + b".",
-        "call": b"c__builtin__\nbytearray\nJ\xff\xff\xff\x7f\x85R.",
-    }
-    for name, program in steps.items():
-        (tmp_path / name).mkdir()
-        archive(tmp_path / name / "pytorch_model.bin", program)
-    (tmp_path / "plain").mkdir()
-    (tmp_path / "plain" / "pytorch_model.bin").write_bytes(steps["call"])
-    (tmp_path / "large").mkdir()
-    archive(tmp_path / "large" / "pytorch_model.bin", b"\x80\x02" + bytes(1 << 25))
+    call = b"c__builtin__\nbytearray\nJ\xff\xff\xff\x7f\x85R."
+    programs = (
+        b"\x80\x02" + b"]" * 1_050_000 + b".",  # lists
+        b"\x80\x02" + b"(" * 200_000 + b".",  # marks
+        b"\x80\x02" + b")" * 200_000 + b".",  # tuples
+        b"\x80\x02(" + b"K\x01" * 100_000 + b"tq\x01" + b"h\x01" * 20_000 + b".",  # shapes
+        b"\x80\x02}X\x01\x00\x00\x00w" + b"]" * 100_000 + b"a" * 99_999 + b"s.",  # nested lists
+        b"\x80\x05\x96" + (1 << 33).to_bytes(8, "little") + b".",  # bytes
+        b"\x80\x02" + bytes(1 << 25),  # a long pickle
+        call,
+    )
+    for number in range(len(programs) + 1):
+        (tmp_path / str(number)).mkdir()
+    for number, program in enumerate(programs):
+        archive(tmp_path / str(number) / "pytorch_model.bin", program)
+    (tmp_path / str(len(programs)) / "pytorch_model.bin").write_bytes(call)
     code = """
         import resource, sys
         import torch
@@ -299,18 +299,16 @@ def test_hostile_files_take_little_memory_and_time(tmp_path):
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 30), used + (1 << 30)))
         resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
-        for folder in sorted(Path(sys.argv[1]).iterdir()):
+        for folder in Path(sys.argv[1]).iterdir():
             try:
                 Checkpoint.open(folder)
-                print(folder.name, "taken")
             except CorruptFileError:
-                print(folder.name, "refused")
+                print("refused")
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)], capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.split() == [word for name in sorted([*steps, "plain", "large"]) for word in (name, "refused")]
+    assert done.stdout.split() == ["refused"] * (len(programs) + 1)
 
 
 # The torch that reads them
