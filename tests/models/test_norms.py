@@ -98,9 +98,8 @@ def table_sites(model: nn.Module, older: bool = False, **changed):
     tensors = model.state_dict()
     if older:
         tensors = {name.replace("LayerNorm.weight", "LayerNorm.gamma"): one for name, one in tensors.items()}
-    return find_inventory(
-        config, Checkpoint.of_tensors(tensors, "tiny"), Path("config.json"), config["model_type"]
-    ).sites
+    checkpoint = Checkpoint.of_tensors(tensors, "tiny")
+    return find_inventory(config, checkpoint, Path("config.json"), config["model_type"]).sites
 
 
 @pytest.mark.parametrize("model_type", mostly_exhaustive(TYPES, always=4))
@@ -140,11 +139,7 @@ def test_offset_and_kind_of_a_norm_are_measured():
     ("model_type", "options", "unknown"),
     [
         ("phi", {"qk_layernorm": True}, "queries, keys"),  # it takes off the mean of queries
-        (
-            "deepseek_v3",
-            {},
-            "inputs of keys, queries, keys",
-        ),  # between the factors of the keys, but not before their rotated part
+        ("deepseek_v3", {}, "inputs of keys, queries, keys"),  # between factors, but not before their rotated part
         ("albert", {}, "inputs of queries, inputs of keys"),  # one layer, which runs after several norms
     ],
 )
@@ -190,15 +185,6 @@ def test_norms_of_a_configuration_that_was_not_proved_are_not_known():
         fold_site(site, ["norms"], ())
 
 
-def test_norms_of_the_table_are_those_that_are_stored():
-    model = make("bert")
-    site, *_ = table_sites(model, older=True)
-    assert site.query_input_norm == Norm("embeddings.LayerNorm.gamma", "embeddings.LayerNorm.bias")
-    del model.embeddings.LayerNorm.weight
-    model.embeddings.LayerNorm.weight = nn.Parameter(torch.ones(3))  # of another width
-    assert table_sites(model)[0].query_input_norm is None
-
-
 @pytest.mark.parametrize(("model_type", "width"), [("gpt2", 65), ("qwen3", 64)])
 def test_what_is_folded_in_is_no_longer_said_to_be_left_out(model_type, width, tmp_path, monkeypatch):
     monkeypatch.setenv("RMTBASE_PROOF", "0")
@@ -215,12 +201,16 @@ def test_what_is_folded_in_is_no_longer_said_to_be_left_out(model_type, width, t
 def test_norms_have_the_names_that_are_stored():
     """BERT's were stored as gamma and beta, and behind the name of the base model."""
     model = make("bert")
+    (site, *_), gamma = table_sites(model, older=True), "embeddings.LayerNorm.gamma"
+    assert site.query_input_norm == Norm(gamma, "embeddings.LayerNorm.bias")
     stored = {f"bert.{name}": tuple(one.shape) for name, one in model.state_dict().items()}
-    stored = {name.replace("LayerNorm.weight", "LayerNorm.gamma"): shape for name, shape in stored.items()}
-    stored = {name.replace("LayerNorm.bias", "LayerNorm.beta"): shape for name, shape in stored.items()}
+    for new, old in (("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta")):
+        stored = {name.replace(new, old): shape for name, shape in stored.items()}
     network = Network.of_module(model)
     site, *_ = network.inventory(stored).sites
-    assert site.query_input_norm == Norm("bert.embeddings.LayerNorm.gamma", "bert.embeddings.LayerNorm.beta")
-    del stored["bert.embeddings.LayerNorm.gamma"]
+    assert site.query_input_norm == Norm(f"bert.{gamma}", "bert.embeddings.LayerNorm.beta")
+    del stored[f"bert.{gamma}"]
     site, *_ = network.inventory(stored).sites
     assert site.query_input_norm is None
+    model.embeddings.LayerNorm.weight = nn.Parameter(torch.ones(3))  # of another width
+    assert table_sites(model)[0].query_input_norm is None

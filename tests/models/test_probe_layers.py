@@ -101,22 +101,16 @@ def test_two_layers_of_a_kind_show_what_all_do(name):
 def test_layers_that_did_not_run_are_proved_with_their_own_weights():
     torch.manual_seed(7)
     model = transformers.AutoModel.from_config(CONFIGS["qwen3"]).double().eval()
-    network = Network.of_module(model)
+    network, before = Network.of_module(model), [dict(vars(one)) for one in model.modules()]
     sites = network.inventory().sites
+    for module, held in zip(model.modules(), before, strict=True):
+        assert vars(module) == held
+    assert model.config.use_cache
     assert network.prove(sites, *stored_of(model)) == sites
     rows = [*range(10, 60), *range(10)]
     wrong = replace(sites[4], query=take_rows(sites[4].query, rows))
     with pytest.raises(CheckpointError, match=r"layer 4 head \d+: q·k of"):
         network.prove((*sites[:4], wrong), *stored_of(model))
-
-
-def test_a_model_is_as_it_was():
-    model = transformers.AutoModel.from_config(CONFIGS["qwen3"])
-    before = [dict(vars(one)) for one in model.modules()]
-    Network.of_module(model).inventory()
-    for module, held in zip(model.modules(), before, strict=True):
-        assert vars(module) == held
-    assert model.config.use_cache
 
 
 def test_a_network_at_its_size_runs_two_of_its_layers(tmp_path):

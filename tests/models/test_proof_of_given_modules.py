@@ -10,12 +10,14 @@ import pytest
 import torch
 import transformers
 from torch import nn
+from torch.utils._pytree import tree_flatten
 from transformers import AttentionInterface
 
 from rmtbase.errors import CheckpointError
 from rmtbase.models import open_model
 
 D_MODEL, HEADS, LAYERS = 48, 6, 3
+every, plain = nn.modules.module, nn.Linear.forward
 
 
 @pytest.fixture(autouse=True)
@@ -48,31 +50,14 @@ def twice(module, given, result=None):
     return tuple(2 * one for one in given) if result is None else 2 * result
 
 
-def linear_of_ones_own(module):
-    class Twice(nn.Linear):
-        def forward(self, input):
-            return 2 * super().forward(input)
+def of_class(name, forward):
+    """A change of a module: its queries are those of a class of one's own."""
 
-    query(module).__class__ = Twice
+    def change(module):
+        query(module).more = [torch.randn(D_MODEL)]  # no parameter
+        query(module).__class__ = type(name, (nn.Linear,), {"forward": forward})
 
-
-def shifted(module):
-    """An input that is moved by what is no parameter, in a class of one's own."""
-
-    class Shifted(nn.Linear):
-        def forward(self, input):
-            return super().forward(input + 1)
-
-    query(module).__class__ = Shifted
-
-
-def unregistered(module):
-    class Added(nn.Linear):
-        def forward(self, input):
-            return super().forward(input) + self.more[0]
-
-    query(module).more = [torch.randn(D_MODEL)]
-    query(module).__class__ = Added
+    return change
 
 
 def method_replaced(module):
@@ -99,10 +84,17 @@ CHANGES = {
     "a forward hook": (lambda one: query(one).register_forward_hook(twice), r"hook on 'layers.1.self_attn.q_proj'"),
     "a pre-hook": (lambda one: query(one).register_forward_pre_hook(twice), r"pre-hook on 'layers.1.self_attn.q_proj'"),
     "a hook elsewhere": (lambda one: one.layers[0].mlp.register_forward_hook(twice), r"hook on 'layers.0.mlp'"),
+    "a hook of all modules": (lambda _: every.register_module_forward_hook(print), "a forward hook of all modules"),
     "a method replaced": (method_replaced, r"forward of 'layers.1.self_attn.q_proj' was replaced on the instance"),
-    "a class of one's own": (linear_of_ones_own, r"'layers.1.self_attn.q_proj' computes with Twice.forward"),
-    "an input moved": (shifted, r"'layers.1.self_attn.q_proj' computes with Shifted.forward"),
-    "an unregistered tensor": (unregistered, r"'layers.1.self_attn.q_proj' computes with Added.forward"),
+    "a class of one's own": (
+        of_class("Twice", lambda own, x: 2 * plain(own, x)),
+        r"q_proj' computes with Twice.forward",
+    ),
+    "an input moved": (of_class("Shifted", lambda own, x: plain(own, x + 1)), r"q_proj' computes with Shifted.forward"),
+    "unregistered": (
+        of_class("Added", lambda own, x: plain(own, x) + own.more[0]),
+        r"q_proj' computes with Added.forward",
+    ),
     "a weight computed": (parametrized, r"weight of 'layers.1.self_attn.q_proj' is computed from other tensors"),
     "attention of one's own": (attention_of_ones_own, r"its attention implementation 'mine' is .*attend"),
     "no values": (lambda one: one.to("meta"), r"k_proj.weight' is on torch's meta device, without values"),
@@ -114,21 +106,16 @@ CHANGES = {
 def test_a_module_that_computes_something_else_is_not_proved(change):
     module = llama()
     make, words = CHANGES[change]
+    handle = None
     try:
-        make(module)
+        handle = make(module)
         note = proof_of(module)
     finally:
+        if change == "a hook of all modules":
+            handle.remove()
         AttentionInterface._global_mapping.pop("mine", None)
     assert note.startswith("not proved: "), note
     assert re.search(words, note), note
-
-
-def test_a_hook_of_all_modules_is_seen():
-    handle = nn.modules.module.register_module_forward_hook(lambda *_: None)
-    try:
-        assert "a forward hook of all modules" in proof_of(llama())
-    finally:
-        handle.remove()
 
 
 def test_code_of_a_class_that_was_replaced_is_run(monkeypatch):
@@ -151,29 +138,26 @@ def test_code_of_a_class_that_was_replaced_is_run(monkeypatch):
         changed(lambda q: 2 * q)
 
 
-def test_a_configuration_edited_after_building_is_refused():
-    module = gpt2()
-    module.config.n_head = 12
-    with pytest.raises(CheckpointError, match=r"layer 0: n_heads 12; expected 6, as h.0.attn has it"):
-        open_model(module).prove()
-
-
-def test_a_layer_in_the_middle_is_proved_too():
-    module = llama()
-    module.layers[1].self_attn.scaling *= 2
-    with pytest.raises(CheckpointError, match="layer 1: logit scale"):
-        open_model(module).prove()
-    assert proof_of(llama()).endswith(f"all of {LAYERS} sites")
-
-
-def test_a_state_dict_that_gives_other_tensors_is_refused():
-    module = llama()
-
+def other_state(module):
     def other(owner, state, prefix, metadata):
         state["layers.0.self_attn.q_proj.weight"] = 2 * state["layers.0.self_attn.q_proj.weight"]
 
     module.register_state_dict_post_hook(other)
-    with pytest.raises(CheckpointError, match=r"layer 0 head \d: q·k"):
+
+
+@pytest.mark.parametrize(
+    ("make", "change", "words"),
+    [
+        (gpt2, lambda module: setattr(module.config, "n_head", 12), "layer 0: n_heads 12; expected 6, as h.0.attn has"),
+        (llama, lambda module: setattr(module.layers[1].self_attn, "scaling", 1.0), "layer 1: logit scale"),
+        (llama, other_state, r"layer 0 head \d: q·k"),
+    ],
+    ids=["a configuration edited after building", "a layer in the middle", "a state dict of other tensors"],
+)
+def test_a_module_that_contradicts_what_is_read_is_refused(make, change, words):
+    module = make()
+    change(module)
+    with pytest.raises(CheckpointError, match=words):
         open_model(module).prove()
 
 
@@ -187,7 +171,8 @@ def test_a_weight_that_is_computed_is_read_as_it_is_in_effect():
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
 def test_a_module_of_any_type_is_proved(dtype):
-    assert proof_of(llama().to(getattr(torch, dtype))).startswith("proved by running")
+    proof = proof_of(llama().to(getattr(torch, dtype)))
+    assert proof == f"proved by running the LlamaModel that was given: all of {LAYERS} sites"
 
 
 class Random(nn.Module):
@@ -220,19 +205,14 @@ def state_of(module):
     return copy.deepcopy((attributes, generators, grads, [one.dtype for one in module.parameters()]))
 
 
-def assert_same(one, other):
-    if isinstance(one, dict):
-        assert one.keys() == other.keys()
-        for key in one:
-            assert_same(one[key], other[key])
-    elif isinstance(one, (list, tuple)):
-        assert len(one) == len(other)
-        for each, against in zip(one, other, strict=True):
-            assert_same(each, against)
-    elif isinstance(one, torch.Tensor):
-        assert torch.equal(one, other)
-    elif not isinstance(one, nn.Module) and not callable(one) and type(one).__module__ != "transformers":
-        assert one == other or type(one).__eq__ is object.__eq__
+def assert_same(before, after):
+    leaves = [tree_flatten(state)[0] for state in (before, after)]
+    assert tree_flatten(before)[1] == tree_flatten(after)[1]
+    for old, new in zip(*leaves, strict=True):
+        if isinstance(old, torch.Tensor):
+            assert torch.equal(old, new)
+        elif not isinstance(old, nn.Module) and not callable(old):
+            assert old == new or type(old).__eq__ is object.__eq__
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -245,13 +225,10 @@ def test_a_module_is_left_as_it_was(training):
     note = proof_of(own, inputs={"x": x})
     assert note.startswith("proved by running the Random that was given")
     assert_same(before, state_of(own))
+    with pytest.raises(CheckpointError, match="expected attention"):
+        open_model(Random(of_queries=True), inputs={"x": x})
     assert torch.get_default_dtype() == torch.float32 and torch.is_grad_enabled()
     assert not nn.modules.module._global_forward_hooks
-
-
-def test_queries_with_random_factors_are_read_as_none():
-    with pytest.raises(CheckpointError, match="expected attention"):
-        open_model(Random(of_queries=True), inputs={"x": torch.randn(1, 7, D_MODEL)})
 
 
 def test_a_module_may_train_in_another_thread_meanwhile():

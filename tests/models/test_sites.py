@@ -9,19 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmtbase.errors import ParameterError
-from rmtbase.models.layouts._expressions import (
-    Biased,
-    Column,
-    Gained,
-    Product,
-    Rows,
-    Scaled,
-    Stacked,
-    Sum,
-    Tensor,
-    take_rows,
-    to_json,
-)
+from rmtbase.models.layouts import _expressions as made
+from rmtbase.models.layouts._expressions import Gained, Product, Rows, Scaled, Stacked, Sum, Tensor, take_rows, to_json
 from rmtbase.models.layouts._folding import FOLDS, fold_site, require_folds
 from rmtbase.models.layouts._sites import PLAIN, Norm, Place, Site
 
@@ -50,7 +39,7 @@ EVERY = {
     "gain": (Gained(Tensor("w"), "g"), W * G),
     "gain from 1": (Gained(Tensor("w"), "g", 1.0), W * (1 + G)),
     "gain of each head": (Gained(Tensor("w"), "of_head", rows=True), W * np.tile(STORED["of_head"], 3)[:, None]),
-    "bias": (Biased(Tensor("w"), Column("b")), np.column_stack([W, B])),
+    "bias": (made.Biased(Tensor("w"), made.Column("b")), np.column_stack([W, B])),
     "sum": (Sum((Tensor("w"), Scaled(Tensor("kernel"), 2.0))), W + 2 * STORED["kernel"][..., 0]),
     "product": (Product((Tensor("w"), Tensor("down"))), W @ DOWN),
     "stack": (Stacked((Tensor("w"), Tensor("heads", index=0))), np.concatenate([W, HEADS[0]])),
@@ -76,7 +65,7 @@ def test_expression(expression, expected):
         (Sum((Tensor("w"), Tensor("down"))), r"a sum of the shapes \(12, 5\) and \(5, 9\)"),
         (Stacked((Tensor("w"), Tensor("down"))), "one above the other"),
         (Gained(Tensor("w"), "b"), "gains b of shape"),
-        (Biased(Tensor("w"), Column("g")), "a bias of shape"),
+        (made.Biased(Tensor("w"), made.Column("g")), "a bias of shape"),
     ],
 )
 def test_parts_that_do_not_fit(expression, words):

@@ -28,51 +28,30 @@ def assert_parts(parts, expected):
 
 
 @pytest.mark.parametrize("n_key_heads", [6, 2, 1])
-def test_concatenated_parts_follow_each_other(n_key_heads):
+def test_parts_are_cut_as_forward_passes_cut_them(n_key_heads):
     weight, rows = fused(n_key_heads), N_HEADS * D_HEAD
-    keys = n_key_heads * D_HEAD
-    expected = [one.reshape(-1, D_HEAD, D_MODEL) for one in np.split(weight, [rows, rows + keys])]
+    expected = [one.reshape(-1, D_HEAD, D_MODEL) for one in np.split(weight, [rows, rows + n_key_heads * D_HEAD])]
     assert_parts(split_qkv(weight, N_HEADS, "concatenated", n_key_heads=n_key_heads), expected)
     assert_parts(split_qkv(weight.T, N_HEADS, "concatenated", n_key_heads=n_key_heads, transposed=True), expected)
-
-
-def test_interleaved_rows_are_head_part_d_head():
-    weight = fused()
-    expected = np.moveaxis(weight.reshape(N_HEADS, 3, D_HEAD, D_MODEL), 1, 0)
-    assert_parts(split_qkv(weight, N_HEADS, "interleaved"), expected)
-
-
-@pytest.mark.parametrize("n_key_heads", [2, 1])
-def test_interleaved_groups_hold_their_queries_then_key_and_value(n_key_heads):
-    # As Falcon's own _split_heads cuts what its linear map gives.
-    weight, x = fused(n_key_heads), np.random.default_rng(1).standard_normal((5, D_MODEL))
+    # Interleaved, as Falcon's own _split_heads cuts what its linear map gives.
+    x = np.random.default_rng(1).standard_normal((5, D_MODEL))
     made = (x @ weight.T).reshape(5, n_key_heads, N_HEADS // n_key_heads + 2, D_HEAD)
     expected = made[:, :, :-2].reshape(5, N_HEADS, D_HEAD), made[:, :, -2], made[:, :, -1]
-    for part, one in zip(split_qkv(weight, N_HEADS, "interleaved", n_key_heads=n_key_heads), expected, strict=True):
+    parts = split_qkv(weight, N_HEADS, "interleaved", n_key_heads=n_key_heads)
+    for part, one in zip(parts, expected, strict=True):
         np.testing.assert_allclose(np.einsum("pd,hid->phi", x, part), one, rtol=1e-12)
+
+
+SIZES = {"hidden_size": 48, "num_attention_heads": 6, "num_hidden_layers": 1, "intermediate_size": 64, "vocab_size": 8}
+OF_GPT2 = {"n_embd": 48, "n_head": 6, "n_layer": 1, "vocab_size": 8, "bos_token_id": 0, "eos_token_id": 0}
+IN_GPT2 = {"kind": "concatenated", "transposed": True}
 
 
 @pytest.mark.parametrize(
     ("name", "config", "weight", "options"),
     [
-        (
-            "gpt2",
-            {"n_embd": 48, "n_head": 6, "n_layer": 1, "vocab_size": 8, "bos_token_id": 0, "eos_token_id": 0},
-            "h.0.attn.c_attn.weight",
-            {"kind": "concatenated", "transposed": True},
-        ),
-        (
-            "gpt_neox",
-            {
-                "hidden_size": 48,
-                "num_attention_heads": 6,
-                "num_hidden_layers": 1,
-                "intermediate_size": 64,
-                "vocab_size": 8,
-            },
-            "layers.0.attention.query_key_value.weight",
-            {"kind": "interleaved"},
-        ),
+        ("gpt2", OF_GPT2, "h.0.attn.c_attn.weight", IN_GPT2),
+        ("gpt_neox", SIZES, "layers.0.attention.query_key_value.weight", {"kind": "interleaved"}),
     ],
 )
 def test_the_heads_are_those_that_the_layouts_read(name, config, weight, options):
