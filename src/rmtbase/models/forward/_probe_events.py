@@ -130,14 +130,16 @@ class NormOutputs:
         return self._givers.get(hash(row.tobytes()))
 
 
+Laid = Callable[[Tensor], Tensor]
+"""Function that lays the numbers of a stored tensor out as (inputs, outputs)."""
+
+
 class RealMaps(Protocol):
     """Linear maps that are computed with their weights, and a receiver of the products of their outputs."""
 
     maps: Collection[str]  # names of their weights
 
-    def apply(
-        self, name: str, values: Tensor, starts: Tensor, laid: Callable[[Tensor], Tensor], origin: Origin
-    ) -> Tensor: ...
+    def apply(self, name: str, values: Tensor, starts: Tensor, laid: Laid, origin: Origin) -> Tensor: ...
 
     def met(self, product: str, left: Tensor, right: Tensor) -> None: ...
 

@@ -95,9 +95,8 @@ class FeedForward:
         used: Collection[str],
         types: frozenset[str],
     ) -> None:
-        self.checkpoint, self.types = checkpoint, types
+        self.checkpoint, self.types, self.counts = checkpoint, types, set[Any]()
         self.alternating = bool(types & _ALTERNATING)
-        self.counts: set[Any] = set()
         for _, key, value in nested_settings(config):
             if "expert" in key:
                 self.counts |= {

@@ -42,8 +42,7 @@ UNSTORED = "unembedding: none is stored; it is the embedding, or the model has n
 
 
 def with_other_matrices(inventory: Inventory, checkpoint: Checkpoint, config: Mapping[str, Any]) -> Inventory:
-    matrices = (matrix for components in inventory.matrices.values() for matrix in components.values())
-    used = {name for matrix in matrices for name in matrix.tensors()}
+    used = inventory.used_tensors()
     types = {value for _, key, value in nested_settings(config) if key == "model_type" and isinstance(value, str)}
     feed_forward = FeedForward(inventory.sites, checkpoint, config, used, frozenset(types))
     outputs: dict[Place, dict[str, Expression]] = {}  # W_O of sites that modify the values before it: there is no W_OV
