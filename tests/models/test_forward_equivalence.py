@@ -1,8 +1,8 @@
 """Every layout against the queries, keys and values that the architecture's own module computes."""
 
 import os
-from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ import torch
 import transformers
 from transformers.models.llama.modeling_llama import repeat_kv
 
-from rmtbase.models import COMPONENTS, Checkpoint, Model, open_model, supported_architectures
+from rmtbase.models import COMPONENTS, Checkpoint, open_model, supported_architectures
 
 COMMON = {"vocab_size": 32, "attn_implementation": "rmtbase_capture"}
 PLAIN = COMMON | {"hidden_size": 48, "num_attention_heads": 6, "num_hidden_layers": 2, "intermediate_size": 80}
@@ -51,21 +51,6 @@ NOTES = {
 LAYERS = {"bert": "encoder.layer", "gpt2": "h"}
 
 
-@dataclass
-class Run:
-    """One forward pass: the model as rmtbase reads it, and what its own modules took in and gave out.
-
-    Arrays are float64. ``heads[layer]`` holds the query, key and value of every position, each of shape
-    (head, position, d_head), with the keys repeated as the module repeats them, once per query head.
-    """
-
-    folder: Path
-    model: Model
-    heads: list = field(default_factory=list)
-    inputs: dict = field(default_factory=dict)
-    outputs: dict = field(default_factory=dict)
-
-
 CAPTURED = []
 
 
@@ -80,7 +65,11 @@ def capture(module, query, key, value, attention_mask, **_):
 transformers.AttentionInterface.register("rmtbase_capture", capture)
 
 
-def build(architecture: str, folder: Path) -> Run:
+def build(architecture: str, folder: Path) -> SimpleNamespace:
+    """One forward pass: the model as rmtbase reads it, and what its own modules took in and gave out, in float64.
+
+    ``heads[layer]`` holds the query, key and value of every position, each (head, position, d_head).
+    """
     torch.manual_seed(7)
     network = transformers.AutoModel.from_config(CONFIGS[architecture])
     with torch.no_grad():
@@ -90,7 +79,7 @@ def build(architecture: str, folder: Path) -> Run:
             elif parameter.ndim == 2:
                 parameter.normal_(0, 0.3)
     network.save_pretrained(folder)
-    run = Run(folder, open_model(folder))
+    run = SimpleNamespace(model=open_model(folder), heads=[], inputs={}, outputs={})
 
     def record(layer, component):
         def hook(module, inputs, output):
@@ -115,7 +104,7 @@ def build(architecture: str, folder: Path) -> Run:
 
 
 @pytest.fixture(scope="module", params=sorted(CONFIGS))
-def run(request, tmp_path_factory) -> Run:
+def run(request, tmp_path_factory):
     return build(request.param, tmp_path_factory.mktemp(request.param))
 
 
@@ -123,7 +112,7 @@ def mismatch(found: np.ndarray, expected: np.ndarray) -> float:
     return float(np.abs(found - expected).max() / np.abs(expected).max())
 
 
-def score_mismatch(run: Run, layer: int, w_q: np.ndarray, w_k: np.ndarray, key_head=None) -> list[float]:
+def score_mismatch(run, layer: int, w_q: np.ndarray, w_k: np.ndarray, key_head=None) -> list[float]:
     """Per head, how far xᵀ W_QK x' is from the module's own q·k, over all pairs of positions."""
     query, key, _ = run.heads[layer]
     x = run.inputs[layer, "attention_query"]

@@ -8,7 +8,6 @@ import os
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError
 from itertools import pairwise
-from math import log, sqrt
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -282,27 +281,6 @@ def test_a_proof_runs_the_layers_of_its_sites_and_all_where_these_do_not_run_alo
     wrong = replace(last, query=last.key, key=last.query)
     with pytest.raises(CheckpointError, match=r"layer 2 head \d: q·k of"):
         network.prove((first, wrong), weights, read)
-
-
-@pytest.mark.parametrize(
-    ("name", "rotary", "scale"),
-    [
-        (  # queries and keys are each multiplied by 1 + log(4)/10
-            "qwen3",
-            {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64},
-            (1 + log(4) / 10) ** 2 / sqrt(10),
-        ),
-        ("deepseek_v3", {"rope_type": "yarn", "factor": 4.0, "mscale": 1.0, "mscale_all_dim": 1.0}, None),
-    ],
-)
-def test_a_factor_of_the_rotation_is_no_difference_of_queries_and_keys(name, rotary, scale, tmp_path, monkeypatch):
-    """It is in the logit scale, which the table does not give for every type."""
-    monkeypatch.setenv("RMTBASE_PROOF", "1")
-    config = CONFIGS[name].to_dict() | {"rope_parameters": {"rope_theta": 1e4, **rotary}}
-    transformers.AutoModel.from_config(type(CONFIGS[name]).from_dict(config)).save_pretrained(tmp_path)
-    model = open_model(tmp_path).prove()
-    assert model.notes[-1].startswith("proved against")
-    assert [site.logit_scale for site in model.sites] == [pytest.approx(scale)] * len(model.sites)
 
 
 def test_code_of_the_checkpoint_is_never_run():

@@ -28,8 +28,7 @@ from rmtbase.models.layouts._expressions import Expression, Product, Read, Rows,
 from rmtbase.models.layouts._sites import Disproved, Site, common_module
 from rmtbase.shown import quoted
 
-TOLERANCE = 1e-9
-"""Largest accepted deviation of q·k, relative to the head's largest |xᵀ W_QK x′|."""
+TOLERANCE = 1e-9  # largest accepted deviation of q·k, relative to the head's largest |xᵀ W_QK x′|
 
 
 def prove_parts(

@@ -47,8 +47,7 @@ _GATE_FIRST = frozenset(
         *("qwen2_moe", "qwen3_5_moe_text", "qwen3_moe", "qwen3_next", "qwen3_omni_moe_text"),
         *("qwen3_vl_moe_text", "solar_open"),
     ]
-)
-"""Model types in which W_gate is above W_in where both are in one tensor; proved for each."""
+)  # model types in which W_gate is above W_in where both are in one tensor; proved for each
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ from rmtbase.models.layouts import _expressions as made
 from rmtbase.models.layouts._sites import Norm, Site
 from rmtbase.shown import quoted
 
-FOLDS = ("biases", "norms")
-"""What can be folded in."""
+FOLDS = ("biases", "norms")  # what can be folded in
 
 
 def require_folds(fold: object) -> tuple[str, ...]:

@@ -19,14 +19,12 @@ _CUSTOM_CODE = (
     "auto_map: the model has code of its own, which is not run; its weights are read as the plain architecture's"
 )
 _NAMED = 4  # kinds of matrices
-_ATTENTION = re.compile(r".*att(n|ention|_|\d|$).*", re.IGNORECASE)
-"""Part of a matrix's name that indicates attention."""
+_ATTENTION = re.compile(r".*att(n|ention|_|\d|$).*", re.IGNORECASE)  # part of a matrix's name that indicates attention
 _MAPS = re.compile(
     r"(to_|lin_?|linear_|proj_)?(q|k|v|qk|kv|qkv|w?q_?k_?v|query|key|value|query_key_value)(_proj|_lin|_layer|_protein|_\w)?|"
     r"w_?[qkv]|in_proj_weight|.*latent_query",
     re.IGNORECASE,
-)
-"""Name of a map to queries, keys, values, or several of these; a module that contains one is attention."""
+)  # name of a map to queries, keys, values, or several of these; a module that contains one is attention
 _DRAFTS = re.compile(r"mtp\..+|medusa_head\..+", re.DOTALL)
 _LAYER = re.compile(r"(?:model\.|language_model\.)*layers\.(\d{1,9})\..+", re.DOTALL)
 _CUTOFF = "initializer_cutoff_factor"  # ModernBERT's, in units of σ
@@ -49,8 +47,7 @@ _BESIDE_MATRICES = {
     "mlp_multipliers": "multiply the gate and the output of the MLP",
     **dict.fromkeys(("lm_head_multiplier", "logit_scale", "output_multiplier"), _LOGITS),
     **dict.fromkeys(("logits_scaling", "logits_mup_width_multiplier"), "divides the logits of tokens"),
-}
-"""Keys of configurations that change what the matrices around them do: what they do."""
+}  # keys of configurations that change what the matrices around them do: what they do
 
 
 def require_all_heads(config: Mapping[str, Any], path: Path) -> None:

@@ -28,8 +28,7 @@ _EMBEDDINGS: Mapping[str, tuple[str, ...]] = {
         "position_embeds_layer",
     ),
     "unembedding": ("lm_head", "head", "embed_out", "output", "proj_out", "decoder"),
-}
-"""Last part of a module's name, for each component."""
+}  # last part of a module's name, for each component
 _TOKENS = ("vocab_size", "encoder_vocab_size", "decoder_vocab_size", "src_vocab_size", "tgt_vocab_size")
 _POSITIONS = (
     *("max_position_embeddings", "n_positions", "n_ctx", "max_source_positions", "max_target_positions"),

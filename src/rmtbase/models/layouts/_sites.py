@@ -54,8 +54,7 @@ def nested_settings(config: Mapping[str, Any], depth: int = 99, inside: str = ""
 
 CONTENT_PART = "rotary: W_QK is the content part at zero relative position"
 NORMS = Note("query/key norm present: recorded, not folded in", "norms")
-BIASES = Note("biases present: recorded, not folded in", "biases")
-"""Notes that are common to all ways of finding sites."""
+BIASES = Note("biases present: recorded, not folded in", "biases")  # notes that are common to all ways of finding sites
 
 
 class Disproved(CheckpointError):  # noqa: N818
@@ -96,11 +95,9 @@ class Norm(NamedTuple):
         return tuple(name for name in (self.gain, self.bias) if name is not None)
 
 
-NORM_FIELDS = ("query_input_norm", "key_input_norm", "query_norm", "key_norm")
-"""The norms of a site."""
+NORM_FIELDS = ("query_input_norm", "key_input_norm", "query_norm", "key_norm")  # the norms of a site
 
-PLAIN = Norm(None)
-"""A norm that learns nothing: no norm at all, or one without gains."""
+PLAIN = Norm(None)  # a norm that learns nothing: no norm at all, or one without gains
 
 
 @dataclass(frozen=True, kw_only=True)
