@@ -24,8 +24,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.models import Checkpoint, open_model
 from rmtbase.models.forward._torch_route import Network
 from rmtbase.models.layouts._architectures import find_inventory
-from rmtbase.models.layouts._folding import FOLDS, fold_site
-from rmtbase.models.layouts._sites import PLAIN, Norm
+from rmtbase.models.layouts._sites import FOLDS, PLAIN, Norm, fold_site
 from tests.models.conftest import stored_of
 
 TOLERANCE = 1e-5  # some of the modules norm in float32

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from rmtbase.errors import ParameterError
 from rmtbase.models.layouts import _expressions as made
 from rmtbase.models.layouts._expressions import Gained, Product, Rows, Scaled, Stacked, Sum, Tensor, take_rows, to_json
-from rmtbase.models.layouts._folding import FOLDS, fold_site, require_folds
-from rmtbase.models.layouts._sites import PLAIN, Norm, Place, Site
+from rmtbase.models.layouts._sites import FOLDS, PLAIN, Norm, Place, Site, fold_site, require_folds
 
 RNG = np.random.default_rng(7)
 STORED = {

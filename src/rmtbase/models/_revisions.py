@@ -16,7 +16,7 @@ from rmtbase.models._open import open_model
 from rmtbase.models.files._demo import demo_root, demo_steps
 from rmtbase.models.files._hub import HUB_ID, fetch_refs, hub_id
 from rmtbase.models.files._paths import existing_folder
-from rmtbase.models.layouts._folding import require_folds
+from rmtbase.models.layouts._sites import require_folds
 from rmtbase.shown import in_one_line
 from rmtbase.words import listing
 
