@@ -102,20 +102,6 @@ def test_what_is_read_wrongly_or_does_not_run_is_refused_and_without_torch_the_n
     assert model.prove().notes[-1].startswith("not proved: a proof needs the package 'torch'")
 
 
-def test_live_module_that_is_stored_under_other_names(tmp_path):
-    sizes = {"hidden_size": 48, "num_attention_heads": 6, "num_hidden_layers": 2, "intermediate_size": 80}
-    torch.manual_seed(2)
-    config = transformers.ViTConfig(**sizes, image_size=16, patch_size=4)
-    module = transformers.ViTModel(config, add_pooling_layer=False)
-    module.save_pretrained(tmp_path)
-    live, stored = open_model(module), open_model(tmp_path)
-    assert live.sites == stored.sites
-    assert set(live.sites[0].query.tensors()).isdisjoint(dict(module.named_parameters()))
-    for layer in range(2):
-        np.testing.assert_array_equal(live.queries(layer), stored.queries(layer))
-        np.testing.assert_array_equal(live.keys(layer), stored.keys(layer))
-
-
 STATE = {
     f"blocks.{layer}.attn.W_{side}": RNG.normal(size=(heads, D_MODEL, D_HEAD)).astype(np.float32)
     for layer in range(2)
