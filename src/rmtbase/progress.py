@@ -9,6 +9,7 @@ class Progress(Protocol):
 
     def bar(self, label: str, total: int) -> Callable[[int], None]:
         """Begin a bar of ``total`` steps; call the returned function with the number of steps since the last call."""
+        ...
 
     def note(self, line: str) -> None:
         """Report one line that its reader should see now: what is resumed, what could not be read."""

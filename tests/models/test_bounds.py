@@ -7,6 +7,7 @@ import socket
 import struct
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -49,9 +50,6 @@ def opened_elsewhere(*folders):
 
 def header(text):
     return struct.pack("<Q", len(text)) + text
-
-
-# Headers and texts
 
 
 def test_a_header_of_any_contents_is_refused_within_bounds(parts, tmp_path):
@@ -98,33 +96,14 @@ def test_a_configuration_says_nothing_twice_and_nothing_beyond_bounds(text, reas
         assert str(caught.value).isprintable()
 
 
-def test_numbers_that_transformers_writes_are_read(parts, tmp_path):
+def test_a_configuration_has_any_numbers_and_at_most_four_mebibytes(parts, tmp_path):
     parts.config |= {"time_step_limit": [0.0, float("inf")], "pad": float("nan"), "longest": 10**30}
-    assert open_model(parts.write(tmp_path)).config["time_step_limit"] == [0.0, float("inf")]
-
-
-def test_a_configuration_is_at_most_four_mebibytes(parts, tmp_path):
     parts.config["id2label"] = {str(number): "x" * 40 for number in range(20_000)}
-    assert open_model(parts.write(tmp_path)).n_layers == 2
+    assert open_model(parts.write(tmp_path)).config["time_step_limit"] == [0.0, float("inf")]
     parts.config["more"] = "x" * (4 << 20)
     parts.write(tmp_path)
     with pytest.raises(CheckpointError, match=r"config\.json: 5,\d{3},\d{3} bytes; expected at most 4,194,304"):
         open_model(tmp_path)
-
-
-# What is no regular file
-
-
-def put_pipe(path):
-    os.mkfifo(path)
-
-
-def put_device(path):
-    path.symlink_to("/dev/zero")
-
-
-def put_folder(path):
-    path.mkdir()
 
 
 def put_socket(path):
@@ -142,11 +121,11 @@ def put_large(path):
 
 
 PUT = {
-    put_pipe: "cannot be read: it is a named pipe; expected a regular file",
-    put_device: "cannot be read: it is a device; expected a regular file",
-    put_folder: "cannot be read: it is a folder; expected a regular file",
-    put_socket: "cannot be read: it is a socket; expected a regular file",
-    put_large: "8,000,000,000 bytes; expected at most",
+    "a named pipe": os.mkfifo,
+    "a device": lambda path: path.symlink_to("/dev/zero"),
+    "a folder": Path.mkdir,
+    "a socket": put_socket,
+    "large": put_large,
 }
 FILES = ("config.json", "model.safetensors", "model.safetensors.index.json", "model-00001.safetensors")
 
@@ -154,15 +133,18 @@ FILES = ("config.json", "model.safetensors", "model.safetensors.index.json", "mo
 def test_what_is_no_regular_file_is_named_and_never_waited_for(parts, tmp_path):
     expected, folders = [], []
     for file in FILES:
-        for put, reason in PUT.items():
-            folder = tmp_path / f"{file}-{put.__name__}"
+        for kind, put in PUT.items():
+            folder = tmp_path / f"{file}-{kind}"
             (parts.write if file in FILES[:2] else parts.write_sharded)(folder)
             (folder / file).unlink()
             put(folder / file)
             folders.append(folder)
             # Of tensors there may be any number of bytes, but these are no safetensors file.
-            weights = put is put_large and file.endswith(".safetensors")
-            expected.append(f"{folder / file}: {'found a header length of 0 bytes' if weights else reason}")
+            reason = f"cannot be read: it is {kind}; expected a regular file"
+            if kind == "large":
+                weights = file.endswith(".safetensors")
+                reason = "found a header length of 0 bytes" if weights else "8,000,000,000 bytes; expected at most"
+            expected.append(f"{folder / file}: {reason}")
     for line, start in zip(opened_elsewhere(*folders), expected, strict=True):
         assert line.startswith(start)
 
@@ -189,26 +171,14 @@ def test_a_link_to_nothing_is_a_missing_file(file, parts, tmp_path):
         open_model(tmp_path)
 
 
-# Indexes
-
-
-def index_of(folder):
-    return folder / "model.safetensors.index.json"
-
-
-def test_a_tensor_that_the_index_names_twice_is_named(parts, tmp_path):
-    index = index_of(parts.write_sharded(tmp_path))
-    name = next(iter(parts.tensors))
-    index.write_text(
-        index.read_text().replace('{"weight_map": {', f'{{"weight_map": {{"{name}": "other.safetensors", ')
-    )
-    with pytest.raises(CorruptFileError, match=rf"index\.json: .*the name '{re.escape(name)}' twice"):
+def test_a_tensor_is_in_one_place(parts, tmp_path):
+    """Named twice by the index, or stored in two shards, it is refused by name."""
+    index, (first, second) = parts.write_sharded(tmp_path) / FILES[2], list(parts.tensors)[:2]
+    text = index.read_text()
+    index.write_text(text.replace('{"weight_map": {', f'{{"weight_map": {{"{first}": "other.safetensors", '))
+    with pytest.raises(CorruptFileError, match=rf"index\.json: .*the name '{re.escape(first)}' twice"):
         open_model(tmp_path)
-
-
-def test_a_tensor_in_two_shards_is_named_with_both(parts, tmp_path):
-    parts.write_sharded(tmp_path)
-    first, second = list(parts.tensors)[:2]
+    index.write_text(text)
     save_file({first: parts.tensors[first] + 1, second: parts.tensors[second]}, tmp_path / "model-00001.safetensors")
     with pytest.raises(CorruptFileError) as caught:
         open_model(tmp_path)
@@ -216,28 +186,18 @@ def test_a_tensor_in_two_shards_is_named_with_both(parts, tmp_path):
         assert fragment in str(caught.value)
 
 
-def test_a_tensor_that_the_index_does_not_name_is_read_and_noted(parts, tmp_path):
+def test_tensors_that_the_index_does_not_name_are_no_less_there(parts, tmp_path):
+    """A third layer in a shard is beyond the configuration, named in the index or not."""
     parts.write_sharded(tmp_path)
-    first = next(iter(parts.tensors))
-    extra = np.ones((2, 2), np.float32)
+    first, extra = next(iter(parts.tensors)), np.ones((2, 2), np.float32)
     save_file({first: parts.tensors[first], "extra": extra}, tmp_path / "model-00000.safetensors")
     model = open_model(tmp_path)
     assert "tensors that model.safetensors.index.json does not name are read too: 'extra'" in model.notes
     np.testing.assert_array_equal(Checkpoint.open(tmp_path).read("extra"), extra)
-
-
-def test_layers_that_the_index_does_not_name_are_no_less_there(parts, tmp_path):
-    """A shard's own names count: a third layer in it is beyond the configuration, named in the index or not."""
-    parts.write_sharded(tmp_path)
-    first = next(iter(parts.tensors))
     third = first.replace("layers.0.", "layers.2.")
     save_file({first: parts.tensors[first], third: parts.tensors[first]}, tmp_path / "model-00000.safetensors")
     with pytest.raises(CheckpointError, match=f"{re.escape(third)}' is there; expected none beyond the 2 layers"):
         open_model(tmp_path)
-
-
-def test_an_index_beside_a_single_file_is_noted(parts, tmp_path):
-    parts.write_sharded(tmp_path)
     parts.write(tmp_path)
     assert "model.safetensors is read, model.safetensors.index.json beside it is not" in open_model(tmp_path).notes
 
@@ -257,5 +217,5 @@ def test_an_index_of_a_large_model_is_read(tmp_path):
     entry = '"%s":{"dtype":"U8","shape":[1],"data_offsets":[%d,%d]}'
     entries = ",".join(entry % (name, place, place + 1) for place, name in enumerate(names))
     (tmp_path / "model-0.safetensors").write_bytes(header(f"{{{entries}}}".encode()) + bytes(len(names)))
-    index_of(tmp_path).write_text(json.dumps({"weight_map": dict.fromkeys(names, "model-0.safetensors")}))
+    (tmp_path / FILES[2]).write_text(json.dumps({"weight_map": dict.fromkeys(names, "model-0.safetensors")}))
     assert Checkpoint.open(tmp_path).names == tuple(sorted(names))

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from unittest.mock import Mock
 
 import pytest
 from safetensors.numpy import load_file, save_file
@@ -67,50 +68,33 @@ def test_other_weights_settings_versions_or_proofs_are_proved_anew(proofs, folde
     assert len(proofs) == len(kept(tmp_path)) == 7
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda path: path.write_bytes(b""),
-        lambda path: path.write_bytes(b"\xff[["),
-        lambda path: path.write_text("[]"),
-        lambda path: path.write_text(path.read_text().replace("2 of 4", "4 of 4")),
-        lambda path: path.write_text(json.dumps(json.loads(path.read_text()) | {"proof": "0"})),
-        lambda path: (path.unlink(), path.mkdir()),
-    ],
-    ids=["empty", "no text", "no object", "another note", "of another model", "a folder"],
-)
-def test_damaged_or_foreign_proof_is_made_again(damage, proofs, folder, tmp_path):
+def test_damaged_or_foreign_proof_is_made_again(proofs, folder, tmp_path):
     open_model(folder).prove()
     (path,) = kept(tmp_path)
-    damage(path)
-    again = open_model(folder).prove()
-    assert len(proofs) == 2
-    assert again.notes_now[-1] == NOTE
+    text = path.read_bytes()
+    foreign = json.dumps(json.loads(text) | {"proof": "0"}).encode()
+    for number, damaged in enumerate((b"", b"\xff[[", b"[]", text.replace(b"2 of 4", b"4 of 4"), foreign, None), 2):
+        path.unlink()
+        path.mkdir() if damaged is None else path.write_bytes(damaged)
+        assert open_model(folder).prove().notes_now[-1] == NOTE
+        assert len(proofs) == number
 
 
-def test_cache_that_cannot_be_written_changes_nothing(proofs, folder, tmp_path):
+def test_what_cannot_be_kept_or_proved_is_tried_again(proofs, folder, tmp_path, monkeypatch):
     (tmp_path / "cache").write_text("a file in its place")
     for _ in range(2):
         assert open_model(folder).prove().notes_now[-1] == NOTE
-    assert len(proofs) == 2
-
-
-def test_what_could_not_be_proved_is_tried_again(proofs, folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        _model, "proof_of", lambda *arguments: proofs.append(arguments) or _proof.not_proved("no torch")
-    )
+    (tmp_path / "cache").unlink()
+    monkeypatch.setattr(_model, "proof_of", lambda *given: proofs.append(given) or _proof.not_proved("no torch"))
     for _ in range(2):
         open_model(folder).prove()
-    assert (len(proofs), kept(tmp_path)) == (2, [])
+    assert (len(proofs), kept(tmp_path)) == (4, [])
 
 
 def test_without_torch_the_bundled_model_is_proved_before(proofs, monkeypatch):
     """Its proofs ship with it, for all of its revisions, and nothing is imported for them."""
 
-    def missing(name):
-        raise _proof.PackageNotFoundError(name)
-
-    monkeypatch.setattr(_proof, "version", missing)
+    monkeypatch.setattr(_proof, "version", Mock(side_effect=_proof.PackageNotFoundError))
     for name in demo_revisions():
         assert open_model("demo", name).prove().notes_now[-1].startswith("proved before: proved against")
     assert proofs == []

@@ -49,9 +49,6 @@ def qwen3(parts):
     return parts
 
 
-# Layers
-
-
 @pytest.mark.parametrize("layers", [3, 10**18, 10**99])
 def test_layers_that_are_not_there_are_missed_at_once(layers, parts, tmp_path):
     parts.config["num_hidden_layers"] = layers
@@ -59,10 +56,7 @@ def test_layers_that_are_not_there_are_missed_at_once(layers, parts, tmp_path):
         open_model(parts.write(tmp_path))
     assert caught.value.tensor == LAYER.format(2) + "q_proj.weight"
     assert f"config.json: {layers} layers, but tensors of only 2" in str(caught.value)
-
-
-def test_a_gap_between_layers_is_named(parts, tmp_path):
-    parts.config["num_hidden_layers"] = 3
+    parts.config["num_hidden_layers"] = 3  # and there is a gap
     parts.tensors = {name.replace("layers.1.", "layers.2."): weight for name, weight in parts.tensors.items()}
     with pytest.raises(MissingTensorError, match=re.escape(LAYER.format(1) + "q_proj.weight")):
         open_model(parts.write(tmp_path))
@@ -73,14 +67,10 @@ def test_a_gap_between_layers_is_named(parts, tmp_path):
 def test_any_tensor_of_a_layer_beyond_the_configuration_is_named(number, tensor, parts, tmp_path):
     name = f"model.layers.{number}.{tensor}"
     parts.tensors[name] = array(12, 12)
-    with pytest.raises(
-        CheckpointError, match=f"{re.escape(name)}' is there; expected none beyond the 2 layers"
-    ) as caught:
+    words = f"{re.escape(name)}' is there; expected none beyond the 2 layers"
+    with pytest.raises(CheckpointError, match=words) as caught:
         open_model(parts.write(tmp_path))
     assert f"(numbered besides: {number})" in str(caught.value)
-
-
-# Heads
 
 
 @pytest.mark.parametrize(
@@ -113,18 +103,15 @@ def test_rotary_frequencies_show_the_head_size(rotary, entries, parts, tmp_path)
         open_model(parts.write(tmp_path / "exchanged"))
 
 
-def test_the_factor_of_newer_configurations_counts(parts, tmp_path):
+def test_the_rotated_part_is_a_number_and_that_of_newer_configurations_counts(parts, tmp_path):
+    for part in (2, -0.5, "a", True, [1], float("nan")):
+        gpt_neox(parts).config["rotary_pct"] = part
+        with pytest.raises(CheckpointError, match="expected a number from 0 to 1"):
+            open_model(parts.write(tmp_path))
     gpt_neox(parts).config["rope_parameters"] = {"partial_rotary_factor": 0.5}
     for layer in range(2):
         parts.tensors[f"gpt_neox.layers.{layer}.attention.rotary_emb.inv_freq"] = array(6)
     assert open_model(parts.write(tmp_path)).d_head == 24
-
-
-@pytest.mark.parametrize("part", [2, -0.5, "a", True, [1], float("nan")])
-def test_a_rotated_part_that_is_none_is_refused(part, parts, tmp_path):
-    gpt_neox(parts).config["rotary_pct"] = part
-    with pytest.raises(CheckpointError, match="expected a number from 0 to 1"):
-        open_model(parts.write(tmp_path))
 
 
 def test_frequencies_of_a_llama_show_the_head_size(parts, tmp_path):
@@ -137,15 +124,11 @@ def test_frequencies_of_a_llama_show_the_head_size(parts, tmp_path):
         open_model(parts.write(tmp_path / "exchanged"))
 
 
-@pytest.mark.parametrize("make", [gpt2, gpt_neox, bert, lambda parts: parts], ids=["gpt2", "gpt_neox", "bert", "llama"])
-def test_where_no_tensor_shows_the_head_size_a_note_says_so(make, parts, tmp_path):
-    assert UNSEEN in open_model(make(parts).write(tmp_path)).notes
-
-
 @pytest.mark.parametrize("make", [gpt2, gpt_neox, bert])
 @pytest.mark.parametrize("word", ["head_dim", "head_size", "attention_head_size", "num_key_value_heads"])
 def test_a_head_size_other_than_by_definition_is_refused(make, word, parts, tmp_path):
     model = open_model(make(parts).write(tmp_path / "sound"))
+    assert UNSEEN in model.notes
     size = model.n_heads if word == "num_key_value_heads" else model.d_head
     parts.config[word] = size
     assert open_model(parts.write(tmp_path / "said again")).d_head == model.d_head

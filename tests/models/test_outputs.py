@@ -21,24 +21,17 @@ def snapshot(model_folder, tmp_path):
     return folder
 
 
-def outputs_onto_it(folder, tmp_path):
-    weights = folder / "model.safetensors"
+def test_every_way_to_a_file_of_the_model_is_refused_and_other_files_may_be_written_beside_it(snapshot, tmp_path):
+    model, weights = open_model(snapshot), snapshot / "model.safetensors"
     (tmp_path / "link.nc").symlink_to(weights)
-    (tmp_path / "folder").symlink_to(folder)
+    (tmp_path / "folder").symlink_to(snapshot)
     os.link(weights.resolve(), tmp_path / "name.nc")
-    return [weights, weights.resolve(), tmp_path / "link.nc", tmp_path / "folder" / "config.json", tmp_path / "name.nc"]
-
-
-def test_every_way_to_a_file_of_the_model_is_refused(snapshot, tmp_path):
-    model = open_model(snapshot)
-    for path in outputs_onto_it(snapshot, tmp_path):
+    onto = [tmp_path / "link.nc", tmp_path / "folder" / "config.json", tmp_path / "name.nc"]
+    for path in (weights, weights.resolve(), *onto):
         with pytest.raises(OutputError, match="a file of the model"):
             require_other_files([tmp_path / "new.nc", path], model)
-
-
-def test_other_files_may_be_written_beside_it(snapshot, tmp_path):
     (tmp_path / "old.nc").write_bytes(b"scores")
-    require_other_files([tmp_path / "old.nc", tmp_path / "new.nc", snapshot / "new.nc"], open_model(snapshot))
+    require_other_files([tmp_path / "old.nc", tmp_path / "new.nc", snapshot / "new.nc"], model)
 
 
 @pytest.mark.parametrize("command", ["score", "depth"])

@@ -1,21 +1,43 @@
-"""A proof runs the module that was given: what that does otherwise than its weights say is not called proved."""
+"""A proof runs the module that was given: what that does otherwise than its weights say is not called proved.
+
+It decides by itself which are queries: these change the logits of their own row only, and all of them; a key changes
+one entry of many rows.
+"""
 
 import copy
+import os
 import random
 import re
 import threading
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+
+from exhaustive import mostly_exhaustive
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import tiny_models
 import torch
 import transformers
 from torch import nn
+from torch.utils._pytree import tree_flatten
 from transformers import AttentionInterface
 
 from rmtbase.errors import CheckpointError
 from rmtbase.models import open_model
+from rmtbase.models.forward import _prove
+from rmtbase.models.forward._probe_network import written_out
+from rmtbase.models.forward._prove import prove_parts
+from rmtbase.models.forward._torch_route import Network
+from rmtbase.models.layouts._expressions import Scaled, Tensor
+from rmtbase.models.layouts._sites import Disproved
+from tests.models.conftest import stored_of
 
 D_MODEL, HEADS, LAYERS = 48, 6, 3
+every, plain = nn.modules.module, nn.Linear.forward
 
 
 @pytest.fixture(autouse=True)
@@ -48,31 +70,14 @@ def twice(module, given, result=None):
     return tuple(2 * one for one in given) if result is None else 2 * result
 
 
-def linear_of_ones_own(module):
-    class Twice(nn.Linear):
-        def forward(self, input):
-            return 2 * super().forward(input)
+def of_class(name, forward):
+    """A change of a module: its queries are those of a class of one's own."""
 
-    query(module).__class__ = Twice
+    def change(module):
+        query(module).more = [torch.randn(D_MODEL)]  # no parameter
+        query(module).__class__ = type(name, (nn.Linear,), {"forward": forward})
 
-
-def shifted(module):
-    """An input that is moved by what is no parameter, in a class of one's own."""
-
-    class Shifted(nn.Linear):
-        def forward(self, input):
-            return super().forward(input + 1)
-
-    query(module).__class__ = Shifted
-
-
-def unregistered(module):
-    class Added(nn.Linear):
-        def forward(self, input):
-            return super().forward(input) + self.more[0]
-
-    query(module).more = [torch.randn(D_MODEL)]
-    query(module).__class__ = Added
+    return change
 
 
 def method_replaced(module):
@@ -99,10 +104,17 @@ CHANGES = {
     "a forward hook": (lambda one: query(one).register_forward_hook(twice), r"hook on 'layers.1.self_attn.q_proj'"),
     "a pre-hook": (lambda one: query(one).register_forward_pre_hook(twice), r"pre-hook on 'layers.1.self_attn.q_proj'"),
     "a hook elsewhere": (lambda one: one.layers[0].mlp.register_forward_hook(twice), r"hook on 'layers.0.mlp'"),
+    "a hook of all modules": (lambda _: every.register_module_forward_hook(print), "a forward hook of all modules"),
     "a method replaced": (method_replaced, r"forward of 'layers.1.self_attn.q_proj' was replaced on the instance"),
-    "a class of one's own": (linear_of_ones_own, r"'layers.1.self_attn.q_proj' computes with Twice.forward"),
-    "an input moved": (shifted, r"'layers.1.self_attn.q_proj' computes with Shifted.forward"),
-    "an unregistered tensor": (unregistered, r"'layers.1.self_attn.q_proj' computes with Added.forward"),
+    "a class of one's own": (
+        of_class("Twice", lambda own, x: 2 * plain(own, x)),
+        r"q_proj' computes with Twice.forward",
+    ),
+    "an input moved": (of_class("Shifted", lambda own, x: plain(own, x + 1)), r"q_proj' computes with Shifted.forward"),
+    "unregistered": (
+        of_class("Added", lambda own, x: plain(own, x) + own.more[0]),
+        r"q_proj' computes with Added.forward",
+    ),
     "a weight computed": (parametrized, r"weight of 'layers.1.self_attn.q_proj' is computed from other tensors"),
     "attention of one's own": (attention_of_ones_own, r"its attention implementation 'mine' is .*attend"),
     "no values": (lambda one: one.to("meta"), r"k_proj.weight' is on torch's meta device, without values"),
@@ -114,21 +126,16 @@ CHANGES = {
 def test_a_module_that_computes_something_else_is_not_proved(change):
     module = llama()
     make, words = CHANGES[change]
+    handle = None
     try:
-        make(module)
+        handle = make(module)
         note = proof_of(module)
     finally:
+        if change == "a hook of all modules":
+            handle.remove()
         AttentionInterface._global_mapping.pop("mine", None)
     assert note.startswith("not proved: "), note
     assert re.search(words, note), note
-
-
-def test_a_hook_of_all_modules_is_seen():
-    handle = nn.modules.module.register_module_forward_hook(lambda *_: None)
-    try:
-        assert "a forward hook of all modules" in proof_of(llama())
-    finally:
-        handle.remove()
 
 
 def test_code_of_a_class_that_was_replaced_is_run(monkeypatch):
@@ -151,29 +158,26 @@ def test_code_of_a_class_that_was_replaced_is_run(monkeypatch):
         changed(lambda q: 2 * q)
 
 
-def test_a_configuration_edited_after_building_is_refused():
-    module = gpt2()
-    module.config.n_head = 12
-    with pytest.raises(CheckpointError, match=r"layer 0: n_heads 12; expected 6, as h.0.attn has it"):
-        open_model(module).prove()
-
-
-def test_a_layer_in_the_middle_is_proved_too():
-    module = llama()
-    module.layers[1].self_attn.scaling *= 2
-    with pytest.raises(CheckpointError, match="layer 1: logit scale"):
-        open_model(module).prove()
-    assert proof_of(llama()).endswith(f"all of {LAYERS} sites")
-
-
-def test_a_state_dict_that_gives_other_tensors_is_refused():
-    module = llama()
-
+def other_state(module):
     def other(owner, state, prefix, metadata):
         state["layers.0.self_attn.q_proj.weight"] = 2 * state["layers.0.self_attn.q_proj.weight"]
 
     module.register_state_dict_post_hook(other)
-    with pytest.raises(CheckpointError, match=r"layer 0 head \d: q·k"):
+
+
+@pytest.mark.parametrize(
+    ("make", "change", "words"),
+    [
+        (gpt2, lambda module: setattr(module.config, "n_head", 12), "layer 0: n_heads 12; expected 6, as h.0.attn has"),
+        (llama, lambda module: setattr(module.layers[1].self_attn, "scaling", 1.0), "layer 1: logit scale"),
+        (llama, other_state, r"layer 0 head \d: q·k"),
+    ],
+    ids=["a configuration edited after building", "a layer in the middle", "a state dict of other tensors"],
+)
+def test_a_module_that_contradicts_what_is_read_is_refused(make, change, words):
+    module = make()
+    change(module)
+    with pytest.raises(CheckpointError, match=words):
         open_model(module).prove()
 
 
@@ -187,7 +191,8 @@ def test_a_weight_that_is_computed_is_read_as_it_is_in_effect():
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
 def test_a_module_of_any_type_is_proved(dtype):
-    assert proof_of(llama().to(getattr(torch, dtype))).startswith("proved by running")
+    proof = proof_of(llama().to(getattr(torch, dtype)))
+    assert proof == f"proved by running the LlamaModel that was given: all of {LAYERS} sites"
 
 
 class Random(nn.Module):
@@ -220,19 +225,14 @@ def state_of(module):
     return copy.deepcopy((attributes, generators, grads, [one.dtype for one in module.parameters()]))
 
 
-def assert_same(one, other):
-    if isinstance(one, dict):
-        assert one.keys() == other.keys()
-        for key in one:
-            assert_same(one[key], other[key])
-    elif isinstance(one, (list, tuple)):
-        assert len(one) == len(other)
-        for each, against in zip(one, other, strict=True):
-            assert_same(each, against)
-    elif isinstance(one, torch.Tensor):
-        assert torch.equal(one, other)
-    elif not isinstance(one, nn.Module) and not callable(one) and type(one).__module__ != "transformers":
-        assert one == other or type(one).__eq__ is object.__eq__
+def assert_same(before, after):
+    leaves = [tree_flatten(state)[0] for state in (before, after)]
+    assert tree_flatten(before)[1] == tree_flatten(after)[1]
+    for old, new in zip(*leaves, strict=True):
+        if isinstance(old, torch.Tensor):
+            assert torch.equal(old, new)
+        elif not isinstance(old, nn.Module) and not callable(old):
+            assert old == new or type(old).__eq__ is object.__eq__
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -245,13 +245,10 @@ def test_a_module_is_left_as_it_was(training):
     note = proof_of(own, inputs={"x": x})
     assert note.startswith("proved by running the Random that was given")
     assert_same(before, state_of(own))
+    with pytest.raises(CheckpointError, match="expected attention"):
+        open_model(Random(of_queries=True), inputs={"x": x})
     assert torch.get_default_dtype() == torch.float32 and torch.is_grad_enabled()
     assert not nn.modules.module._global_forward_hooks
-
-
-def test_queries_with_random_factors_are_read_as_none():
-    with pytest.raises(CheckpointError, match="expected attention"):
-        open_model(Random(of_queries=True), inputs={"x": torch.randn(1, 7, D_MODEL)})
 
 
 def test_a_module_may_train_in_another_thread_meanwhile():
@@ -308,3 +305,178 @@ def test_inputs_and_buffers_of_any_precision_meet_the_same_arithmetic(dtype):
     assert proof_of(module, inputs={"image": image})
     (site,) = open_model(module, inputs={"image": image}).sites
     assert (site.module, site.n_heads, site.d_head) == ("attention", HEADS, D_MODEL // HEADS)
+
+
+SIZES = {"num_hidden_layers": 1, "hidden_size": 48, "num_attention_heads": 4, "intermediate_size": 64, "vocab_size": 97}
+SIZES_OF_TWO = {f"{one}_attention_heads": 4 for one in ("encoder", "decoder")} | {
+    f"{one}_{word}": size for one in ("encoder", "decoder") for word, size in (("layers", 1), ("ffn_dim", 64))
+}
+
+
+def text(n_tokens):
+    return {"input_ids": 3 + torch.arange(2 * n_tokens).reshape(2, n_tokens) % 90}
+
+
+OF_TWO = SIZES_OF_TWO | {"d_model": 48, "vocab_size": 97}
+MAKE = {
+    "longformer": lambda window: transformers.LongformerConfig(**SIZES, attention_window=[window]),
+    "led": lambda window: transformers.LEDConfig(**OF_TWO, attention_window=window),
+    "big_bird": lambda block: transformers.BigBirdConfig(
+        **SIZES, max_position_embeddings=256, num_random_blocks=1, block_size=block
+    ),
+    "pegasus_x": lambda block: transformers.PegasusXConfig(**OF_TWO, num_global_tokens=3, block_size=block),
+}
+WINDOWS = [
+    ("longformer", 4, None),
+    ("longformer", 8, None),
+    ("led", 4, None),
+    ("big_bird", 4, None),
+    *(("longformer", window, None) for window in (6, 10, 12)),
+    *(("longformer", window, 24) for window in (4, 6, 8, 10, 12)),
+    *(("led", window, n_tokens) for window in (4, 8, 12) for n_tokens in (16, 24)),
+    ("big_bird", 4, 64),
+    *(("pegasus_x", 4, n_tokens) for n_tokens in (None, 24)),
+]
+
+
+def q_and_k(site):
+    """The last words of the names of both maps, without which of the two they are."""
+    each = [name.removesuffix(".weight").rpartition(".")[2] for one in (site.query, site.key) for name in one.tensors()]
+    return [name.replace("query", "q").replace("key", "k").removesuffix("_proj") for name in each]
+
+
+@pytest.mark.parametrize(("kind", "window", "n_tokens"), mostly_exhaustive(WINDOWS, always=4, weekly=True))
+def test_queries_are_queries_in_windows_that_overlap(kind, window, n_tokens):
+    torch.manual_seed(1)
+    module = transformers.AutoModel.from_config(MAKE[kind](window))
+    model = open_model(module, inputs=None if n_tokens is None else text(n_tokens)).prove()
+    assert {tuple(q_and_k(site)) for site in model.sites} == {("q", "k")}
+    assert [site.logit_scale for site in model.sites] == pytest.approx([12**-0.5] * len(model.sites))
+    assert model.notes[-1].endswith(f"all of {len(model.sites)} sites")
+
+
+def exchanged(network):
+    """The parts of a network as a trace would have them that takes keys for queries and queries for keys."""
+
+    def turned(met):
+        site = replace(met.site, query=met.site.key, key=met.site.query)
+        return met._replace(site=site, queries_left=not met.queries_left)
+
+    return [replace(part, met={key: turned(met) for key, met in part.met.items()}) for part in network.parts]
+
+
+def decided(parts):
+    result = []
+    for part in parts:
+        with written_out(part.module):
+            result += _prove._queries_move_rows(part, part.met).values()
+    return result
+
+
+def own_expressions(network):
+    return {name: Tensor(name) for name, _ in network.network.named_parameters(remove_duplicate=False)}
+
+
+KINDS = ["phi3", "gpt2", "longformer", "deepseek_v3", "bart", "vit", "t5", "falcon", "albert", "swin"]
+KINDS += ["grounding-dino", "informer"]
+
+
+@pytest.mark.parametrize("model_type", mostly_exhaustive(KINDS, always=3, weekly=True))
+def test_a_trace_that_takes_keys_for_queries_proves_nothing(model_type):
+    """Fused, transposed, latent, grouped, cross-attended, windowed: the sites are those of the same wrong trace."""
+    network = Network.of_module(tiny_models.make_model(model_type, replace(tiny_models.PROFILES[0], n_layers=1)))
+    parts = exchanged(network)
+    assert {*decided(network.parts)} == {True}
+    assert {*decided(parts)} == {False}
+    sites = [met.site for part in parts for met in part.met.values()]
+    _, read = stored_of(network.network)
+    with pytest.raises(Disproved, match="changes rows of the logits as a whole, as queries do; expected that of"):
+        prove_parts(sites, parts, own_expressions(network), read, network.path)
+
+
+class Own(nn.Module):
+    """Attention of four heads of 5, whose scores are arranged in some way before their softmax over an axis."""
+
+    def __init__(self, arranged=lambda scores: scores, axis=-1, keys_first=False, n_keys=None):
+        super().__init__()
+        self.wq, self.wk, self.wv = (nn.Linear(24, 20, bias=False) for _ in range(3))
+        self.arranged, self.axis, self.keys_first, self.n_keys = arranged, axis, keys_first, n_keys
+
+    def forward(self, x):
+        of_keys = x if self.n_keys is None else x[:, : self.n_keys]
+        q, k, v = (
+            one.unflatten(-1, (4, 5)).transpose(1, 2) for one in (self.wq(x), self.wk(of_keys), self.wv(of_keys))
+        )
+        scores = self.arranged(k @ q.mT if self.keys_first else q @ k.mT)
+        weights = scores.softmax(self.axis)
+        return (weights.mT if self.keys_first else weights) @ v
+
+
+def read(module, n_tokens=6):
+    torch.manual_seed(2)
+    network = Network.of_module(module, {"x": torch.randn(2, n_tokens, 24)})
+    return network, network.inventory().sites
+
+
+@pytest.mark.parametrize("options", [{}, {"n_keys": 3}, {"n_keys": 1}, {"keys_first": True, "axis": -2}, {"axis": -2}])
+def test_the_softmax_runs_over_the_keys_wherever_they_stand_whatever_they_are_called(options):
+    network, (site,) = read(Own(**options))
+    names = ("wk.weight", "wq.weight") if options == {"axis": -2} else ("wq.weight", "wk.weight")
+    assert (*site.query.tensors(), *site.key.tensors()) == names
+    assert any("runs over another axis" in note for note in site.notes) == ("axis" in options)
+    assert network.prove((site,), *stored_of(network.network)) == (site,)
+    assert decided(exchanged(network)) == [False]
+
+
+def test_scores_in_neither_rows_nor_columns_are_not_read():
+    def mixed(scores):
+        order = torch.randperm(36, generator=torch.Generator().manual_seed(3))
+        return scores.flatten(-2)[..., order].view(scores.shape)
+
+    with pytest.raises(CheckpointError, match="neither rows nor columns of its scores belong to one token each"):
+        read(Own(mixed))
+
+
+def test_one_query_and_one_key_are_not_told_from_each_other():
+    with pytest.raises(CheckpointError, match="one query meets one key: they are not told from each other"):
+        read(Own(), n_tokens=1)
+    network, sites = read(Own())
+    (part,) = network.parts
+    short = replace(part, inputs={"x": part.inputs["x"][:1, :1]})
+    assert decided([short]) == decided(exchanged(SimpleNamespace(parts=[short]))) == [None]
+    with pytest.raises(CheckpointError, match="are not told from the keys of"):
+        prove_parts(sites, [short], own_expressions(network), stored_of(network.network)[1], network.path)
+
+
+def test_exchanged_weights_are_refused_where_the_batch_is_the_second_axis():
+    x = torch.randn(5, 2, 24)
+    network = Network.of_module(nn.MultiheadAttention(24, 4), {"query": x, "key": x, "value": x})
+    (site,) = network.inventory().sites
+    stored, read = stored_of(network.network)
+    assert network.prove((site,), stored, read) == (site,)
+    with pytest.raises(Disproved, match=r"head \d: q·k of"):
+        network.prove((replace(site, query=site.key, key=site.query),), stored, read)
+
+
+class Mutual(nn.Module):
+    """Two texts that attend to each other by one product, as an image and a text do in Grounding DINO."""
+
+    def __init__(self):
+        super().__init__()
+        self.wa, self.wb, self.va, self.vb = (nn.Linear(24, 10, bias=False) for _ in range(4))
+
+    def forward(self, x):
+        a, b = x[:, :4], x[:, 4:]
+        scores = self.wa(a) @ self.wb(b).mT
+        return scores.softmax(-1) @ self.vb(b), scores.mT.softmax(-1) @ self.va(a)
+
+
+def test_both_sites_of_one_product_are_proved():
+    network, sites = read(Mutual(), n_tokens=9)
+    assert [site.query.name for site in sites] == ["wa.weight", "wb.weight"]
+    stored, values = stored_of(network.network)
+    assert network.prove(sites, stored, values) == sites
+    for wrong in range(2):
+        claimed = [replace(one, key=Scaled(one.key, 2.0)) if i == wrong else one for i, one in enumerate(sites)]
+        with pytest.raises(Disproved, match=r"head 0: q·k of"):
+            network.prove(claimed, stored, values)

@@ -14,7 +14,7 @@ from rmtbase.laws import ResidualPath
 from rmtbase.models import open_model
 from rmtbase.results.composition import composition
 from rmtbase.results.composition.figures import composition_by_layer, composition_graph, composition_heatmap
-from rmtbase.results.composition.summary import pairs_with, summarize_composition
+from rmtbase.results.composition.report import pairs_with, summarize_composition
 from rmtbase.results.depth import depth
 from rmtbase.results.depth.figures import depth_profile, depth_spectrum
 from rmtbase.results.diff import diff

@@ -20,8 +20,7 @@ from rmtbase.results.comparison.figures import (
 from rmtbase.results.figures import figures
 from rmtbase.results.scores import circuit_scores
 from rmtbase.results.scores.figures._eigenvalues import ordered_eigenvalues
-from rmtbase.results.scores.figures._heatmaps import omnibus_heatmap
-from rmtbase.results.scores.figures._p_value_qq import p_value_qq
+from rmtbase.results.scores.figures._heatmaps import omnibus_heatmap, p_value_qq
 from rmtbase.results.scores.figures._statistic_by_layer import statistic_by_layer
 from rmtbase.tables import heads_present
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import matplotlib
 from matplotlib import font_manager
@@ -142,7 +142,7 @@ def _complaints() -> Iterator[list[str]]:
 
 
 THEMES = {
-    name: Theme(**{role: tuple(value) if isinstance(value, list) else value for role, value in colours.items()})
+    name: Theme(**cast(Any, {role: tuple(value) if type(value) is list else value for role, value in colours.items()}))
     for name, colours in packaged_texts("rmtbase.drawing", "themes.toml").items()
 }  #: Themes by name
 

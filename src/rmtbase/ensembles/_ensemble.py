@@ -34,21 +34,26 @@ class Ensemble(Protocol):
     @property
     def name(self) -> str:
         """Ensemble and parameters, such as ``low_rank_product 768x64``; with the seed it determines the draws' keys."""
+        ...
 
     @property
     def rank(self) -> int:
         """Number of structurally nonzero singular values; only these are reported."""
+        ...
 
     @property
     def matrix_shape(self) -> tuple[int, int]:
         """Shape of a draw's ``matrix``."""
+        ...
 
     @property
     def factor_sizes(self) -> tuple[int, ...]:
         """Number of elements of each factor in ``norm_squared``, so that σ̂² = norm_squared / factor_sizes."""
+        ...
 
     def sample(self, key: Key[Array, ""]) -> Draw:
         """Make one draw."""
+        ...
 
 
 def as_pytree(cls: type[_T], data_fields: Sequence[str] = (), meta_fields: Sequence[str] = ()) -> type[_T]:

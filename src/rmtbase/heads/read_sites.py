@@ -301,7 +301,7 @@ def _solve(
             sigmas_of_heads, sigma_shared = (scales[factor] for factor in circuit.factors)
             groups = _group(r_factors[0], r_factors[1][:, 0], sigmas_of_heads, sigma_shared[:, 0])
         weights = [factors[factor][0] for factor in circuit.factors]
-        prepared = preparation and preparation.prepare(weights)
+        prepared = None if preparation is None else preparation.prepare(weights)
         prepared = None if prepared is None else list(prepared)
         if preparation is not None and groups is not None:
             of_groups = preparation.prepare_groups(weights[0], weights[1], scales[circuit.factors[0]])

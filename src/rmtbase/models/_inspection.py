@@ -10,7 +10,7 @@ from rmtbase.models._model import Model
 from rmtbase.models.layouts import _expressions as made
 from rmtbase.models.layouts._expressions import Expression, renamed, to_json
 from rmtbase.models.layouts._layouts import EXPERT_COMPONENTS
-from rmtbase.models.layouts._leftovers import by_pattern
+from rmtbase.models.layouts._other_matrices import by_pattern
 from rmtbase.models.layouts._sites import Note, Place, Site
 from rmtbase.shown import in_one_line
 

@@ -22,11 +22,23 @@ from rmtbase.models.formats._gguf import find_gguf, open_gguf
 from rmtbase.models.formats._quantised import dequantised, require_readable_quantisation
 from rmtbase.models.forward._proof import Proof, kept_proof, not_proved, proof_is_wanted, proof_of, subject
 from rmtbase.models.forward._torch_route import Network, find_architecture, inventory_by_route
-from rmtbase.models.layouts import _leftovers as leftovers
+from rmtbase.models.layouts import _other_matrices as leftovers
 from rmtbase.models.layouts._expressions import Expression, Tensor
-from rmtbase.models.layouts._folding import fold_site, has_biases, require_folds
 from rmtbase.models.layouts._other_matrices import find_fused, with_other_matrices
-from rmtbase.models.layouts._sites import NORMS, Inventory, MatrixName, Note, Part, Place, Site, kind_of, require_sites
+from rmtbase.models.layouts._sites import (
+    NORMS,
+    Inventory,
+    MatrixName,
+    Note,
+    Part,
+    Place,
+    Site,
+    fold_site,
+    has_biases,
+    kind_of,
+    require_folds,
+    require_sites,
+)
 from rmtbase.models.layouts._sizes import with_sizes
 from rmtbase.shown import in_one_line
 

@@ -15,7 +15,7 @@ from rmtbase.models._model import Model
 from rmtbase.models._open import open_model
 from rmtbase.models.files._demo import demo_root, demo_steps
 from rmtbase.models.files._hub import HUB_ID, existing_folder, fetch_refs, hub_id
-from rmtbase.models.layouts._folding import require_folds
+from rmtbase.models.layouts._sites import require_folds
 from rmtbase.shown import in_one_line
 from rmtbase.words import listing
 

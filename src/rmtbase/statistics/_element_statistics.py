@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import starmap
 from typing import Any
 
 import numpy as np
@@ -115,7 +116,7 @@ _ROWS: tuple[tuple[Any, ...], ...] = (
      lambda x: x.weibull_likelihood_fit.scale / x.sums.root_mean_square, _FINE),
 )  # fmt: skip
 
-ELEMENT_STATISTICS: dict[str, ElementStatistic] = {row[0]: ElementStatistic(*row) for row in _ROWS}
+ELEMENT_STATISTICS = {statistic.name: statistic for statistic in starmap(ElementStatistic, _ROWS)}
 """Element statistics by name, in the order in which tables list them; none depends on the scale of the elements."""
 
 MOMENT_STATISTICS = tuple(ELEMENT_STATISTICS)[:4]

@@ -76,10 +76,10 @@ def fit_logistic(matrix: ArrayLike, location: float | None = None) -> LogisticFi
     return LogisticFit(
         maximum.location,
         maximum.scale,
-        maximum.scale * math.sqrt(3 / maximum.count) if location is None else 0.0,
-        maximum.scale * math.sqrt(9 / ((3 + math.pi**2) * maximum.count)),
+        maximum.scale * math.sqrt(3 / maximum.number) if location is None else 0.0,
+        maximum.scale * math.sqrt(9 / ((3 + math.pi**2) * maximum.number)),
         maximum.log_likelihood,
-        maximum.count,
+        maximum.number,
     )
 
 
@@ -149,7 +149,7 @@ def fit_student_t(matrix: ArrayLike, location: float | None = None) -> StudentTF
     """
     maximum = maximize_likelihood("Student-t", _student_t_terms, matrix, location, [_START], [_LARGEST])
     kappa = float(maximum.further[0])
-    of_location, of_scale, of_kappa = np.sqrt(_inverse_information(kappa) / maximum.count)
+    of_location, of_scale, of_kappa = np.sqrt(_inverse_information(kappa) / maximum.number)
     return StudentTFit(
         "student_t" if kappa > 0 else "normal",
         1 / kappa if kappa > 0 else math.inf,
@@ -160,7 +160,7 @@ def fit_student_t(matrix: ArrayLike, location: float | None = None) -> StudentTF
         maximum.scale * float(of_location) if location is None else 0.0,
         maximum.scale * float(of_scale),
         maximum.log_likelihood,
-        maximum.count,
+        maximum.number,
     )
 
 
@@ -284,7 +284,7 @@ class Maximum(NamedTuple):  # of the likelihood, in the units of the elements
     scale: float
     further: Vector  # further parameters of the law
     log_likelihood: float
-    count: int
+    number: int  # of the elements
 
 
 def maximize_likelihood(

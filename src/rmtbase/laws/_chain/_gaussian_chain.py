@@ -285,7 +285,7 @@ def low_rank_product(
     at the edges, the mean is d_model σ_q² σ_k² and the variance 2 γ mean². ``sigma_q`` and ``sigma_k`` default to 1;
     ``sigma`` sets both. Errors as for :class:`GaussianChain`.
     """
-    scale: ChainKeywords = {"sigma_q": sigma_q, "sigma_k": sigma_k, "sigma": sigma, "normalization": normalization}
+    scale: dict[str, Any] = {"sigma_q": sigma_q, "sigma_k": sigma_k, "sigma": sigma, "normalization": normalization}
     return GaussianChain(d_model=d_model, d_head=d_head, atom=atom, **scale)
 
 

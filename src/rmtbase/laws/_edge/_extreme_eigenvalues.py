@@ -44,7 +44,7 @@ class ExtremeLaw(Distribution):
     @abstractmethod
     def side(self) -> Side: ...
 
-    @property
+    @cached_property
     @abstractmethod
     def own_quadrature(self) -> tuple[FloatArray, FloatArray]:
         """Return nodes ln λ and weights of total mass 1 for the law of λ itself."""
@@ -214,7 +214,7 @@ class EdgeLaw(ExtremeLaw, TransformedLaw):
         log_values, weights = self.quadrature(right if not self.bend else _RIGHT)
         return float(weights @ np.exp(power * log_values))
 
-    @property
+    @cached_property
     def own_quadrature(self) -> tuple[FloatArray, FloatArray]:
         return self.log_unit + _log_x_at_nodes(self.coordinate), _tracy_widom_quadrature(_RIGHT)[1]
 

@@ -45,7 +45,7 @@ def other_programs() -> dict[str, Any]:
 @cache
 def known_formats(kind: str) -> tuple[Format, ...]:
     advice = {"merged": MERGED, "checkpoint": CHECKPOINT, "arrays": _ARRAYS}
-    return tuple(Format(*words, expected.format(**advice)) for *words, expected in other_programs()[kind])
+    return tuple(Format(pattern, found, text.format(**advice)) for pattern, found, text in other_programs()[kind])
 
 
 def format_of(name: str) -> Format | None:

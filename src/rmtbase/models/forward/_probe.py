@@ -158,14 +158,7 @@ class Reading:
             key_input_norm=k_norm,
             query_norm=self.norms.behind(queries.marks, q_marks, query_rows),
             key_norm=self.norms.behind(key_heads.marks, k_marks, key_rows),
-            notes=notes_of(
-                queries.marks | key_heads.marks,
-                q_marks | k_marks,
-                softmax.origin.marks,
-                summed=len(softmax.origin.products) > 1,
-                rotated=bool(rotated),
-                other=softmax.axis < softmax.scores.ndim - 1,
-            ),
+            notes=notes_of(softmax, queries.marks | key_heads.marks, q_marks | k_marks, bool(rotated)),
         )
         return Met(site, crossed, product, head, keys_right, q_factor * k_factor)
 

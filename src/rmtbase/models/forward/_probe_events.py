@@ -11,13 +11,11 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-KEPT = 64
-"""Number of tokens that are recorded where further ones show nothing more."""
+KEPT = 64  # number of tokens that are recorded where further ones show nothing more
 
 _NORMED = 128  # tokens, and heads, of a norm's input that are recorded
 
-TAG = 2.0**-36
-"""Relative step between the tags of consecutive outputs."""
+TAG = 2.0**-36  # relative step between the tags of consecutive outputs
 
 
 CONVOLUTION = "convolution"
@@ -130,14 +128,16 @@ class NormOutputs:
         return self._givers.get(hash(row.tobytes()))
 
 
+Laid = Callable[[Tensor], Tensor]  # function that lays the numbers of a stored tensor out as (inputs, outputs)
+
+
 class RealMaps(Protocol):
     """Linear maps that are computed with their weights, and a receiver of the products of their outputs."""
 
-    maps: Collection[str]  # names of their weights
+    @property
+    def maps(self) -> Collection[str]: ...  # names of their weights
 
-    def apply(
-        self, name: str, values: Tensor, starts: Tensor, laid: Callable[[Tensor], Tensor], origin: Origin
-    ) -> Tensor: ...
+    def apply(self, name: str, values: Tensor, starts: Tensor, laid: Laid, origin: Origin) -> Tensor: ...
 
     def met(self, product: str, left: Tensor, right: Tensor) -> None: ...
 

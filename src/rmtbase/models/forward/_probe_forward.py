@@ -332,20 +332,12 @@ class _PlainAttention(TorchFunctionMode):
         return _attention(*args, **(kwargs or {}))
 
 
-def _attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    *_: Any,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-    **__: Any,
-) -> Tensor:
+def _attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Any = None, *_: Any, **more: Any) -> Tensor:
     """Compute attention without a causal mask, which changes no product; heads follow tokens in memory, as in torch."""
-    if enable_gqa:
+    if more.get("enable_gqa"):
         group = query.shape[-3] // key.shape[-3]
         key, value = (tensor.repeat_interleave(group, -3) for tensor in (key, value))
+    scale = more.get("scale")
     scores = query @ key.mT * (query.shape[-1] ** -0.5 if scale is None else scale)
     if attn_mask is not None:
         scores = scores.masked_fill(~attn_mask, -torch.inf) if attn_mask.dtype == torch.bool else scores + attn_mask

@@ -237,5 +237,4 @@ _BESIDE: Mapping[str, Callable[[_Sizes, Tensor], Any]] = {
     "future_time_features": lambda sizes, lead: sizes.noise(len(lead), _ahead(sizes), sizes.config.num_time_features),
     "past_values_padding": lambda _, lead: torch.zeros_like(lead),
     "freq": lambda _, lead: torch.zeros(len(lead), 1, dtype=torch.long),
-}
-"""Further inputs by name, made from the sizes and the main input."""
+}  # further inputs by name, made from the sizes and the main input

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int
 
-from rmtbase.models.forward._probe_events import CONVOLUTION, Mark
+from rmtbase.models.forward._probe_events import CONVOLUTION, Mark, Softmax
 from rmtbase.models.layouts._expressions import Expression
 from rmtbase.models.layouts._sites import (
     BIASES,
@@ -69,17 +69,8 @@ def is_within(name: str, module: str) -> bool:
     return name.startswith(f"{module}." if module else "")
 
 
-def notes_of(
-    operands: frozenset[Mark],
-    maps: frozenset[Mark],
-    scores: frozenset[Mark],
-    *,
-    summed: bool,
-    rotated: bool,
-    other: bool,
-) -> tuple[str, ...]:
-    """Return the notes of a site; ``other`` if its softmax runs over another axis than the last one of the scores."""
-    kinds = {mark.kind for mark in operands}
+def notes_of(softmax: Softmax, operands: frozenset[Mark], maps: frozenset[Mark], rotated: bool) -> tuple[str, ...]:
+    scores, kinds = softmax.origin.marks, {mark.kind for mark in operands}
     added = sorted(mark.name for mark in scores if mark.kind in ("bias", "gain"))
     notes = {
         CONTENT_PART: rotated,
@@ -88,9 +79,9 @@ def notes_of(
         _INNER_NORMS: any(mark.kind == "inner" for mark in maps),
         _GAINS: "gain" in kinds,
         _SOFT_CAP: any(mark.kind == "tanh" for mark in scores),
-        _POSITIONS: summed,
+        _POSITIONS: len(softmax.origin.products) > 1,
         _CONVOLVED: any(mark.kind == CONVOLUTION for mark in maps),
-        _OTHER_AXIS: other,
+        _OTHER_AXIS: softmax.axis < softmax.scores.ndim - 1,
         Note("{} in the scores: not in W_QK", names=added): bool(added),
     }
     return tuple(note for note, holds in notes.items() if holds)

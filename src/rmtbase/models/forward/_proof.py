@@ -63,8 +63,7 @@ def proof_of(
     )
 
 
-DEMO_PROOFS = "proofs.json"
-"""File of the bundled model: digest of what was proved -> the note about it."""
+DEMO_PROOFS = "proofs.json"  # file of the bundled model: digest of what was proved -> the note about it
 
 _LARGEST = 1 << 16  # bytes of a file
 _SOURCES = ("_proof.py", "_prove.py", "_probe*.py")

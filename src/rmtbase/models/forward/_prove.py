@@ -20,7 +20,7 @@ from torch.nn.utils import parametrize
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from rmtbase.errors import CheckpointError
-from rmtbase.models.forward._probe_events import Numbers, Origin, PassKind, noise
+from rmtbase.models.forward._probe_events import Laid, Numbers, Origin, PassKind, noise
 from rmtbase.models.forward._probe_forward import run
 from rmtbase.models.forward._probe_network import Part, written_out
 from rmtbase.models.forward._probe_places import Met
@@ -28,8 +28,7 @@ from rmtbase.models.layouts._expressions import Expression, Product, Read, Rows,
 from rmtbase.models.layouts._sites import Disproved, Site, common_module
 from rmtbase.shown import quoted
 
-TOLERANCE = 1e-9
-"""Largest accepted deviation of q·k, relative to the head's largest |xᵀ W_QK x′|."""
+TOLERANCE = 1e-9  # largest accepted deviation of q·k, relative to the head's largest |xᵀ W_QK x′|
 
 
 def prove_parts(
@@ -40,9 +39,16 @@ def prove_parts(
     path: Path,
     own_parameters: Mapping[str, nn.Parameter] | None = None,
 ) -> tuple[Site, ...]:
+
+    def weight(name: str) -> Tensor:
+        if own_parameters is not None:
+            return own_parameters[name].detach().cpu().float().double()
+        matrix = stored[name].evaluate(read)  # a stored tensor or rows of it, in its own precision
+        return torch.from_numpy(np.ascontiguousarray(matrix, dtype=np.float64))
+
     proved: set[Site] = set()
     for part in parts:
-        chosen: dict[str, tuple[Met, Site]] = {}
+        chosen: dict[str, _Pair] = {}
         for softmax, met in part.met.items():
             queries, both = (
                 {name for one in names if one in stored for name in stored[one].tensors()}
@@ -55,7 +61,7 @@ def prove_parts(
                 chosen[softmax] = met, left[0]
         if not chosen:
             continue
-        proof = _Proof(chosen.values(), stored, read, path, own_parameters)
+        proof = _Proof(chosen.values(), weight, read, path)
         with written_out(part.module):
             decided = _queries_move_rows(part, {softmax: met for softmax, (met, _) in chosen.items()})
             for softmax, (met, site) in chosen.items():
@@ -77,6 +83,8 @@ def prove_parts(
     return tuple(site for site in sites if site in proved)
 
 
+_Pair = tuple[Met, Site]  # a site as it was traced, and as it is read
+_Starts = tuple[str, Int[np.ndarray, " row"]]  # a parameter, and where the rows of a map start in it
 _MOST_TOKENS = 2**62
 _TOKENS = (5, 2, 1, 0)
 """Tokens that are changed, until one shows the sides: behind a causal mask, the first sees only one key."""
@@ -103,7 +111,7 @@ def _queries_move_rows(part: Part, mets: Mapping[str, Met]) -> dict[str, bool | 
     return decided
 
 
-def _starts(matrix: Expression | None, part: Part) -> list[tuple[str, Int[np.ndarray, " row"]]]:
+def _starts(matrix: Expression | None, part: Part) -> list[_Starts]:
     match matrix:
         case Product((outermost, *_)) | Scaled(outermost, _) | Rows(Product() | Stacked() | Scaled() as outermost, _):
             return _starts(outermost, part)
@@ -117,13 +125,7 @@ def _starts(matrix: Expression | None, part: Part) -> list[tuple[str, Int[np.nda
 
 
 class _MadeUp:
-    def __init__(
-        self,
-        part: Part,
-        maps: frozenset[str],
-        replaced_rows: Sequence[tuple[str, Int[np.ndarray, " row"]]],
-        tokens: range,
-    ) -> None:
+    def __init__(self, part: Part, maps: frozenset[str], replaced_rows: Sequence[_Starts], tokens: range) -> None:
         self.operands: dict[str, tuple[float, float]] = {}  # sums of the left and the right one of each product
         self.maps, self._others, self._tokens = maps, replaced_rows, tokens
         torch.manual_seed(0)  # the same choices of tokens in each pass, as Informer draws them
@@ -131,9 +133,7 @@ class _MadeUp:
         scores = {key: (softmax.scores.nan_to_num().numpy(), softmax.axis) for key, softmax in softmaxes.items()}
         self.scores = {key: np.moveaxis(values, axis, -1) for key, (values, axis) in scores.items()}
 
-    def apply(
-        self, name: str, values: Tensor, starts: Tensor, laid: Callable[[Tensor], Tensor], origin: Origin
-    ) -> Tensor:
+    def apply(self, name: str, values: Tensor, starts: Tensor, laid: Laid, origin: Origin) -> Tensor:
         result, change = (noise(key, (*values.shape[:-1], starts.shape[-1])) for key in (name, f"other {name}"))
         rows = np.concatenate([np.zeros(0, int), *(rows for weight, rows in self._others if weight == name)])
         is_other = torch.isin(starts, torch.from_numpy(rows)).expand(result.shape).flatten(0, -2).clone()
@@ -168,16 +168,9 @@ def _moves_rows(
 
 
 class _Proof:
-    def __init__(
-        self,
-        sites: Collection[tuple[Met, Site]],
-        stored: Mapping[str, Expression],
-        read: Read,
-        path: Path,
-        own_parameters: Mapping[str, nn.Parameter] | None,
-    ) -> None:
-        self.left: dict[str, list[tuple[Met, Site]]] = {}
-        self._stored, self._read, self._path, self._own = stored, read, path, own_parameters
+    def __init__(self, sites: Collection[_Pair], weight: Callable[[str], Tensor], read: Read, path: Path) -> None:
+        self.left: dict[str, list[_Pair]] = {}
+        self._weight, self._read, self._path = weight, read, path
         self.maps: dict[str, frozenset[str]] = {}  # by the name of a map, the maps of its site
         for met, site in sites:
             self.left.setdefault(met.product, []).append((met, site))
@@ -186,19 +179,14 @@ class _Proof:
                 self.maps[name] = self.maps.get(name, frozenset()) | names
         self._leaves: dict[str, Float[np.ndarray, "2 d_in"]] = {}
 
-    def apply(
-        self, name: str, values: Tensor, starts: Tensor, laid: Callable[[Tensor], Tensor], origin: Origin
-    ) -> Tensor:
+    def apply(self, name: str, values: Tensor, starts: Tensor, laid: Laid, origin: Origin) -> Tensor:
         """Apply a map to two tokens of noise in the Thue-Morse sequence, which has both at every stride."""
         if not (origin.maps and origin.maps <= self.maps[name]):  # otherwise the input is a factor's output
             width = values.shape[-1]
             two = torch.randn(2, width, generator=torch.Generator().manual_seed(width), dtype=torch.float64)
             self._leaves[name] = two.numpy()
             values = two[[token.bit_count() % 2 for token in range(values[..., 0].numel())]].view(values.shape)
-        if self._own is not None:
-            return values @ laid(self._own[name].detach().cpu().float().double().flatten())
-        matrix = self._stored[name].evaluate(self._read)  # a stored tensor or rows of it, in its own precision
-        return values @ laid(torch.from_numpy(np.ascontiguousarray(matrix, dtype=np.float64)).flatten())
+        return values @ laid(self._weight(name).flatten())
 
     def met(self, product: str, left: Tensor, right: Tensor) -> None:
         for met, site in self.left.pop(product, ()):

@@ -190,20 +190,16 @@ def reason_not_proved(
             reasons = (reason for path, reason in unresolved.items() if path.startswith(place))
             why = next(reasons, "they do not occur in it")
             return f"the forward pass shows no queries and keys of {site.place}: {why}"
-        for difference in _differences(site, trace, (*noted, *site.notes)):
+        norms = [field for field in NORM_FIELDS if getattr(site, field) is not None]
+        differing = [f"{field.replace('_', ' ')}s" for field in norms if getattr(site, field) != getattr(trace, field)]
+        if site.rotated is not None and site.rotated != (trace.rotated or 0):
+            differing.append("rotated dimensions")
+        if "norms" in map(kind_of, trace.notes) and "norms" not in map(kind_of, (*noted, *site.notes)):
+            differing.append("norms of queries or keys")
+        if differing:
             read_with = f"those that a {network.path} is read with"
-            return f"{difference} of {site.place} differ in the forward pass from {read_with}"
+            return f"{differing[0]} of {site.place} differ in the forward pass from {read_with}"
     return None
-
-
-def _differences(site: Site, traced: Site, noted: Collection[str]) -> Iterator[str]:
-    for name in NORM_FIELDS:
-        if getattr(site, name) is not None and getattr(site, name) != getattr(traced, name):
-            yield name.replace("_", " ") + "s"
-    if site.rotated is not None and site.rotated != (traced.rotated or 0):
-        yield "rotated dimensions"
-    if "norms" in map(kind_of, traced.notes) and "norms" not in map(kind_of, noted):
-        yield "norms of queries or keys"
 
 
 def require_transformers(purpose: str) -> None:

@@ -21,8 +21,7 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
     "image": ("vision", "visual", "vit", "image", "img"),
     "audio": ("audio", "speech", "sound"),
     "text": ("text", "language"),
-}
-"""Possible beginnings of names of a part's tensors, by the first word of its key in the configuration."""
+}  # possible beginnings of names of a part's tensors, by the first word of its key in the configuration
 
 
 class SeveralStacks(CheckpointError):  # noqa: N818

@@ -11,11 +11,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-Read = Callable[[str], np.ndarray]
-"""Function that reads a stored tensor by its name."""
+Read = Callable[[str], np.ndarray]  # function that reads a stored tensor by its name
 
-Shapes = Callable[[str], tuple[int, ...]]
-"""Function that returns the shape of a stored tensor by its name."""
+Shapes = Callable[[str], tuple[int, ...]]  # function that returns the shape of a stored tensor by its name
 
 
 class Expression:

@@ -47,8 +47,7 @@ _GATE_FIRST = frozenset(
         *("qwen2_moe", "qwen3_5_moe_text", "qwen3_moe", "qwen3_next", "qwen3_omni_moe_text"),
         *("qwen3_vl_moe_text", "solar_open"),
     ]
-)
-"""Model types in which W_gate is above W_in where both are in one tensor; proved for each."""
+)  # model types in which W_gate is above W_in where both are in one tensor; proved for each
 
 
 @dataclass(frozen=True)
@@ -95,9 +94,8 @@ class FeedForward:
         used: Collection[str],
         types: frozenset[str],
     ) -> None:
-        self.checkpoint, self.types = checkpoint, types
+        self.checkpoint, self.types, self.counts = checkpoint, types, set[Any]()
         self.alternating = bool(types & _ALTERNATING)
-        self.counts: set[Any] = set()
         for _, key, value in nested_settings(config):
             if "expert" in key:
                 self.counts |= {

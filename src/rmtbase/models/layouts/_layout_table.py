@@ -266,9 +266,8 @@ def entries(
             raise CheckpointError(path, f"no {spec['config']}; expected the configuration of the {spec['stack']} part")
         part_type = part.get("model_type", spec["type"])
         if part_type not in spec["types"]:
-            problem = f"{spec['config']} of type {quoted(part_type)}"
             expected = f"expected one that was proved: {', '.join(spec['types'])}"
-            raise UnprovedConfigurationError(path, f"{problem}; {expected}")
+            raise UnprovedConfigurationError(path, f"{spec['config']} of type {quoted(part_type)}; {expected}")
         for entry in entries(part, part_type, path, (*inside, spec["in"]), sizes_alone=sizes_alone):
             yield replace(entry, stack=entry.stack or spec["stack"])
 

@@ -19,8 +19,7 @@ _WITHOUT_FACTOR = {"default", "axial", "linear", "dynamic", "llama3", "mrope", "
 SIZES = (
     *("n_layers", "n_heads", "d_model", "n_key_heads", "d_rotary", "d_head", "d_value", "d_mlp", "d_latent"),
     "d_query_latent",
-)
-"""Sizes in the order in which they are read: a size may be computed from earlier ones."""
+)  # sizes in the order in which they are read: a size may be computed from earlier ones
 
 
 class Sizes:

@@ -78,7 +78,7 @@ def compare(
     of_runs = {"heads", "departures"}
     trees = {name: tree for name, tree in models.items() if isinstance(tree, xr.DataTree)}
     runs = {name: tree for name, tree in trees.items() if of_runs <= set(tree.children)}
-    last = {name: scores_at(tree, int(tree["heads"][STEP].values[-1])) for name, tree in runs.items()}
+    last = {name: scores_at(tree, int(tree["heads"].to_dataset()[STEP].values[-1])) for name, tree in runs.items()}
     models = {name: last.get(name, tree) for name, tree in models.items()}
     for name, scores in models.items():
         if name.encode(errors="ignore").decode() != name:

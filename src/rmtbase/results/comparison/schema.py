@@ -28,7 +28,7 @@ from rmtbase.tables.domain import (
 NEAREST = "nearest"  # part of ``/components`` of a comparison with published models
 
 
-def _group(*entries: str | tuple[str, str, Domain], part: str = "") -> Schema:
+def _group(*entries: str | tuple[str, str, Domain], part: str = "") -> dict[str, Variable]:
     """Make a group of (name, words, domain), each with the dimensions that the last text before it names."""
     schema: dict[str, Variable] = {}
     dims: tuple[str, ...] = ()

@@ -140,7 +140,7 @@ def of_spectra(model: WeightMatrices, tests: Sequence[str], null: Null, progress
     for index in sites:
         parts.append(_parts(*_factors(model, index), d_query, n_heads))
         advance(1)
-    heads, draws = HeadParts(*map(np.stack, zip(*parts, strict=True))), null.draws or _DRAWS
+    heads, draws = HeadParts._make(map(np.stack, zip(*parts, strict=True))), null.draws or _DRAWS
     p_values = _joint_null(_JointDraws(d_query, d_head, draws, null.seed, progress)).p_values(heads)
     return {name: PValues(p_values[name], np.full(p_values[name].shape, 1.0 / (draws + 1))) for name in tests}
 

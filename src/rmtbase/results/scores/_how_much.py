@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -116,7 +116,8 @@ def how_much(tree: xr.DataTree) -> dict[tuple[int, int], HowMuch]:
     towards = np.select([~above, both, fewer >= more], [Towards.NOT_TOLD, Towards.BOTH, Towards.FEWER], Towards.MORE)
     amounts = {}
     for place in places_of(heads_present(heads)):
-        amount = HowMuch(**{name: float(array[place]) for name, array in values.items()})
+        parts: dict[str, Any] = {name: float(array[place]) for name, array in values.items()}
+        amount = HowMuch(**parts)
         amounts[place] = amount._replace(towards=Towards(str(towards[place])), mostly_axes=bool(mostly_axes[place]))
     return amounts
 

@@ -290,13 +290,13 @@ def _findings(heads: xr.Dataset, differing: list[_Head], floors: np.ndarray, nou
     for row in differing:
         farthest = str(heads["farthest_statistic"].values[row.place])
         at = (*row.place, statistics.index(farthest))
-        scores = (float(heads[name].values[at]) for name in ("observed", "null_mean", "null_std", "z_score"))
-        outliers = (int(heads[name].values[row.place]) for name in ("outliers_above", "outliers_below"))
-        finding = HeadFinding(
-            row.layer, row.head, farthest, *scores, float(distance[row.place]), row.q_value, *outliers
-        )
-        further = {"stack": row.stack, "noun": noun, "how_much": row.amount, "null_median": float(median[at])}
-        findings.append(finding._replace(at_floor=bool(at_floor[row.place]), **further))
+        outliers = ("outliers_above", "outliers_below")
+        values: dict[str, Any] = {name: int(heads[name].values[row.place]) for name in outliers}
+        for name in ("observed", "null_mean", "null_std", "z_score"):
+            values[name] = float(heads[name].values[at])
+        values |= {"distance": float(distance[row.place]), "omnibus_q_value": row.q_value, "how_much": row.amount}
+        values |= {"at_floor": bool(at_floor[row.place]), "null_median": float(median[at])}
+        findings.append(HeadFinding(row.layer, row.head, farthest, stack=row.stack, noun=noun, **values))
     return sorted(findings, key=lambda finding: (finding.omnibus_q_value, -finding.distance))
 
 

@@ -106,7 +106,7 @@ def joined(
     if not parts:
         raise ParameterError("parts", "none", "one trajectory at least")
     shapes: dict[str, list[xr.DataTree]] = {}
-    for part in sorted(parts, key=lambda part: part["heads"][STEP].values[-1]):
+    for part in sorted(parts, key=lambda part: part["heads"].to_dataset()[STEP].values[-1]):
         shapes.setdefault(json.dumps(_sizes(part), sort_keys=True), []).append(part)
     most = max(reversed(shapes.values()), key=lambda parts: sum(part["heads"].sizes[STEP] for part in parts))
     matching = most if like is None else shapes[json.dumps(_sizes(like), sort_keys=True)]
@@ -134,7 +134,7 @@ def joined(
 
 def until(tree: xr.DataTree, step: int) -> xr.DataTree | None:
     """Drop the steps of a trajectory after a given one; None if no step is left."""
-    remaining = [earlier for earlier in tree["heads"][STEP].values.tolist() if earlier <= step]
+    remaining = [earlier for earlier in tree["heads"].to_dataset()[STEP].values.tolist() if earlier <= step]
     return _only(tree, remaining) if remaining else None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -192,9 +192,11 @@ def head_eigenvalues(ax: Axes, theme: Theme, scores: xr.DataTree, layer: int, he
     drawn = heads[head]
     rank = np.arange(1, drawn.eigenvalue.size + 1)
     if np.isfinite(drawn.quantile).all():
-        band = {"color": theme.null, "alpha": 0.3, "linewidth": 0, "label": "null, 1–99 % at its σ"}
-        ax.fill_between(rank, *(_at(drawn.quantile, probability, level) for level in _BAND), **band)
-    look = {"color": theme.observed, "marker": ".", "markersize": 3.2 if rank.size <= 32 else 2.0, "linewidth": 1.0}
+        band: dict[str, Any] = {"color": theme.null, "alpha": 0.3, "linewidth": 0, "label": "null, 1–99 % at its σ"}
+        lowest, highest = (_at(drawn.quantile, probability, level) for level in _BAND)
+        ax.fill_between(rank, lowest, highest, **band)
+    size = 3.2 if rank.size <= 32 else 2.0
+    look: dict[str, Any] = {"color": theme.observed, "marker": ".", "markersize": size, "linewidth": 1.0}
     ax.plot(rank, np.where(drawn.eigenvalue > 0, drawn.eigenvalue, np.nan), label="eigenvalues", **look)
     low, high = _range(heads.values())
     ax.set_ylim(low / 1.3, high * 1.3)

@@ -53,7 +53,7 @@ def statistic_by_layer(
     x = places_in_layer(np.isfinite(value) if group == "elements" else heads_present(heads))
     size = _mark_size(value)
     marks: dict[str, Any] = {"linestyle": "none", "marker": "o", "markersize": size, "markeredgewidth": 0.9}
-    hollow = marks | {"markeredgecolor": theme.observed, "markerfacecolor": "none"}
+    hollow: dict[str, Any] = marks | {"markeredgecolor": theme.observed, "markerfacecolor": "none"}
     if points.share is None:
         ax.plot(x[~flagged], value[~flagged], label="", **hollow)
     else:
@@ -247,7 +247,7 @@ def width_by_layer(
     x = places_in_layer(np.isfinite(sigma))
     size = _mark_size(sigma)
     mark: dict[str, Any] = {"linestyle": "none", "marker": "x", "markersize": size, "markeredgewidth": 0.9}
-    circle = mark | {"marker": "o", "markerfacecolor": "none", "color": theme.observed}
+    circle: dict[str, Any] = mark | {"marker": "o", "markerfacecolor": "none", "color": theme.observed}
     ax.plot(x.ravel(), sigma.ravel(), label=r"standard deviation $\sigma$", **circle)
     if beside == "entropy":
         normal_width = np.exp(column_of(table, "entropy").values - _UNIT)

@@ -1,7 +1,7 @@
 """Scatter plots of two numbers of heads: statistics, moments, and spectra against the width of the elements."""
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -234,7 +234,7 @@ def spectrum_and_width(
 def _sizes(scores: xr.DataTree, heads: xr.Dataset) -> Float[np.ndarray, "layer head"]:
     first, *_, last = circuit_of(scores.attrs).dims
     common = scores.attrs.get("d_model")
-    widths = [heads.get(name, scores.attrs.get(name, common)) for name in (first, last)]
+    widths: list[Any] = [heads.get(name, scores.attrs.get(name, common)) for name in (first, last)]
     by_layer = np.broadcast_to(np.asarray(widths[0] * widths[1], dtype=float), heads.sizes["layer"])
     return np.repeat(by_layer[:, None], heads.sizes["head"], axis=1)
 

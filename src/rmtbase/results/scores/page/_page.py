@@ -223,7 +223,7 @@ def _shape(scores: xr.DataTree) -> list[tuple[str, str]]:
     of_layers = [
         heads[name].values.tolist()
         if name in heads.coords
-        else [int(attrs.get(name, attrs.get("d_model")))] * heads.sizes["layer"]
+        else [int(attrs[name if name in attrs else "d_model"])] * heads.sizes["layer"]
         for name in names
     ]
     layers = zip(layer_stacks(heads), *of_layers, strict=True)
