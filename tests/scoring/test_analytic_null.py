@@ -184,17 +184,24 @@ def planted(make_weights, tmp_path_factory):
 
 
 def test_only_the_planted_heads_are_found_the_farthest_first_and_no_p_value_lies_below_the_floor(planted):
-    findings, heads, null = summarize_scores(planted).findings, planted["heads"].to_dataset(), AnalyticNull(64, 16)
-    assert [(finding.layer, finding.head) for finding in findings] == [(1, 9), (1, 5)]
-    assert findings[0].omnibus_q_value == findings[1].omnibus_q_value == pytest.approx(16 * SMALLEST_P_VALUE)
-    assert findings[0].distance > findings[1].distance > 8
-    for finding in findings:
-        assert finding.outliers_above == 1
+    summary, heads, null = summarize_scores(planted), planted["heads"].to_dataset(), AnalyticNull(64, 16)
+    first, second = summary.findings
+    assert [(finding.layer, finding.head) for finding in (first, second)] == [(1, 9), (1, 5)]
+    assert first.omnibus_q_value == second.omnibus_q_value == pytest.approx(16 * SMALLEST_P_VALUE)
+    assert first.distance > second.distance > 8
+    for finding in (first, second):
+        assert finding.outliers_above == 1 and finding.at_floor
         scores = heads.sel(layer=finding.layer, head=finding.head)
         scale = float(scores["sigma_q"] * scores["sigma_k"]) ** 2
         distance = null.distance(spectral_statistics(np.sqrt(scores["eigenvalue"].values / scale)))
         assert finding.statistic == NAMES[int(np.argmax(distance))]
         assert finding.distance == pytest.approx(distance.max(), rel=1e-9)
+    sentence, lines = first.sentence(), summary.sentences()
+    assert sentence.startswith("Layer 1 head 9: ") and f"{first.distance:.1f} standard deviations " in sentence
+    assert f"q ≤ {first.omnibus_q_value:.2g}" in sentence and summary.flagged["largest_eigenvalue"] >= 2
+    assert lines[0] == "2 of 32 heads differ from random heads (false discovery rate 5%)."
+    assert lines[1].startswith("Moved share of ‖W_QK‖²: layer 1 head 9 (")
+    assert sum(line.startswith("Layer") for line in lines) == 2
     for name in ("p_value", "q_value", "omnibus_p_value", "omnibus_q_value"):
         assert heads[name].min() >= SMALLEST_P_VALUE, name
     assert heads["p_value"].min() == heads["omnibus_p_value"].min() == SMALLEST_P_VALUE
