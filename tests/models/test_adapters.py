@@ -13,7 +13,6 @@ import torch
 import transformers
 from safetensors.numpy import load_file, save_file
 
-import rmtbase
 from rmtbase.errors import CheckpointError, MissingFileError, ParameterError
 from rmtbase.models import open_model
 
@@ -139,11 +138,10 @@ def test_the_scale_is_that_of_the_settings(settings, scale_q, scale_k, base, tmp
 
 
 def test_ranks_may_differ_as_the_settings_say(tmp_path):
-    tensors = updates(parts="k") | updates(rank=2, parts="q")
-    folder = adapter_in(tmp_path / "adapter", tensors, rank_pattern={"q_proj": 2})
+    folder = adapter_in(
+        tmp_path / "adapter", updates(parts="k") | updates(rank=2, parts="q"), rank_pattern={"q_proj": 2}
+    )
     assert [site.d_head for site in open_model(folder).sites] == [4, 4, 2, 2]
-    with pytest.raises(CheckpointError, match=r"lora_A.weight' has shape \(2, 32\); expected \(4, 32\)"):
-        open_model(adapter_in(tmp_path / "other", tensors))
 
 
 @pytest.mark.parametrize(
@@ -288,15 +286,6 @@ def test_an_adapter_beside_its_base_is_opened_as_is_said(base, tmp_path):
     assert len(ways["delta"].sites) == 6 and len(ways["merged"].sites) == len(ways["base"].sites) == 2
     change = ways["merged"].matrix(1, "attention_key").astype(float) - ways["base"].matrix(1, "attention_key")
     np.testing.assert_allclose(change, 1.5 * product(updates(), 1, "k"), rtol=0, atol=3e-6)
-
-
-def test_updates_at_initialisation_are_zero_and_said_to_be(tmp_path):
-    tensors = {name: np.zeros_like(one) if "lora_B" in name else one for name, one in updates(2, 8, "qk").items()}
-    tensors["base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight"] += 1.0
-    tree = rmtbase.score(open_model(adapter_in(tmp_path / "adapter", tensors, r=8)), "analytic", matrices="none")
-    warnings = json.loads(tree.attrs["warnings"])
-    (line,) = (line for line in warnings if "W_Q is zeros" in line)
-    assert line.count("_proj layer") == 2 * N_LAYERS - 1
 
 
 @pytest.mark.parametrize(

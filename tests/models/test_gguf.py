@@ -60,18 +60,16 @@ def converted(path, architecture, kind=Type.F32, change=lambda words, tensors: N
     for i in range(2):
         for own, (name, outputs, inputs) in names.items():
             weight = rng.standard_normal((outputs, inputs), np.float32)
-            if architecture == "llama" and own in ("attn_q", "attn_k"):
-                # Quantised by rows, so that quantising and permuting may change places.
-                weight = permuted(weight, N_HEADS if own == "attn_q" else N_KEY_HEADS)
+            heads = {"attn_q": N_HEADS, "attn_k": N_KEY_HEADS}.get(own) if architecture == "llama" else None
+            if heads:  # quantised by rows, so that quantising and permuting may change places
+                weight = permuted(weight, heads)
             stored = gguf.quants.quantize(weight, kind)
             tensors[f"blk.{i}.{own}.weight"] = (stored, kind)
             back = gguf.quants.dequantize(stored, kind)
-            if architecture == "llama" and own in ("attn_q", "attn_k"):
-                heads = N_HEADS if own == "attn_q" else N_KEY_HEADS
+            if heads:
                 back = back.reshape(heads, D_HEAD // 2, 2, -1).swapaxes(1, 2).reshape(back.shape)
-            weights[f"{layer.format(i)}{name}.weight"] = np.ascontiguousarray(
-                back.T if architecture == "gpt2" else back
-            )
+            turned = back.T if architecture == "gpt2" else back
+            weights[f"{layer.format(i)}{name}.weight"] = np.ascontiguousarray(turned)
     words = dict(SIZES) | ({"attention.head_count_kv": N_KEY_HEADS} if names is LLAMA else {})
     if architecture == "qwen3":
         words["attention.key_length"] = D_HEAD

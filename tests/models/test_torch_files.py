@@ -91,31 +91,18 @@ def test_an_archive_larger_than_four_gigabytes_by_its_numbers_is_none(bin_file):
     refused(bin_file, "bytes that are no whole archive")
 
 
-def test_every_flipped_bit_of_a_record_is_named(bin_file):
-    whole = saved({"w": WEIGHT, "v": WEIGHT.double()}, bin_file).read_bytes()
-    with zipfile.ZipFile(bin_file) as reader:
-        records = {info.filename: (reader.read(info), info.header_offset) for info in reader.infolist()}
-    rng = np.random.default_rng(1)
-    tried = 0
-    for name, (content, header) in records.items():
-        begin = whole.index(content, header)
-        for _ in range(6):
-            place, bit = begin + int(rng.integers(len(content))), int(rng.integers(8))
-            bin_file.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << bit]) + whole[place + 1 :])
-            refused(bin_file, repr(name), "its checksum differs")
-            tried += 1
-    assert tried > 40
-
-
 def test_a_flipped_byte_anywhere_is_refused_or_changes_no_number(bin_file):
     whole = saved({"w": WEIGHT}, bin_file).read_bytes()
+    named = 0
     for place in range(0, len(whole), 7):
         bin_file.write_bytes(whole[:place] + bytes([whole[place] ^ 0x21]) + whole[place + 1 :])
         try:
             checkpoint = Checkpoint.open(bin_file.parent)
-        except CorruptFileError:
+        except CorruptFileError as error:
+            named += "with other bytes than were written (its checksum differs)" in str(error)
             continue
         np.testing.assert_array_equal(checkpoint.read("w"), WEIGHT.numpy())
+    assert named > 20
 
 
 def test_truncated_archives(bin_file):
