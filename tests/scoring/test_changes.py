@@ -95,22 +95,6 @@ def test_weights_that_shrink_have_cosine_minus_one_and_rounding_is_told():
     assert 0.1 < share < 10.0  # steps of float32 at 1 are 1.2e-7
 
 
-def test_a_heads_outputs_are_columns_of_the_whole():
-    sizes = {"heads": 3, "d_head": 4, "d_value": 5, "d_model": 24}
-    rng = np.random.default_rng(6)
-    models = [
-        model_of(np.random.default_rng(7), layers(1), **sizes, t0_output=rng.standard_normal((24, 15)))
-        for _ in range(2)
-    ]
-    heads = diff(*models, components=["attention_output"])["heads"].to_dataset().squeeze()
-    assert (heads["n_rows"] == 24).all() and (heads["n_columns"] == 5).all()
-    old, new = (model.outputs(0)[1].T.astype(float) for model in models)
-    change = new - old
-    basis = np.linalg.svd(old, full_matrices=False)[0][:, : int(heads["n_old_directions"][1])]
-    expected = np.linalg.norm(basis.T @ change) ** 2 / np.linalg.norm(change) ** 2
-    assert heads["old_share_out"][1].item() == pytest.approx(expected, rel=1e-9)
-
-
 def test_other_models_and_other_components_are_refused():
     rng = np.random.default_rng(9)
     one, other = (model_of(rng, layers(1), d_model=width) for width in (24, 20))
@@ -158,7 +142,7 @@ def noisy_pair():
     return before, model_of(np.random.default_rng(11), layers(2), **sizes, draw=draw)
 
 
-def test_a_head_that_is_turned_without_a_change_of_w_qk_has_not_changed_by_it():
+def test_a_head_that_is_turned_has_not_changed_by_its_product_and_outputs_are_columns_of_the_whole():
     """W_Q → M W_Q and W_K → M⁻ᵀ W_K leave W_QK as it is: the parts have changed, the product has not."""
     rng = np.random.default_rng(12)
     sizes = {"heads": 1, "d_head": 3, "d_model": 8}
@@ -173,3 +157,16 @@ def test_a_head_that_is_turned_without_a_change_of_w_qk_has_not_changed_by_it():
     assert heads["relative_change_qk"].max() < 1e-6, "weights are stored in float32"
     np.testing.assert_allclose(heads["similarity_qk"], 1.0)
     assert "relative_change_ov" not in heads, "its matrices were not asked for"
+    sizes = {"heads": 3, "d_head": 4, "d_value": 5, "d_model": 24}
+    rng = np.random.default_rng(6)
+    models = [
+        model_of(np.random.default_rng(7), layers(1), **sizes, t0_output=rng.standard_normal((24, 15)))
+        for _ in range(2)
+    ]
+    heads = diff(*models, components=["attention_output"])["heads"].to_dataset().squeeze()
+    assert (heads["n_rows"] == 24).all() and (heads["n_columns"] == 5).all()
+    old, new = (model.outputs(0)[1].T.astype(float) for model in models)
+    change = new - old
+    basis = np.linalg.svd(old, full_matrices=False)[0][:, : int(heads["n_old_directions"][1])]
+    expected = np.linalg.norm(basis.T @ change) ** 2 / np.linalg.norm(change) ** 2
+    assert heads["old_share_out"][1].item() == pytest.approx(expected, rel=1e-9)
