@@ -320,8 +320,8 @@ def _tables(
         both, n_first, n_second = np.concatenate([rows[first], rows[second]]), len(groups[first]), len(groups[second])
         contrasts.append(
             contrast_of(values[both], (n_first, n_second), test)
-            | {"first_group": first, "second_group": second, "n_first": n_first, "n_second": n_second}
-            | {"paired": int(test.paired)}
+            | {"paired": int(test.paired), "first_group": first, "second_group": second}
+            | {"n_first": n_first, "n_second": n_second}
         )
     stacked = {name: np.stack([contrast[name] for contrast in contrasts]) for name in contrasts[0]}
     stacked["t_q_value"] = benjamini_hochberg(stacked["t_p_value"])
