@@ -76,14 +76,12 @@ def test_the_closure_fails_at_the_anchor_but_for_moments_of_the_fitted_middle(un
         assert law.limit == pytest.approx(expected, abs=5e-7)
         assert abs(law.z_score(found[name], untrained.size)) < 4.5  # false failure: 7e-6
         assert abs(law.limit - 1) > 4 * PUBLISHED_CLOSURE
-    closure = weibull_closure()
     closing = {name for name, law in vars(closure).items() if abs(law.limit - 1) < PUBLISHED_CLOSURE}
     assert closing == {"trimmed_mean", "trimmed_rms"}
     assert closure.trimmed_rms.limit == pytest.approx(1.016176, abs=5e-7)
     assert closure.trimmed_mean.limit == pytest.approx(1.005741, abs=5e-7)
     body = np.sort(np.abs(untrained))[100_000:900_000]
     p = (np.arange(100_000, 900_000) + 0.5) / 1_000_000
-    k, scale = fit(untrained, 0.1)
     fitted = scale * (-np.log1p(-p)) ** (1 / k)
     found = math.sqrt(np.mean(fitted**2) / np.mean(body**2))
     assert abs(closure.trimmed_rms.z_score(found, untrained.size)) < 4.5  # false failure: 7e-6

@@ -45,7 +45,6 @@ def test_zeta_is_smooth_and_increasing_and_the_shift_symmetric(dims, side):
     assert coordinate.zeta(np.array([coordinate.edge]))[0] == pytest.approx(0.0, abs=1e-8)
     middle = fitted.deriv()(0.0)
     assert middle == pytest.approx(1.0, abs=1e-3 if min(dims) < 20 else 1e-5)
-    coordinate = _coordinate(dims, side)
     u = [1.0 / (n + min(dims) * coordinate.psi) for n in dims]
     first, second, third = (math.fsum(map(math.prod, combinations(u, k))) for k in (1, 2, 3))
     moved = -0.5 * (first + third / second)  # of the edge, in ln lambda

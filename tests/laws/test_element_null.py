@@ -239,12 +239,10 @@ def test_few_weights_that_end_with_a_jump_have_no_law_by_cells_unless_it_was_sim
         ):
             element_null(name, 300, parents.TruncatedNormal(bound=1))
         assert element_null(name, 1000, parents.TruncatedNormal(bound=1)).std() > 0.0
-        assert (
-            element_null(name, 300, parents.TruncatedNormal(bound=4)).std() > 0.0
-        )  # of which no weights are at its end
-        assert element_null(name, 300, parents.Uniform(0.3)).mean() == pytest.approx(
-            element_null(name, 300, "uniform").mean(), rel=1e-6
-        )
+        # Of which no weights are at its end:
+        assert element_null(name, 300, parents.TruncatedNormal(bound=4)).std() > 0.0
+        scaled, plain = (element_null(name, 300, parent) for parent in (parents.Uniform(0.3), "uniform"))
+        assert scaled.mean() == pytest.approx(plain.mean(), rel=1e-6)
 
 
 def test_the_scale_of_the_parent_and_the_order_of_rows_and_columns_do_not_matter():

@@ -20,6 +20,8 @@ from rmtbase.laws import (
 )
 from rmtbase.laws._parameters import own_variance_moment
 
+RAW = {"normalization": "none"}
+
 
 def _pairings(items: list[int]):
     if not items:
@@ -79,7 +81,7 @@ def test_trace_moments_are_wicks_to_degree_four(mu, factors):
     assert dict(trace_moment_polynomial(mu, symbols).terms) == wick
     for dims in [(5, 3, 4), (2, 7, 2), (1, 6, 2)]:
         counted = sum(count * math.prod(map(pow, dims, powers)) for powers, count in wick.items())
-        assert trace_moment(mu, dims=dims[: factors + 1], normalization="none") == counted
+        assert trace_moment(mu, dims=dims[: factors + 1], **RAW) == counted
 
 
 @pytest.mark.parametrize("mu", [mu for k in (1, 2, 3) for mu in partitions(k)])
@@ -91,23 +93,19 @@ def test_trace_moments_of_three_factors_are_wicks(mu):
 def test_rank_one_and_powers_of_the_trace_give_the_moments_of_chi_square(k):
     chi_square = [math.prod(n + 2 * i for i in range(k)) for n in (5, 7)]
     for mu in partitions(k):
-        assert trace_moment(mu, dims=(5, 1), normalization="none") == chi_square[0]
-        assert trace_moment(mu, (5, 1, 7), normalization="none") == math.prod(chi_square)
-        assert trace_moment(mu, (5, 1, 7), self_normalized=True, normalization="none") == 35**k
+        assert trace_moment(mu, dims=(5, 1), **RAW) == chi_square[0]
+        assert trace_moment(mu, (5, 1, 7), **RAW) == math.prod(chi_square)
+        assert trace_moment(mu, (5, 1, 7), self_normalized=True, **RAW) == 35**k
     # Of n p degrees of freedom. With n and p above k all partitions of k take part, each with its own constants.
-    assert trace_moment((1,) * k, dims=(10, 9), normalization="none") == math.prod(90 + 2 * i for i in range(k))
+    assert trace_moment((1,) * k, dims=(10, 9), **RAW) == math.prod(90 + 2 * i for i in range(k))
 
 
 def test_traces_have_their_closed_forms_and_reference_values():
-    assert trace_moment((), dims=(3, 2), normalization="none") == 1
-    assert trace_moment((1, 3, 2), dims=(3, 2), normalization="none") == trace_moment(
-        (3, 2, 1), dims=(3, 2), normalization="none"
-    )
-    assert trace_cumulant((1, 3, 2), dims=(3, 2), normalization="none") == trace_cumulant(
-        (3, 2, 1), dims=(3, 2), normalization="none"
-    )
+    assert trace_moment((), dims=(3, 2), **RAW) == 1
+    assert trace_moment((1, 3, 2), dims=(3, 2), **RAW) == trace_moment((3, 2, 1), dims=(3, 2), **RAW)
+    assert trace_cumulant((1, 3, 2), dims=(3, 2), **RAW) == trace_cumulant((3, 2, 1), dims=(3, 2), **RAW)
     for d, h in [(768, 64), (7, 3), (5, 5), (9, 1)]:
-        assert trace_moment((2,), (d, h, d), normalization="none") == d * d * h * (d * d + 2 * d * h + 2 * d + h + 3)
+        assert trace_moment((2,), (d, h, d), **RAW) == d * d * h * (d * d + 2 * d * h + 2 * d + h + 3)
     trace, square = (trace_cumulants(power, d_model=768, d_head=64) for power in (1, 2))
     assert trace.mean == 49152.0
     assert trace.std == pytest.approx(452.68974, abs=5e-6)
@@ -118,25 +116,25 @@ def test_traces_have_their_closed_forms_and_reference_values():
 def test_cumulants_are_those_of_chi_square_and_sums_over_set_partitions():
     # tr M is chi^2 of N = n_0 n_1 degrees of freedom: kappa_k = 2^(k-1) (k-1)! N.
     for k in range(1, 9):
-        assert trace_cumulant((1,) * k, dims=(5, 3), normalization="none") == 2 ** (k - 1) * math.factorial(k - 1) * 15
+        assert trace_cumulant((1,) * k, dims=(5, 3), **RAW) == 2 ** (k - 1) * math.factorial(k - 1) * 15
 
     def moment(*powers):
-        return trace_moment(powers, (4, 2, 5), normalization="none")
+        return trace_moment(powers, (4, 2, 5), **RAW)
 
-    a, b, c = (trace_moment((power,), (4, 2, 5), normalization="none") for power in (3, 2, 1))
-    assert trace_cumulant((3, 2), (4, 2, 5), normalization="none") == moment(3, 2) - a * b
-    assert trace_cumulant((3, 2, 1), (4, 2, 5), normalization="none") == (
+    a, b, c = (trace_moment((power,), (4, 2, 5), **RAW) for power in (3, 2, 1))
+    assert trace_cumulant((3, 2), (4, 2, 5), **RAW) == moment(3, 2) - a * b
+    assert trace_cumulant((3, 2, 1), (4, 2, 5), **RAW) == (
         moment(3, 2, 1) - moment(3, 2) * c - moment(3, 1) * b - moment(2, 1) * a + 2 * a * b * c
     )
-    second = trace_cumulant((2, 2), (4, 2, 5), normalization="none")
+    second = trace_cumulant((2, 2), (4, 2, 5), **RAW)
     central = sum(math.comb(4, i) * (-b) ** (4 - i) * moment(*(2,) * i) for i in range(5))
-    assert trace_cumulant((2, 2, 2, 2), (4, 2, 5), normalization="none") == central - 3 * second**2
+    assert trace_cumulant((2, 2, 2, 2), (4, 2, 5), **RAW) == central - 3 * second**2
 
 
 def test_self_normalization_divides_by_chi_squares():
     assert own_variance_moment(1, (3, 4, 5)) == 1
     assert own_variance_moment(3, (3, 4, 5)) == Fraction(12 * 14 * 16, 12**3) * Fraction(20 * 22 * 24, 20**3)
-    moments = trace_cumulants(1, dims=(5, 3), self_normalized=True, normalization="none")
+    moments = trace_cumulants(1, dims=(5, 3), self_normalized=True, **RAW)
     assert (moments.mean, moments.std) == (15.0, 0.0)
     assert math.isnan(moments.skewness) and math.isnan(moments.excess_kurtosis)
 
@@ -147,18 +145,18 @@ def test_self_normalized_moments_times_those_of_the_scales_are_the_raw_ones(dims
     for k in range(1, 6):
         scales = math.prod(Fraction(n + 2 * i, n) for n in entries for i in range(k))
         for mu in partitions(k):
-            assert trace_moment(mu, dims=dims, self_normalized=True, normalization="none") * scales == trace_moment(
-                mu, dims=dims, normalization="none"
+            assert trace_moment(mu, dims=dims, self_normalized=True, **RAW) * scales == trace_moment(
+                mu, dims=dims, **RAW
             )
 
 
 @pytest.mark.parametrize("powers", [(1,), (2,), (1, 1), (2, 2), (2, 1), (2, 1, 1)])
 def test_sigmas_and_normalization_scale_exactly(powers):
     head, factor = {"d_model": 24, "d_head": 6}, Fraction(9, 4 * 24)
-    raw = trace_cumulant(powers, **head, normalization="none")
+    raw = trace_cumulant(powers, **head, **RAW)
     assert trace_cumulant(powers, **head, sigma_q=0.5, sigma_k=3.0) == factor ** sum(powers) * raw
     assert trace_moment(powers, **head, sigma_q=0.5, sigma_k=3.0) == factor ** sum(powers) * trace_moment(
-        powers, **head, normalization="none"
+        powers, **head, **RAW
     )
 
 
@@ -168,7 +166,7 @@ def test_trace_cumulants_are_the_exact_ones_rounded():
         moments = trace_cumulants(power, **head)
         assert moments.mean == float(trace_moment((power,), **head))
         assert moments.std == pytest.approx(math.sqrt(trace_cumulant((power, power), **head)), rel=1e-15)
-    square, raw = trace_cumulants(2, **head), trace_cumulants(2, d_model=24, d_head=6, normalization="none")
+    square, raw = trace_cumulants(2, **head), trace_cumulants(2, d_model=24, d_head=6, **RAW)
     assert (square.skewness, square.excess_kurtosis) == (raw.skewness, raw.excess_kurtosis)
     own, unit = (trace_cumulants(2, **of, self_normalized=True) for of in (head, {"d_model": 24, "d_head": 6}))
     assert own == unit
@@ -184,7 +182,7 @@ def test_simulated_chains_have_the_stated_shape(simulated_chain, dims, draws, ow
     if own:
         eigenvalues = eigenvalues / own_variance[:, None]
     for power in (1, 2):
-        moments = trace_cumulants(power, dims=dims, self_normalized=own, normalization="none")
+        moments = trace_cumulants(power, dims=dims, self_normalized=own, **RAW)
         sample = (eigenvalues**power).sum(axis=1)
         if moments.std == 0.0:
             np.testing.assert_allclose(sample, moments.mean, rtol=1e-12)
@@ -217,11 +215,7 @@ def test_one_factor_agrees_with_the_exact_moments_of_its_inverse():
     # For one factor the trace is independent of the ratio: E (1/PR)^k = E (tr M^2)^k / E (tr M)^(2k), exactly.
     dims = (300, 40)
     inverse, square = (
-        float(
-            trace_moment((2,) * k, dims=dims, normalization="none")
-            / trace_moment((1, 1) * k, dims=dims, normalization="none")
-        )
-        for k in (1, 2)
+        float(trace_moment((2,) * k, dims=dims, **RAW) / trace_moment((1, 1) * k, dims=dims, **RAW)) for k in (1, 2)
     )
     relative = (square - inverse**2) / inverse**2
     moments = participation_ratio(dims=dims)
@@ -271,7 +265,7 @@ HEAD = ("d", "h", "d")
 def test_polynomials_have_the_exact_values(powers):
     moment = trace_moment_polynomial(powers, HEAD)
     for d, h in [(768, 64), (5, 3), (1, 1)]:
-        assert moment(d=d, h=h) == trace_moment(powers, (d, h, d), normalization="none")
+        assert moment(d=d, h=h) == trace_moment(powers, (d, h, d), **RAW)
 
 
 def test_moments_count_pairings():

@@ -47,7 +47,6 @@ def test_expectations_and_cumulants_of_square_chains_are_fuss_catalan(factors):
         assert law.expect(lambda x, t=t: x**t) == pytest.approx(expected, rel=1e-12)
     for k in range(7):
         assert law.moment(k) == math.comb((factors + 1) * k, k) // (factors * k + 1)
-    law = GaussianChain(dims=(1,) * (factors + 1), normalization="none")
     for k in range(1, 8):
         assert law.free_cumulant(k) == math.comb(factors * k, k) // ((factors - 1) * k + 1)
 
@@ -210,9 +209,8 @@ def test_the_density_of_singular_values_has_mass_one():
         mass = np.sum(weights * law.pdf_singular_values(s) * 0.5 * (high - low) * np.sin(angle)) * 0.5 * np.pi
         assert mass == pytest.approx(1.0, abs=1e-10)
     # The quarter circle: density sqrt(4 n - s^2) / (pi n).
-    assert GaussianChain(dims=(8, 8), normalization="none").pdf_singular_values(0.0) == pytest.approx(
-        2 / (math.pi * math.sqrt(8)), rel=1e-14
-    )
+    square = GaussianChain(dims=(8, 8), normalization="none")
+    assert square.pdf_singular_values(0.0) == pytest.approx(2 / (math.pi * math.sqrt(8)), rel=1e-14)
     assert low_rank_product(8, 8).pdf_singular_values(0.0) == math.inf
     assert low_rank_product(8, 4).pdf_singular_values(0.0) == 0.0
 

@@ -36,21 +36,18 @@ def numbers_of_description(sections):
 
 # Of every law of a chain: the call but for its chain, and numbers of what it returns.
 LAWS = {
-    "GaussianChain": (laws.GaussianChain, (), numbers_of),
-    "LogDeterminant": (laws.LogDeterminant, (), numbers_of),
-    "RankOneSpike": (laws.RankOneSpike, (), numbers_of_spike),
-    "describe": (laws.describe, (), numbers_of_description),
-    "eigenvalue_displacement": (laws.eigenvalue_displacement, (1.0, 1.0), lambda value: (float(value),)),
-    "largest_eigenvalue": (laws.largest_eigenvalue, (), numbers_of),
-    "smallest_eigenvalue": (laws.smallest_eigenvalue, (), numbers_of),
-    "normalized_participation_ratio": (laws.normalized_participation_ratio, (), tuple),
-    "null": (laws.null, ("trace",), numbers_of),
-    "ordered_eigenvalues": (laws.ordered_eigenvalues, (), numbers_of_spectrum),
-    "participation_ratio": (laws.participation_ratio, (), tuple),
-    "trace_cumulant": (laws.trace_cumulant, ((2, 1),), lambda value: (value,)),
-    "trace_cumulants": (laws.trace_cumulants, (2,), tuple),
-    "trace_moment": (laws.trace_moment, ((2, 1),), lambda value: (value,)),
-}
+    law.__name__: (law, arguments, numbers)
+    for numbers, calls in {
+        numbers_of: {laws.GaussianChain: (), laws.LogDeterminant: (), laws.largest_eigenvalue: (),
+                     laws.smallest_eigenvalue: (), laws.null: ("trace",)},
+        numbers_of_spike: {laws.RankOneSpike: ()},
+        numbers_of_description: {laws.describe: ()},
+        numbers_of_spectrum: {laws.ordered_eigenvalues: ()},
+        tuple: {laws.normalized_participation_ratio: (), laws.participation_ratio: (), laws.trace_cumulants: (2,)},
+        lambda value: (value,): {laws.eigenvalue_displacement: (1.0, 1.0), laws.trace_cumulant: ((2, 1),),
+                                 laws.trace_moment: ((2, 1),)},
+    }.items() for law, arguments in calls.items()
+}  # fmt: skip
 OF_THE_HEAD_ALONE = {
     laws.element_average: {"function": np.abs}, laws.histogram_entropy: {"bins": 5, "range": (-1, 1)},
     laws.histogram_kl: {"bins": 5, "range": (-1, 1)}, laws.low_rank_product: {}, laws.naive_marchenko_pastur: {},

@@ -29,6 +29,7 @@ from rmtbase.statistics import (
     spectral_statistics,
 )
 
+RAW = {"normalization": "none"}
 AT_THE_LOWER_EDGE = ("smallest_eigenvalue", "condition_number", "condition_number_singular")
 EXACT = ("trace", "trace_of_square", "log_determinant")
 SCALE_FREE = (
@@ -53,22 +54,20 @@ def _at_normal_scores(law):
 
 @pytest.mark.parametrize("statistic", NULL_STATISTICS)
 def test_few_eigenvalues_are_refused_and_hard_edges_have_an_accuracy_of_their_own(statistic):
-    hard, nearly, soft = (
-        null(statistic, dims, normalization="none") for dims in [(16,) * 3, (23, 16, 40), (32, 16, 40)]
-    )
+    hard, nearly, soft = (null(statistic, dims, **RAW) for dims in [(16,) * 3, (23, 16, 40), (32, 16, 40)])
     assert hard.std() > 0.0 and nearly.std() > 0.0 and soft.std() > 0.0
     assert (hard.accuracy == nearly.accuracy != soft.accuracy) == (statistic in AT_THE_LOWER_EDGE)
     if statistic in AT_THE_LOWER_EDGE:
         with pytest.raises(ParameterError, match="at most 4 dimensions near the second smallest"):
-            null(statistic, (16,) * 6, normalization="none")
+            null(statistic, (16,) * 6, **RAW)
     if statistic in EXACT:
         method = "exact" if statistic == "log_determinant" else "exact moments"
-        assert null(statistic, (40, 7, 30), normalization="none").method == method
+        assert null(statistic, (40, 7, 30), **RAW).method == method
         return
     method = "asymptotic, corrected by draws" if statistic in MENDED else "asymptotic"
-    assert null(statistic, (40, 8, 30), normalization="none").method == method
+    assert null(statistic, (40, 8, 30), **RAW).method == method
     with pytest.raises(ParameterError, match="rank of at least 8"):
-        null(statistic, (40, 7, 30), normalization="none")
+        null(statistic, (40, 7, 30), **RAW)
 
 
 @pytest.mark.parametrize("excess", range(5))
@@ -83,7 +82,7 @@ def test_condition_numbers_have_the_moments_that_they_can_have(excess):
 @pytest.mark.parametrize("statistic", NULL_STATISTICS)
 def test_sigmas_and_normalization_act_as_the_registry_says(statistic):
     one, rank = get_statistic(statistic), min(DIMS)
-    raw = null(statistic, dims=DIMS, normalization="none")
+    raw = null(statistic, dims=DIMS, **RAW)
     scaled = null(statistic, dims=DIMS, sigmas=(0.5, 3.0), normalization="sqrt_d")
     factor = 0.25 * 9.0 / 96
     np.testing.assert_allclose(scaled.ppf(Q), one.rescale(raw.ppf(Q), factor, rank), rtol=1e-9)
@@ -103,15 +102,11 @@ def test_sigmas_and_normalization_act_as_the_registry_says(statistic):
 def test_normalized_and_transposed_versions_agree(statistic):
     # The nonzero eigenvalues of W^T W and W W^T are the same.
     np.testing.assert_allclose(
-        null(statistic, dims=DIMS, normalization="none").ppf(Q),
-        null(statistic, dims=DIMS[::-1], normalization="none").ppf(Q),
-        rtol=1e-9,
+        null(statistic, dims=DIMS, **RAW).ppf(Q), null(statistic, dims=DIMS[::-1], **RAW).ppf(Q), rtol=1e-9
     )
     if statistic.startswith("normalized_"):
-        whole = null(statistic.removeprefix("normalized_"), dims=DIMS, normalization="none")
-        np.testing.assert_allclose(
-            null(statistic, dims=DIMS, normalization="none").ppf(Q), whole.ppf(Q) / min(DIMS), rtol=1e-12
-        )
+        whole = null(statistic.removeprefix("normalized_"), dims=DIMS, **RAW)
+        np.testing.assert_allclose(null(statistic, dims=DIMS, **RAW).ppf(Q), whole.ppf(Q) / min(DIMS), rtol=1e-12)
 
 
 @cache
@@ -140,7 +135,7 @@ def test_simulated_chains_have_this_null(simulated_chain, statistic, dims):
     for own, values in zip((False, True), _sample(simulated_chain, dims, draws), strict=True):
         if own and statistic == "trace" and len(dims) == 2:
             continue  # it does not vary
-        law, sample = null(statistic, dims=dims, self_normalized=own, normalization="none"), values[:, column]
+        law, sample = null(statistic, dims=dims, self_normalized=own, **RAW), values[:, column]
         z = (sample - sample.mean()) / sample.std()
         assert abs(sample.mean() - law.mean()) < (0.1 + 5 / math.sqrt(draws)) * law.std()
         assert sample.std() == pytest.approx(law.std(), rel=0.03 + 5 * math.sqrt((np.mean(z**4) - 1) / 4 / draws))
@@ -163,17 +158,15 @@ def test_simulated_heads_have_this_null(simulated, statistic):
 def test_exact_nulls_have_exact_moments_and_one_trace_is_chi_square():
     for own in (False, True):
         for power, statistic in ((1, "trace"), (2, "trace_of_square")):
-            moments = trace_cumulants(power, dims=DIMS, normalization="none", self_normalized=own)
-            law = null(statistic, dims=DIMS, self_normalized=own, normalization="none")
+            moments = trace_cumulants(power, dims=DIMS, **RAW, self_normalized=own)
+            law = null(statistic, dims=DIMS, self_normalized=own, **RAW)
             assert (law.mean(), law.std(), law.method) == (moments.mean, moments.std, "exact moments")
             score = (_at_normal_scores(law) - moments.mean) / moments.std
             found = [WEIGHT @ score**k for k in (1, 2, 3)]
             np.testing.assert_allclose(found, [0.0, 1.0, moments.skewness], atol=2e-5)
-    assert null("log_determinant", dims=DIMS, normalization="none").distribution == LogDeterminant(
-        dims=DIMS, normalization="none"
-    )
+    assert null("log_determinant", dims=DIMS, **RAW).distribution == LogDeterminant(dims=DIMS, **RAW)
     for dims in [(3, 5), (40, 16), (300, 200)]:
-        law = null("trace", dims=dims, sigmas=(0.5,), normalization="none")
+        law = null("trace", dims=dims, sigmas=(0.5,), **RAW)
         exact = stats.chi2(math.prod(dims), scale=0.25)
         assert law.method == "exact" and "all respects" in law.accuracy
         np.testing.assert_allclose(law.ppf(Q), exact.ppf(Q), rtol=1e-8)
@@ -183,9 +176,7 @@ def test_exact_nulls_have_exact_moments_and_one_trace_is_chi_square():
 def test_large_ranks_do_not_lose_the_tails():
     # The gamma distribution of shape 4/skewness^2 where its series converge no more; at 1e-2 it is scipy's own.
     for skewness in (1e-2, 4e-3, -4e-3, 1e-9, -1e-9, 0.0):
-        law = replace(
-            null("trace", dims=(3, 5), normalization="none").distribution, centre=5.0, spread=2.0, skewness=skewness
-        )
+        law = replace(null("trace", dims=(3, 5), **RAW).distribution, centre=5.0, spread=2.0, skewness=skewness)
         np.testing.assert_allclose(law.cdf(law.ppf(Q)), Q, rtol=1e-7)
         np.testing.assert_allclose(law.sf(law.isf(Q)), Q, rtol=1e-7)
         z = np.array([-6.0, -1.0, 0.0, 2.0, 6.0])
@@ -202,7 +193,7 @@ def test_a_log_gamma_law_has_the_moments_that_it_is_given():
         (1.0, 1e-6, 0.02),
         (2.0, 2.0, 3.0),
     ]:
-        law = null("trace", dims=DIMS, normalization="none").distribution.matched(mean, std, skewness)
+        law = null("trace", dims=DIMS, **RAW).distribution.matched(mean, std, skewness)
         assert (law.mean(), law.std()) == (mean, std)
         score = (_at_normal_scores(law) - mean) / std
         assert WEIGHT @ score == pytest.approx(0.0, abs=1e-5) and WEIGHT @ score**2 == pytest.approx(1.0, abs=1e-3)
@@ -266,7 +257,7 @@ def test_wide_traces_have_the_right_far_quantile():
 
 
 def test_a_power_of_an_eigenvalue_maps_the_ends():
-    edge = largest_eigenvalue(dims=(40, 16), normalization="none")
+    edge = largest_eigenvalue(dims=(40, 16), **RAW)
     for power in (-1.0, -0.5, 2.0):
         law = replace(null("condition_number", dims=DIMS).distribution.powers[0], law=edge, power=power)
         x = np.array([-math.inf, -1.0, 0.0, 5e-324, 1e300, math.inf])
@@ -277,7 +268,7 @@ def test_a_power_of_an_eigenvalue_maps_the_ends():
         assert (law.ppf(np.array(0.0)), law.isf(np.array(0.0))) == (0.0, math.inf)
         assert law.mean() == edge.expect_power(power)
         assert law.std() ** 2 == pytest.approx(edge.expect_power(2 * power) - law.mean() ** 2, rel=1e-9)
-    heavy = replace(law, law=smallest_eigenvalue((18, 16, 18), normalization="none"), power=-1.0)
+    heavy = replace(law, law=smallest_eigenvalue((18, 16, 18), **RAW), power=-1.0)
     assert math.isfinite(heavy.mean()) and math.isinf(heavy.std())  # E lambda^-2
 
 

@@ -36,10 +36,8 @@ def even_polynomials(h: int) -> tuple[list[mpmath.mpf], list[mpmath.mpf]]:
             cumulative.append(running)
             term = term * (m + i) / (i + 1) / 2
         tail = [cumulative[m - 1 - j] / mpmath.factorial(j) for j in range(m)]
-        density = [
-            tail[j] - (j + 1) * tail[j + 1] if j + 1 < m else tail[j] for j in range(m)
-        ]  # -d/dx of e^-x Σ tail_j x^j
-        return density, tail
+        # -d/dx of e^-x Σ tail_j x^j
+        return [tail[j] - (j + 1) * tail[j + 1] if j + 1 < m else tail[j] for j in range(m)], tail
 
 
 def exact(h: int, x: float, which: int) -> mpmath.mpf:

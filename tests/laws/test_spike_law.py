@@ -104,9 +104,8 @@ def test_scaling_is_exact_and_sides_are_exchanged_backwards():
     np.testing.assert_allclose(scaled.power(unit * theta), raw.power(theta), rtol=1e-9)
     # A strength on a factor is in that factor's own units, whatever the normalization and the other sigmas.
     on_factor = RankOneSpike((96, 12, 96), (0.3, 0.5), normalization="sqrt_d", factor=0)
-    assert on_factor.threshold == pytest.approx(
-        0.3 * RankOneSpike((96, 12, 96), factor=0, normalization="none").threshold, rel=1e-13
-    )
+    unscaled = RankOneSpike((96, 12, 96), factor=0, normalization="none")
+    assert on_factor.threshold == pytest.approx(0.3 * unscaled.threshold, rel=1e-13)
     forward = RankOneSpike((90, 30, 60, 200), (1.0, 2.0, 3.0), factor=0, normalization="none")
     backward = RankOneSpike((200, 60, 30, 90), (3.0, 2.0, 1.0), factor=2, normalization="none")
     theta = 1.7 * forward.threshold
