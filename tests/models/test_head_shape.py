@@ -51,6 +51,8 @@ def test_a_known_model_is_found_by_name_and_hub_id_in_any_case():
         shape = head_shape(name)
         assert (shape.d_model, shape.d_head, shape.n_heads, shape.n_layers) == (1600, 64, 25, 48)
     assert head_shape("meta-llama-3-8b")[:5] == head_shape("llama-3-8b")[:5]
+    model = open_model("demo")
+    assert sizes(head_shape("demo")) == (model.n_layers, model.n_heads, model.n_key_heads, model.d_model, model.d_head)
     for name, expected in SOURCES.items():
         assert (head_shape(name).d_model, head_shape(name).d_head) == expected
 
@@ -302,11 +304,6 @@ def test_layers_without_attention_do_not_count(folder):
 )  # fmt: skip
 def test_published_configurations_in_their_own_words(config, expected, folder):
     assert sizes(head_shape(folder(**config))) == expected
-
-
-def test_the_bundled_model_has_the_shape_that_it_opens_with():
-    model = open_model("demo")
-    assert sizes(head_shape("demo")) == (model.n_layers, model.n_heads, model.n_key_heads, model.d_model, model.d_head)
 
 
 def test_a_folder_without_a_configuration_or_with_a_revision_is_refused(folder):

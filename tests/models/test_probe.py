@@ -390,16 +390,10 @@ DEEP = {
         n_embd=48, n_head=6, n_layer=4, n_positions=32, vocab_size=40, scale_attn_by_inverse_layer_idx=True, **ENDS
     ),
 }  # fmt: skip
-RUNNING = {  # attention modules of each pass; of T5 those of the first layer have positions, and there are no others
-    "qwen3": 2,
-    "gemma2": 4,
-    "qwen3_next": 2,
-    "deepseek_v3": 4,
-    "t5": 9,
-    "vit": 2,
-    "bert": 4,  # the norm before a layer is the layer's before it, and before the first that of the embeddings
-    "gpt2": 4,  # scores are divided by the layer's number
-}
+# Attention modules of each pass. Of T5 those of the first layer have positions, and no others; the norm before
+# a layer of BERT is the layer's before it, and before the first that of the embeddings; scores of GPT-2 are divided by
+# the layer's number.
+RUNNING = {"qwen3": 2, "gemma2": 4, "qwen3_next": 2, "deepseek_v3": 4, "t5": 9, "vit": 2, "bert": 4, "gpt2": 4}
 
 
 def counted(network):
