@@ -9,7 +9,7 @@ import xarray as xr
 from jaxtyping import Float, Shaped
 
 from rmtbase.errors import ParameterError
-from rmtbase.heads.key_shares import KeyShares
+from rmtbase.heads.read_sites import KeyShares
 from rmtbase.laws import PROBABILITIES
 from rmtbase.models import Place, Site
 from rmtbase.nulls import Heads, HeadScores, NullModel, RandomHeads, UpperPoint, chain_scale

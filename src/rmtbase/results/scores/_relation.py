@@ -26,7 +26,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import betainc, betaincinv
 
-from rmtbase.heads.key_shares import KeyShares
+from rmtbase.heads.read_sites import KeyShares
 from rmtbase.nulls import UPPER
 
 
