@@ -3,16 +3,12 @@
 Fused weights are cut into heads as those modules do.
 """
 
-import os
 from pathlib import Path
 from types import SimpleNamespace
 
 import jax
 import numpy as np
 import pytest
-
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
-
 import torch
 import transformers
 from transformers.models.llama.modeling_llama import repeat_kv

@@ -4,6 +4,8 @@ import json
 from importlib.metadata import PackageNotFoundError
 
 import pytest
+import torch
+from transformers import AutoConfig, AutoModel
 
 from exhaustive import mostly_exhaustive
 from rmtbase.errors import CheckpointError, CorruptFileError, MissingFileError, ParameterError
@@ -83,17 +85,12 @@ KNOWN = {
 @pytest.mark.parametrize(("model_type", "name"), KNOWN.items())
 def test_configurations_of_transformers_give_the_known_sizes(model_type, name, folder):
     """Its classes' defaults are the sizes of a published model: table, keys and head sizes are checked at once."""
-    from transformers import AutoConfig
-
     config = AutoConfig.for_model(model_type).to_dict()
     assert sizes(head_shape(folder(**config))) == BY_NAME[name][2:]
 
 
 def modules_shape(config, at):
     """(d_model, d_head, n_heads, n_key_heads) by the weights and the word of the type's own class, without values."""
-    import torch
-    from transformers import AutoModel
-
     with torch.device("meta"):
         module = AutoModel.from_config(config).get_submodule(at)
     query = getattr(module, "q_proj", None) or getattr(module, "query", None) or getattr(module, "q", None)
@@ -142,8 +139,6 @@ PUBLISHED = {
     ),
 )
 def test_types_with_sizes_of_their_own_are_read_as_their_modules_are_built(model_type, at, changes, folder):
-    from transformers import AutoConfig
-
     config = AutoConfig.for_model(model_type, **changes)
     assert head_shape(folder(**config.to_dict()))[:4] == modules_shape(config, at)
     assert changes or head_shape(folder(**config.to_dict()))[:3] == PUBLISHED[model_type]
@@ -175,16 +170,12 @@ GROUPED = TINY | {"num_key_value_heads": 2}
     ],
 )
 def test_a_short_configuration_is_read_as_the_modules_are_built(model_type, at, said, folder):
-    from transformers import AutoConfig
-
     config = AutoConfig.for_model(model_type, **said)
     assert head_shape(folder(model_type=model_type, **said))[:4] == modules_shape(config, at)
 
 
 @pytest.mark.parametrize("model_type", ["gemma4_text", "mimo_v2_flash", "squeezebert", "gemma3n_text"])
 def test_a_type_whose_reading_is_not_proved_is_refused_where_it_cannot_be_run(model_type, folder, monkeypatch):
-    from transformers import AutoConfig
-
     path = folder(**json.loads(AutoConfig.for_model(model_type).to_json_string(use_diff=False)))
     monkeypatch.setattr("rmtbase.models.forward._torch_route.version", not_installed)
     with pytest.raises(CheckpointError, match="not known for certain"):
@@ -200,8 +191,6 @@ WITH_LAYERS = TINY | {"vocab_size": 50, "vocab_size_per_layer_input": 50, "hidde
 
 def test_a_type_that_the_table_lacks_is_run(folder):
     """Squeezed layers, of which some take the keys of others: all that the configuration says is obeyed."""
-    from transformers import AutoConfig
-
     said = {"head_dim": 10, "num_key_value_heads": 2, "num_hidden_layers": 3, "num_kv_shared_layers": 1}
     kinds = ["sliding_attention", "full_attention", "full_attention"]
     more = {"laurel_rank": 4, "activation_sparsity_pattern": [0.0] * 3, "layer_types": kinds}

@@ -5,24 +5,19 @@ Expressions over stored tensors are compared with NumPy.
 """
 
 import json
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given as drawn
-from hypothesis import strategies as st
-
-from exhaustive import mostly_exhaustive
-
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
-
 import torch
 from attention_trace import watching
+from hypothesis import given as drawn
+from hypothesis import strategies as st
 from observe_norms import tensors_of
 from tiny_models import PROFILES, inputs, make_model
 from torch import nn
 
+from exhaustive import mostly_exhaustive
 from rmtbase.errors import ParameterError
 from rmtbase.models import Checkpoint, open_model
 from rmtbase.models.forward._torch_route import Network

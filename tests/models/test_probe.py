@@ -5,7 +5,6 @@ that are alike two run, and show what all would; where they are not, all run.
 """
 
 import json
-import os
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError
 from itertools import pairwise
@@ -15,11 +14,6 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
-
-from exhaustive import mostly_exhaustive
-
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
-
 import tiny_models
 import torch
 import transformers
@@ -27,6 +21,7 @@ from safetensors.numpy import load_file, save_file
 from tiny_models import PROFILES
 from torch import nn
 
+from exhaustive import mostly_exhaustive
 from rmtbase.errors import CheckpointError, MissingTensorError, UnknownArchitectureError, UnprovedConfigurationError
 from rmtbase.models import open_model
 from rmtbase.models.forward import _probe_forward, _torch_route

@@ -19,11 +19,6 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
-
-from exhaustive import mostly_exhaustive
-
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
-
 import tiny_models
 import torch
 import transformers
@@ -32,6 +27,7 @@ from torch import nn
 from torch.utils._pytree import tree_flatten
 from transformers import AttentionInterface
 
+from exhaustive import mostly_exhaustive
 from rmtbase.errors import CheckpointError
 from rmtbase.models import _model, demo_revisions, open_model
 from rmtbase.models.files._demo import demo_checkpoint, demo_root
