@@ -173,7 +173,6 @@ def test_a_link_to_nothing_is_a_missing_file(file, parts, tmp_path):
 
 
 def test_a_tensor_is_in_one_place(parts, tmp_path):
-    """Named twice by the index, or stored in two shards, it is refused by name."""
     index, (first, second) = parts.write_sharded(tmp_path) / FILES[2], list(parts.tensors)[:2]
     text = index.read_text()
     index.write_text(text.replace('{"weight_map": {', f'{{"weight_map": {{"{first}": "other.safetensors", '))
@@ -188,7 +187,6 @@ def test_a_tensor_is_in_one_place(parts, tmp_path):
 
 
 def test_tensors_that_the_index_does_not_name_are_no_less_there(parts, tmp_path):
-    """A third layer in a shard is beyond the configuration, named in the index or not."""
     parts.write_sharded(tmp_path)
     first, extra = next(iter(parts.tensors)), np.ones((2, 2), np.float32)
     save_file({first: parts.tensors[first], "extra": extra}, tmp_path / "model-00000.safetensors")

@@ -60,7 +60,6 @@ CAPTURED = []
 
 
 def capture(module, query, key, value, attention_mask, **_):
-    """Attention that keeps the queries, keys and values that the module hands to it."""
     group = query.shape[1] // key.shape[1]
     key, value = repeat_kv(key, group), repeat_kv(value, group)
     CAPTURED.append([x[0].numpy() for x in (query, key, value)])

@@ -16,8 +16,6 @@ BY_NAME = {known.name: known for known in known_models()}
 
 @pytest.fixture
 def folder(tmp_path):
-    """Write a config.json alone, and give its folder."""
-
     def write(**config):
         (tmp_path / "config.json").write_text(json.dumps(config))
         return tmp_path

@@ -46,7 +46,6 @@ def make(model_type: str, **options) -> nn.Module:
 
 
 def watch(model: nn.Module):
-    """What the model's attention and norms were given, rotations by angle zero."""
     given: dict[str, np.ndarray] = {}
 
     def keep(name):
@@ -87,12 +86,10 @@ def unit(vectors, norm: Norm):
 
 
 def products(queries, keys):
-    """q·k of each head and pair of tokens."""
     return np.einsum("hik,hjk->hij", queries, keys.repeat(len(queries) // len(keys), 0))
 
 
 def table_sites(model: nn.Module, older: bool = False, **changed):
-    """What is read without torch, of a configuration that is changed so."""
     config = json.loads(model.config.to_json_string(use_diff=False)) | changed
     tensors = model.state_dict()
     if older:
@@ -269,7 +266,6 @@ def test_parts_that_do_not_fit(expression, words):
 
 @drawn(st.lists(st.integers(0, 30), min_size=1, max_size=40))
 def test_rows_by_index(indices):
-    """Whatever the order of the rows, and however often one comes."""
     matrix = np.arange(31.0)[:, None]
     rows = take_rows(Tensor("w"), indices)
     assert rows.evaluate(lambda _: matrix).ravel().tolist() == indices

@@ -86,7 +86,6 @@ SCALES = {"gpt2": 8**-0.5, "t5": 1.0, "gemma2": 7**-0.5, "deepseek_v3": 12**-0.5
 
 
 def make(name: str) -> nn.Module:
-    """A model with random weights in float64, biases zero."""
     torch.manual_seed(7)
     model = transformers.AutoModel.from_config(CONFIGS[name]).double().eval()
     with torch.no_grad():
@@ -249,8 +248,6 @@ def test_a_number_between_the_factors_of_queries_is_in_their_matrix():
 
 
 class Layers(nn.Module):
-    """Layers of these widths, one after the other."""
-
     def __init__(self, *widths: int) -> None:
         super().__init__()
         self.layers = nn.ModuleList(Own(d_in=one, d_out=other) for one, other in pairwise(widths))
@@ -405,14 +402,12 @@ def counted(network):
 
 
 def read(module, inputs=None):
-    """What is found, and how many attention modules run in a pass."""
     calls = counted(module)
     inventory = Network.of_module(module, inputs).inventory()
     return inventory, len(calls) / PASSES
 
 
 def made_unlike(module):
-    """The module with something in each layer that no other has."""
     for stack in [one for one in module.modules() if isinstance(one, nn.ModuleList)]:
         for layer in stack:
             layer.own = object()
@@ -457,8 +452,6 @@ def test_a_network_at_its_size_runs_two_of_its_layers(tmp_path):
 
 
 class AnAttention(nn.Module):
-    """One head, whose scores have a factor of their own."""
-
     def __init__(self, number: int) -> None:
         super().__init__()
         self.number = number

@@ -490,7 +490,6 @@ NOTE = "proved against transformers' own forward pass (transformers 1.2): 2 of 4
 
 @pytest.fixture
 def proofs(monkeypatch, tmp_path):
-    """Proofs are counted, not made; the cache is empty."""
     made = []
     monkeypatch.setenv("RMTBASE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(_model, "proof_of", lambda *arguments: made.append(arguments) or _proof.Proof(NOTE))

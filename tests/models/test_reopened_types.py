@@ -191,7 +191,6 @@ def llama(tmp_path):
 
 
 def edited(folder, biases, **config):
-    """The folder with other words in its configuration, with or without the biases of its queries and keys."""
     path = folder / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | config))
     tensors = load_file(folder / "model.safetensors")
