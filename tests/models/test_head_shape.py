@@ -2,6 +2,7 @@
 
 import json
 from importlib.metadata import PackageNotFoundError
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -175,13 +176,9 @@ def test_a_short_configuration_is_read_as_the_modules_are_built(model_type, at, 
 @pytest.mark.parametrize("model_type", ["gemma4_text", "mimo_v2_flash", "squeezebert", "gemma3n_text"])
 def test_a_type_whose_reading_is_not_proved_is_refused_where_it_cannot_be_run(model_type, folder, monkeypatch):
     path = folder(**json.loads(AutoConfig.for_model(model_type).to_json_string(use_diff=False)))
-    monkeypatch.setattr("rmtbase.models.forward._torch_route.version", not_installed)
+    monkeypatch.setattr("rmtbase.models.forward._torch_route.version", Mock(side_effect=PackageNotFoundError))
     with pytest.raises(CheckpointError, match="not known for certain"):
         head_shape(path)
-
-
-def not_installed(package):
-    raise PackageNotFoundError(package)
 
 
 WITH_LAYERS = TINY | {"vocab_size": 50, "vocab_size_per_layer_input": 50, "hidden_size_per_layer_input": 8}
