@@ -185,18 +185,16 @@ WITH_LAYERS = TINY | {"vocab_size": 50, "vocab_size_per_layer_input": 50, "hidde
 
 
 def test_a_type_that_the_table_lacks_is_run(folder):
-    """Squeezed layers, of which some take the keys of others: all that the configuration says is obeyed."""
     said = {"head_dim": 10, "num_key_value_heads": 2, "num_hidden_layers": 3, "num_kv_shared_layers": 1}
-    kinds = ["sliding_attention", "full_attention", "full_attention"]
-    more = {"laurel_rank": 4, "activation_sparsity_pattern": [0.0] * 3, "layer_types": kinds}
+    more = {"laurel_rank": 4, "activation_sparsity_pattern": [0.0] * 3}
+    more["layer_types"] = ["sliding_attention", "full_attention", "full_attention"]
     config = AutoConfig.for_model("gemma3n_text", **WITH_LAYERS | said | more)
     assert head_shape(folder(**config.to_dict()))[:4] == modules_shape(config, "layers.0.self_attn")
 
 
-KINDS = ["sliding_attention", "sliding_attention", "full_attention"]
 SEVERAL = WITH_LAYERS | {
     "model_type": "gemma4_text", "head_dim": 12, "global_head_dim": 20, "num_key_value_heads": 2,
-    "num_kv_shared_layers": 0, "num_hidden_layers": 3, "layer_types": KINDS, "intermediate_size": 60,
+    "num_kv_shared_layers": 0, "num_hidden_layers": 3, "layer_types": ["sliding_attention"] * 2 + ["full_attention"], "intermediate_size": 60,
 }  # fmt: skip
 LATENT = TINY | {
     "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 6, "num_key_value_heads": 6, "vocab_size": 50
