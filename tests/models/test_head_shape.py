@@ -194,7 +194,8 @@ def test_a_type_that_the_table_lacks_is_run(folder):
 
 SEVERAL = WITH_LAYERS | {
     "model_type": "gemma4_text", "head_dim": 12, "global_head_dim": 20, "num_key_value_heads": 2,
-    "num_kv_shared_layers": 0, "num_hidden_layers": 3, "layer_types": ["sliding_attention"] * 2 + ["full_attention"], "intermediate_size": 60,
+    "num_kv_shared_layers": 0, "num_hidden_layers": 3, "intermediate_size": 60,
+    "layer_types": ["sliding_attention"] * 2 + ["full_attention"],
 }  # fmt: skip
 LATENT = TINY | {
     "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 6, "num_key_value_heads": 6, "vocab_size": 50
