@@ -72,16 +72,12 @@ def llama():
     return transformers.LlamaModel(config)
 
 
-def test_stored_weights_are_proved_with_the_network_of_their_configuration(monkeypatch, tmp_path):
+def test_a_model_is_proved_before_it_is_scored(monkeypatch, tmp_path):
     monkeypatch.setenv("RMTBASE_PROOF", "1")
     llama().save_pretrained(tmp_path)
     proof = open_model(tmp_path).prove().notes[-1]
     assert proof.startswith(f"proved against transformers' own forward pass (transformers {transformers.__version__})")
     assert proof.endswith("2 of 3 sites, the first and the last of each kind")
-
-
-def test_a_model_is_proved_before_it_is_scored(monkeypatch):
-    monkeypatch.setenv("RMTBASE_PROOF", "1")
     notes = json.loads(rmtbase.score(llama(), Gaussian(draws=200)).attrs["notes"])
     (proof,) = (note for note in notes if note.startswith("proved"))
     assert proof == "proved by running the LlamaModel that was given: all of 3 sites"

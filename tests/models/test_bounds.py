@@ -1,8 +1,9 @@
-"""What a checkpoint's files may be: regular, of a bounded size, of bounded contents, and saying nothing twice."""
+"""What a checkpoint's files may be: regular, bounded, and saying nothing twice; they are never written over."""
 
 import json
 import os
 import re
+import shutil
 import socket
 import struct
 import subprocess
@@ -13,8 +14,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from rmtbase.errors import CheckpointError, CorruptFileError, MissingCheckpointFileError
-from rmtbase.models import Checkpoint, head_shape, open_model
+from rmtbase.errors import CheckpointError, CorruptFileError, MissingCheckpointFileError, OutputError
+from rmtbase.models import Checkpoint, head_shape, open_model, require_other_files
 
 # Opens each folder and says how that ended. What hangs is ended by the system or the caller, and what takes memory
 # without end runs into the limit long before the machine's end.
@@ -115,17 +116,12 @@ def put_socket(path):
     os.close(here)
 
 
-def put_large(path):
-    with path.open("wb") as stream:
-        stream.truncate(8_000_000_000)
-
-
 PUT = {
     "a named pipe": os.mkfifo,
     "a device": lambda path: path.symlink_to("/dev/zero"),
     "a folder": Path.mkdir,
     "a socket": put_socket,
-    "large": put_large,
+    "large": lambda path: path.touch() or os.truncate(path, 8_000_000_000),
 }
 FILES = ("config.json", "model.safetensors", "model.safetensors.index.json", "model-00001.safetensors")
 
@@ -172,7 +168,6 @@ def test_a_link_to_nothing_is_a_missing_file(file, parts, tmp_path):
 
 
 def test_a_tensor_is_in_one_place(parts, tmp_path):
-    """Named twice by the index, or stored in two shards, it is refused by name."""
     index, (first, second) = parts.write_sharded(tmp_path) / FILES[2], list(parts.tensors)[:2]
     text = index.read_text()
     index.write_text(text.replace('{"weight_map": {', f'{{"weight_map": {{"{first}": "other.safetensors", '))
@@ -187,7 +182,6 @@ def test_a_tensor_is_in_one_place(parts, tmp_path):
 
 
 def test_tensors_that_the_index_does_not_name_are_no_less_there(parts, tmp_path):
-    """A third layer in a shard is beyond the configuration, named in the index or not."""
     parts.write_sharded(tmp_path)
     first, extra = next(iter(parts.tensors)), np.ones((2, 2), np.float32)
     save_file({first: parts.tensors[first], "extra": extra}, tmp_path / "model-00000.safetensors")
@@ -219,3 +213,40 @@ def test_an_index_of_a_large_model_is_read(tmp_path):
     (tmp_path / "model-0.safetensors").write_bytes(header(f"{{{entries}}}".encode()) + bytes(len(names)))
     (tmp_path / FILES[2]).write_text(json.dumps({"weight_map": dict.fromkeys(names, "model-0.safetensors")}))
     assert Checkpoint.open(tmp_path).names == tuple(sorted(names))
+
+
+@pytest.fixture
+def snapshot(model_folder, tmp_path):
+    """The model as the hub's cache keeps it: links to files in a folder of their own."""
+    blobs, folder = tmp_path / "hub" / "blobs", tmp_path / "hub" / "snapshots" / "0123"
+    blobs.mkdir(parents=True)
+    folder.mkdir(parents=True)
+    for number, file in enumerate(sorted(model_folder.iterdir())):
+        shutil.copy(file, blobs / str(number))
+        (folder / file.name).symlink_to(f"../../blobs/{number}")
+    return folder
+
+
+def test_every_way_to_a_file_of_the_model_is_refused_and_other_files_may_be_written_beside_it(snapshot, tmp_path):
+    model, weights = open_model(snapshot), snapshot / "model.safetensors"
+    (tmp_path / "link.nc").symlink_to(weights)
+    (tmp_path / "folder").symlink_to(snapshot)
+    os.link(weights.resolve(), tmp_path / "name.nc")
+    onto = [tmp_path / "link.nc", tmp_path / "folder" / "config.json", tmp_path / "name.nc"]
+    for path in (weights, weights.resolve(), *onto):
+        with pytest.raises(OutputError, match="a file of the model"):
+            require_other_files([tmp_path / "new.nc", path], model)
+    (tmp_path / "old.nc").write_bytes(b"scores")
+    require_other_files([tmp_path / "old.nc", tmp_path / "new.nc", snapshot / "new.nc"], model)
+
+
+@pytest.mark.parametrize("command", ["score", "depth"])
+def test_command_leaves_the_model_as_it_was(command, snapshot, tmp_path, run, watch):
+    before = watch(tmp_path)
+    blob = (snapshot / "model.safetensors").resolve()
+    ended = run(command, snapshot, "-o", blob)
+    assert ended.status == 2
+    assert ended.err == (
+        f"rmtbase: error: cannot write {blob}: it is a file of the model that is read; expected another name\n"
+    )
+    before.assert_untouched()

@@ -2,8 +2,11 @@
 
 import json
 from importlib.metadata import PackageNotFoundError
+from unittest.mock import Mock
 
 import pytest
+import torch
+from transformers import AutoConfig, AutoModel
 
 from exhaustive import mostly_exhaustive
 from rmtbase.errors import CheckpointError, CorruptFileError, MissingFileError, ParameterError
@@ -14,8 +17,6 @@ BY_NAME = {known.name: known for known in known_models()}
 
 @pytest.fixture
 def folder(tmp_path):
-    """Write a config.json alone, and give its folder."""
-
     def write(**config):
         (tmp_path / "config.json").write_text(json.dumps(config))
         return tmp_path
@@ -51,6 +52,8 @@ def test_a_known_model_is_found_by_name_and_hub_id_in_any_case():
         shape = head_shape(name)
         assert (shape.d_model, shape.d_head, shape.n_heads, shape.n_layers) == (1600, 64, 25, 48)
     assert head_shape("meta-llama-3-8b")[:5] == head_shape("llama-3-8b")[:5]
+    model = open_model("demo")
+    assert sizes(head_shape("demo")) == (model.n_layers, model.n_heads, model.n_key_heads, model.d_model, model.d_head)
     for name, expected in SOURCES.items():
         assert (head_shape(name).d_model, head_shape(name).d_head) == expected
 
@@ -81,17 +84,12 @@ KNOWN = {
 @pytest.mark.parametrize(("model_type", "name"), KNOWN.items())
 def test_configurations_of_transformers_give_the_known_sizes(model_type, name, folder):
     """Its classes' defaults are the sizes of a published model: table, keys and head sizes are checked at once."""
-    from transformers import AutoConfig
-
     config = AutoConfig.for_model(model_type).to_dict()
     assert sizes(head_shape(folder(**config))) == BY_NAME[name][2:]
 
 
 def modules_shape(config, at):
     """(d_model, d_head, n_heads, n_key_heads) by the weights and the word of the type's own class, without values."""
-    import torch
-    from transformers import AutoModel
-
     with torch.device("meta"):
         module = AutoModel.from_config(config).get_submodule(at)
     query = getattr(module, "q_proj", None) or getattr(module, "query", None) or getattr(module, "q", None)
@@ -140,8 +138,6 @@ PUBLISHED = {
     ),
 )
 def test_types_with_sizes_of_their_own_are_read_as_their_modules_are_built(model_type, at, changes, folder):
-    from transformers import AutoConfig
-
     config = AutoConfig.for_model(model_type, **changes)
     assert head_shape(folder(**config.to_dict()))[:4] == modules_shape(config, at)
     assert changes or head_shape(folder(**config.to_dict()))[:3] == PUBLISHED[model_type]
@@ -173,44 +169,33 @@ GROUPED = TINY | {"num_key_value_heads": 2}
     ],
 )
 def test_a_short_configuration_is_read_as_the_modules_are_built(model_type, at, said, folder):
-    from transformers import AutoConfig
-
     config = AutoConfig.for_model(model_type, **said)
     assert head_shape(folder(model_type=model_type, **said))[:4] == modules_shape(config, at)
 
 
 @pytest.mark.parametrize("model_type", ["gemma4_text", "mimo_v2_flash", "squeezebert", "gemma3n_text"])
 def test_a_type_whose_reading_is_not_proved_is_refused_where_it_cannot_be_run(model_type, folder, monkeypatch):
-    from transformers import AutoConfig
-
     path = folder(**json.loads(AutoConfig.for_model(model_type).to_json_string(use_diff=False)))
-    monkeypatch.setattr("rmtbase.models.forward._torch_route.version", not_installed)
+    monkeypatch.setattr("rmtbase.models.forward._torch_route.version", Mock(side_effect=PackageNotFoundError))
     with pytest.raises(CheckpointError, match="not known for certain"):
         head_shape(path)
-
-
-def not_installed(package):
-    raise PackageNotFoundError(package)
 
 
 WITH_LAYERS = TINY | {"vocab_size": 50, "vocab_size_per_layer_input": 50, "hidden_size_per_layer_input": 8}
 
 
 def test_a_type_that_the_table_lacks_is_run(folder):
-    """Squeezed layers, of which some take the keys of others: all that the configuration says is obeyed."""
-    from transformers import AutoConfig
-
     said = {"head_dim": 10, "num_key_value_heads": 2, "num_hidden_layers": 3, "num_kv_shared_layers": 1}
-    kinds = ["sliding_attention", "full_attention", "full_attention"]
-    more = {"laurel_rank": 4, "activation_sparsity_pattern": [0.0] * 3, "layer_types": kinds}
+    more = {"laurel_rank": 4, "activation_sparsity_pattern": [0.0] * 3}
+    more["layer_types"] = ["sliding_attention", "full_attention", "full_attention"]
     config = AutoConfig.for_model("gemma3n_text", **WITH_LAYERS | said | more)
     assert head_shape(folder(**config.to_dict()))[:4] == modules_shape(config, "layers.0.self_attn")
 
 
-KINDS = ["sliding_attention", "sliding_attention", "full_attention"]
 SEVERAL = WITH_LAYERS | {
     "model_type": "gemma4_text", "head_dim": 12, "global_head_dim": 20, "num_key_value_heads": 2,
-    "num_kv_shared_layers": 0, "num_hidden_layers": 3, "layer_types": KINDS, "intermediate_size": 60,
+    "num_kv_shared_layers": 0, "num_hidden_layers": 3, "intermediate_size": 60,
+    "layer_types": ["sliding_attention"] * 2 + ["full_attention"],
 }  # fmt: skip
 LATENT = TINY | {
     "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 6, "num_key_value_heads": 6, "vocab_size": 50
@@ -302,11 +287,6 @@ def test_layers_without_attention_do_not_count(folder):
 )  # fmt: skip
 def test_published_configurations_in_their_own_words(config, expected, folder):
     assert sizes(head_shape(folder(**config))) == expected
-
-
-def test_the_bundled_model_has_the_shape_that_it_opens_with():
-    model = open_model("demo")
-    assert sizes(head_shape("demo")) == (model.n_layers, model.n_heads, model.n_key_heads, model.d_model, model.d_head)
 
 
 def test_a_folder_without_a_configuration_or_with_a_revision_is_refused(folder):

@@ -8,6 +8,7 @@ import h5py
 import numpy as np
 import pytest
 import torch
+import transformers
 from safetensors.numpy import save_file
 
 import rmtbase
@@ -135,8 +136,6 @@ def test_what_leaves_queries_and_keys_as_they_are_is_passed(parts, tmp_path):
     ],
 )
 def test_masks_and_older_names_of_norms_are_bystanders(kind, extra, tmp_path):
-    import transformers
-
     sizes = {"vocab_size": 8, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
     more = {"n_positions": 8, "bos_token_id": 0, "eos_token_id": 0} if kind == "gpt2" else {"intermediate_size": 8}
     network = transformers.AutoModel.from_config(transformers.AutoConfig.for_model(kind, **sizes, **more))

@@ -5,7 +5,6 @@ that are alike two run, and show what all would; where they are not, all run.
 """
 
 import json
-import os
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError
 from itertools import pairwise
@@ -15,11 +14,6 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
-
-from exhaustive import mostly_exhaustive
-
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
-
 import tiny_models
 import torch
 import transformers
@@ -27,6 +21,7 @@ from safetensors.numpy import load_file, save_file
 from tiny_models import PROFILES
 from torch import nn
 
+from exhaustive import mostly_exhaustive
 from rmtbase.errors import CheckpointError, MissingTensorError, UnknownArchitectureError, UnprovedConfigurationError
 from rmtbase.models import open_model
 from rmtbase.models.forward import _probe_forward, _torch_route
@@ -91,7 +86,6 @@ SCALES = {"gpt2": 8**-0.5, "t5": 1.0, "gemma2": 7**-0.5, "deepseek_v3": 12**-0.5
 
 
 def make(name: str) -> nn.Module:
-    """A model with random weights in float64, biases zero."""
     torch.manual_seed(7)
     model = transformers.AutoModel.from_config(CONFIGS[name]).double().eval()
     with torch.no_grad():
@@ -254,8 +248,6 @@ def test_a_number_between_the_factors_of_queries_is_in_their_matrix():
 
 
 class Layers(nn.Module):
-    """Layers of these widths, one after the other."""
-
     def __init__(self, *widths: int) -> None:
         super().__init__()
         self.layers = nn.ModuleList(Own(d_in=one, d_out=other) for one, other in pairwise(widths))
@@ -390,16 +382,10 @@ DEEP = {
         n_embd=48, n_head=6, n_layer=4, n_positions=32, vocab_size=40, scale_attn_by_inverse_layer_idx=True, **ENDS
     ),
 }  # fmt: skip
-RUNNING = {  # attention modules of each pass; of T5 those of the first layer have positions, and there are no others
-    "qwen3": 2,
-    "gemma2": 4,
-    "qwen3_next": 2,
-    "deepseek_v3": 4,
-    "t5": 9,
-    "vit": 2,
-    "bert": 4,  # the norm before a layer is the layer's before it, and before the first that of the embeddings
-    "gpt2": 4,  # scores are divided by the layer's number
-}
+# Attention modules of each pass. Of T5 those of the first layer have positions, and no others; the norm before
+# a layer of BERT is the layer's before it, and before the first that of the embeddings; scores of GPT-2 are divided by
+# the layer's number.
+RUNNING = {"qwen3": 2, "gemma2": 4, "qwen3_next": 2, "deepseek_v3": 4, "t5": 9, "vit": 2, "bert": 4, "gpt2": 4}
 
 
 def counted(network):
@@ -416,14 +402,12 @@ def counted(network):
 
 
 def read(module, inputs=None):
-    """What is found, and how many attention modules run in a pass."""
     calls = counted(module)
     inventory = Network.of_module(module, inputs).inventory()
     return inventory, len(calls) / PASSES
 
 
 def made_unlike(module):
-    """The module with something in each layer that no other has."""
     for stack in [one for one in module.modules() if isinstance(one, nn.ModuleList)]:
         for layer in stack:
             layer.own = object()
@@ -468,8 +452,6 @@ def test_a_network_at_its_size_runs_two_of_its_layers(tmp_path):
 
 
 class AnAttention(nn.Module):
-    """One head, whose scores have a factor of their own."""
-
     def __init__(self, number: int) -> None:
         super().__init__()
         self.number = number

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from functools import partial
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -46,13 +47,9 @@ def test_layers_of_a_part_that_is_not_read_are_not_taken_for_those_of_another(tm
     model = make_model("siglip2", of=transformers.Siglip2ForImageClassification)
     found = saved(model, tmp_path)  # the table knows the text, of which there is none here
     assert {site.place.stack for site in found.sites} == {"vision", "cross"}
-    monkeypatch.setattr(Network, "of_config", without_torch)
+    monkeypatch.setattr(Network, "of_config", Mock(side_effect=MissingDependencyError("torch", "running it", "hf")))
     with pytest.raises(MissingTensorError, match=r"which a siglip2 model has, is not in this checkpoint"):
         open_model(tmp_path)
-
-
-def without_torch(*_):
-    raise MissingDependencyError("torch", "running it", "hf")
 
 
 CROSSED = "attention that is not read, by the names of its matrices: "
@@ -191,7 +188,6 @@ def llama(tmp_path):
 
 
 def edited(folder, biases, **config):
-    """The folder with other words in its configuration, with or without the biases of its queries and keys."""
     path = folder / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | config))
     tensors = load_file(folder / "model.safetensors")

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from jaxtyping import Bool, Float, Shaped
+from scipy.linalg import solve_triangular
 
 from rmtbase import linalg
 from rmtbase.errors import ParameterError
-from rmtbase.heads.key_shares import KeyShares, key_shares_of
 from rmtbase.models import MatrixName, Site, WeightMatrices
 from rmtbase.progress import Progress
 from rmtbase.tables import CIRCUITS, Circuit, Factor
@@ -24,6 +24,8 @@ _FACTORS = tuple(CIRCUITS[name].factors[0] for name in ("query", "key", "value",
 _HEADS_PER_PART = 4  # at least
 _PARTS_PER_CORE = 2  # parts of a site, at most: each needs memory of its own
 _LEAST = 1e-60  # below it, or above its inverse, squares of eigenvalues leave float64, whatever the shape
+_SINGULAR = 1e-10  # smallest ratio of the diagonal of a triangle with which the row space is known
+_SINGLE = 1e-12  # smallest norm of rows, and the inverse of the largest, whose products are taken in float32
 
 
 class HeadTaker(Protocol):
@@ -99,6 +101,15 @@ class GroupSpectra(NamedTuple):
     shares: Float[np.ndarray, "group rank member"]
     # what else the null needs from each group, see :class:`Preparation`; None if nothing
     prepared: list[Any] | None = None
+
+
+class KeyShares(NamedTuple):
+    """Shares of each W_QK that read the row space of W_Q, of projector P; NaN where W_Q has no full rank."""
+
+    share: Float[np.ndarray, "..."]  # ‖W_QK P‖²/‖W_QK‖²
+    query_columns: Float[np.ndarray, "..."]  # Σ_j P_jj², with P taken as if the rows of W_Q were orthogonal
+    # Σ_j of the squared share of ‖W_QK‖² in column j, with the same approximation
+    key_columns: Float[np.ndarray, "..."]
 
 
 class SiteSpectra(NamedTuple):
@@ -311,10 +322,45 @@ def _solve(
             unit = [np.swapaxes(linalg.equal_rows(np.swapaxes(r, -1, -2)), -1, -2) for r in r_factors]
             equal = linalg.core_singular_values(_core(*unit) if len(unit) > 1 else unit[0]).reshape(values.shape)
             if len(r_factors) > 1 and weights[0].shape[-1] == weights[1].shape[-1]:
-                shares = key_shares_of(weights[0], weights[1], r_factors[0], r_factors[1])
+                shares = _key_shares(weights[0], weights[1], r_factors[0], r_factors[1])
                 key_shares = KeyShares(*(share.reshape(-1) for share in shares))
         spectra[circuit] = SiteSpectra(values, sigmas, groups, prepared, equal, key_shares)
     return _Solved(spectra, np.concatenate([triangle.orthogonal.reshape(-1) for triangle in reduced.values()]))
+
+
+def _key_shares(
+    w_q: Shaped[np.ndarray, "group member rank width"],
+    w_k: Shaped[np.ndarray, "group one rank width"],
+    r_q: Float[np.ndarray, "group member rank rows"],
+    r_k: Float[np.ndarray, "group one rank rows"],
+) -> KeyShares:
+    """Measure how much of each W_QK reads the row space of W_Q.
+
+    With W_Qᵀ = O R, P = O Oᵀ and W_QK P = O R (W_K O) Oᵀ, where W_K O = W_K W_Qᵀ R⁻¹.
+    """
+    shares = KeyShares(*(np.full(r_q.shape[:2], np.nan) for _ in KeyShares._fields))
+    if r_q.shape[-2] < r_q.shape[-1]:  # more rows than columns
+        return shares
+    for place in np.ndindex(*r_q.shape[:2]):
+        r, r_key = r_q[place], r_k[place[0], 0]
+        diagonal = np.abs(np.diagonal(r))
+        if not (diagonal.min() > _SINGULAR * diagonal.max() and r_key.any()):
+            continue
+        q, k = w_q[place], w_k[place[0], 0]
+        scale_q, scale_k = np.abs(r).max(), np.abs(r_key).max()
+        in_single = np.result_type(q, k, np.float32) == np.float32 and min(scale_q, scale_k) > _SINGLE
+        dtype = np.float32 if in_single and max(scale_q, scale_k) < 1.0 / _SINGLE else np.float64
+        q, k = q.astype(dtype) / dtype(scale_q), k.astype(dtype) / dtype(scale_k)
+        r, r_key = r / scale_q, r_key / scale_k
+        crossed = solve_triangular(r, q @ k.T, trans=1, check_finite=False)
+        inside, norm = np.linalg.norm(r @ crossed.T), np.linalg.norm(r @ r_key.T)
+        norms = np.sum(r * r, axis=0)
+        of_query = (1.0 / norms) @ q**2
+        of_key = norms @ k**2
+        shares.share[place] = min((inside / norm) ** 2, 1.0)
+        shares.query_columns[place] = np.sum(of_query**2)
+        shares.key_columns[place] = np.sum((of_key / of_key.sum()) ** 2)
+    return shares
 
 
 def _group(

@@ -10,7 +10,7 @@ from jaxtyping import Float, Shaped
 from scipy.special import betainc, betaincinv
 
 from rmtbase.errors import ParameterError
-from rmtbase.heads.key_shares import KeyShares
+from rmtbase.heads.read_sites import KeyShares
 from rmtbase.laws import PROBABILITIES
 from rmtbase.models import Place, Site
 from rmtbase.nulls import UPPER, Heads, HeadScores, NullModel, RandomHeads, UpperPoint, chain_scale

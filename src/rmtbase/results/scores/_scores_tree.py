@@ -10,8 +10,16 @@ import xarray as xr
 from rmtbase import nulls
 from rmtbase.errors import ParameterError
 from rmtbase.heads.factors import StoredRows, has_latent_keys, head_axis, head_sigmas, null_shape, stored_rows
-from rmtbase.heads.key_shares import KeyShares
-from rmtbase.heads.read_sites import HeadWork, SiteSpectra, Takers, read_factors, read_sites, require_circuits, sites_of
+from rmtbase.heads.read_sites import (
+    HeadWork,
+    KeyShares,
+    SiteSpectra,
+    Takers,
+    read_factors,
+    read_sites,
+    require_circuits,
+    sites_of,
+)
 from rmtbase.linalg import single_threaded_blas
 from rmtbase.models import FUSED_COMPONENTS, MatrixName, WeightMatrices
 from rmtbase.parameters import require_independent_entries, require_positive_integer
