@@ -138,7 +138,8 @@ def of_spectra(model: WeightMatrices, tests: Sequence[str], null: Null, progress
     advance = progress.bar("reading factors", len(sites))
     parts, n_heads = [], max(site.n_heads for site in sites.values())
     for index in sites:
-        parts.append(_parts(*_factors(model, index), d_query, n_heads))
+        w_q, w_k = _factors(model, index)
+        parts.append(_parts(w_q, w_k, d_query, n_heads))
         advance(1)
     heads, draws = HeadParts._make(map(np.stack, zip(*parts, strict=True))), null.draws or _DRAWS
     p_values = _joint_null(_JointDraws(d_query, d_head, draws, null.seed, progress)).p_values(heads)
