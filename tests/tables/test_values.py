@@ -78,7 +78,6 @@ CANNOT_BE = [
     ("signal", "circuits/qk/heads/reason", first("no reason"), "'no reason' in variable"),
     ("signal", "matrices/n_rows", first(0.0), "n_rows"),
     ("changes", "matrices/old_share_out", first(1.5), "old_share_out"),
-    ("changes", "matrices/nearest_in", first(0.5), "nearest_in"),
     ("baseline", "@provenance", "made by hand", "which is not JSON"),
     ("baseline", "@provenance", "[1]", "a JSON list"),
     ("baseline", "@draws", "many", "attribute draws = many"),

@@ -183,6 +183,11 @@ class Model(WeightMatrices):
     def is_of_updates(self) -> bool:
         return self._adapter is not None
 
+    @property
+    def updates(self) -> tuple[str, ...]:
+        """Modules, named without their layer, whose updates by an adapter these are; empty for weights."""
+        return tuple(dict.fromkeys(site.place.stack for site in self.sites)) if self.is_of_updates else ()
+
     def with_updates(self, updates: Model) -> Model:
         """Return this model with the updates of an adapter merged in: see :meth:`Adapter.merged`."""
         assert updates._adapter is not None

@@ -60,7 +60,7 @@ def file_attributes(
     ``call`` has the function and its arguments but the model; ``sections`` are those of
     :func:`rmtbase.tables.provenance`.
     """
-    folded, updates = (list(getattr(model, name, ())) for name in ("folded", "updates"))
+    folded, updates = list(getattr(model, "folded", ())), list(getattr(model, "updates", ()))
     return {
         "schema_version": SCHEMA_VERSION,
         "rmtbase_version": software_version(),
