@@ -59,7 +59,7 @@ toc_object_entries = False
 nitpick_ignore_regex = [
     ("py:.*", r"rmtbase\.drawing\..*"),
     (r"py:.*", r"(?!rmtbase\.).*"),  # what other packages define: their sites are not asked
-    (r"py:.*", r"rmtbase\.(.*\.)?_.*"),  # in signatures: classes that no room exports
+    (r"py:.*", r"rmtbase\.((.*\.)?_.*|results\.\w+\.report\..*)"),  # in signatures: classes that no room exports
 ]
 
 bibtex_bibfiles = ["../src/rmtbase/constants/references.bib"]

@@ -1,7 +1,5 @@
 """Trajectories in sentences, on the terminal and as JSON: a line for each checkpoint, and the departures of heads."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator
