@@ -28,13 +28,13 @@ from rmtbase.tables.domain import (
 NEAREST = "nearest"  # part of ``/components`` of a comparison with published models
 
 
-def _group(*entries: str | tuple[str, str, Domain], part: str = "") -> dict[str, Variable]:
-    """Make a group of (name, words, domain), each with the dimensions that the last text before it names."""
+def _group(*entries: list[str] | tuple[str, str, Domain], part: str = "") -> dict[str, Variable]:
+    """Make a group of (name, words, domain), each with the dimensions of the last list before it."""
     schema: dict[str, Variable] = {}
     dims: tuple[str, ...] = ()
     for entry in entries:
-        if isinstance(entry, str):
-            dims = tuple(entry.split())
+        if isinstance(entry, list):
+            dims = tuple(entry)
         else:
             schema[entry[0]] = Variable(dims, *entry[1:], part=part)
     return schema
@@ -102,35 +102,35 @@ class PairedGrowth:
 
 _GROUPED: dict[str, Schema] = {
     "/members": _group(
-        "model",
+        ["model"],
         ("group_of", "group of the model", TEXT),
-        "model measure",
+        ["model", "measure"],
         ("value", "value of the measure", FINITE_OR_NAN),
     ),
     "/between": _group(
-        "group",
+        ["group"],
         ("n_models", "models in the group", SIZE),
-        "group measure",
+        ["group", "measure"],
         ("mean", "mean over the models of the group", FINITE_OR_NAN),
-        "measure",
+        ["measure"],
         ("headline", "whether the measure is shown first", FLAG),
         ("seed_std", "standard deviation between seeds of a group", NON_NEGATIVE_OR_NAN),
         ("group_std", "standard deviation between groups, beyond seed_std", NON_NEGATIVE_OR_NAN),
         ("f_ratio", "mean square between groups over mean square within groups", SPREAD),
         ("p_value", "p-value of f_ratio, with models put into groups at random", PROBABILITY),
         ("adjusted_p_value", "p_value, adjusted for all measures", PROBABILITY),
-        "",
+        [],
         ("smallest_p_value", "smallest p-value that so few models allow", PROBABILITY),
     ),
     "/groups": _group(
-        "contrast",
+        ["contrast"],
         ("first_group", "first group", TEXT),
         ("second_group", "second group", TEXT),
         ("n_first", "models in the first group", SIZE),
         ("n_second", "models in the second group", SIZE),
         ("smallest_p_value", "smallest p-value that so few models allow", PROBABILITY),
         ("paired", "whether the k-th model of one group was compared with that of the other", FLAG),
-        "contrast measure",
+        ["contrast", "measure"],
         ("first_mean", "mean over the models of the first group", FINITE_OR_NAN),
         ("second_mean", "mean over the models of the second group", FINITE_OR_NAN),
         ("difference", "second mean less first mean", FINITE_OR_NAN),
@@ -157,7 +157,7 @@ def _along(schema: Schema) -> Schema:
 
 COMPARISON_SCHEMA: dict[str, Schema] = {
     "/models": _group(
-        "model",
+        ["model"],
         ("name", "name of the model", TEXT),
         ("revision", "revision of the model", TEXT),
         ("family", "architecture of the model", TEXT),
@@ -173,7 +173,7 @@ COMPARISON_SCHEMA: dict[str, Schema] = {
         ("untrained", "1 for a model before training: stated, or tested and no head differs from the null", FLAG),
     )
     | _group(
-        "model",
+        ["model"],
         ("initial_recipe", "recipe of initial sigma that no matrix contradicts", TEXT),
         ("transmission_shape", "median Weibull shape of the Transmission Class", POSITIVE_OR_NAN),
         ("transmission_shape_null_mean", "mean of that median for untrained matrices", POSITIVE_OR_NAN),
@@ -184,7 +184,7 @@ COMPARISON_SCHEMA: dict[str, Schema] = {
         part="weibull",  # missing for scores without matrices
     ),
     "/components": _group(
-        "model component",
+        ["model", "component"],
         ("n_matrices", "matrices inside the layers", COUNT),
         ("n_tested", "matrices whose Weibull shape could be tested", COUNT),
         ("n_departed", "matrices whose Weibull shape differs from the anchor: q-value under 0.05", COUNT),
@@ -202,7 +202,7 @@ COMPARISON_SCHEMA: dict[str, Schema] = {
         ("sigma", "mean standard deviation of the elements", NON_NEGATIVE_OR_NAN),
     )
     | _group(
-        "model component",
+        ["model", "component"],
         ("median_scale", "median Weibull scale", POSITIVE_OR_NAN),
         ("nearest_model", "published model whose component is nearest; empty where there are too few", TEXT),
         ("nearest_distance", "distance in median shape and ln of median scale, over their sd", NON_NEGATIVE_OR_NAN),
@@ -215,7 +215,7 @@ COMPARISON_SCHEMA: dict[str, Schema] = {
         part=NEAREST,
     ),
     "/pairs": _group(
-        "pair",
+        ["pair"],
         ("first", "first model", TEXT),
         ("second", "second model", TEXT),
         ("duplicate", "whether queries and keys are the same to the bit", FLAG),
@@ -228,13 +228,13 @@ COMPARISON_SCHEMA: dict[str, Schema] = {
         ("omnibus_q_value", "Benjamini-Hochberg q-value of omnibus_p_value over all pairs", PROBABILITY),
         ("reason", "why the heads cannot be compared; empty if they can", REASON),
         ("alignment_reason", "why a common origin cannot be tested; empty if it can", REASON),
-        "pair statistic",
+        ["pair", "statistic"],
         ("difference", "median difference of the distances from the null, second less first", FINITE_OR_NAN),
         ("p_value", "two-sided p-value by permutation", PROBABILITY),
         ("adjusted_p_value", "p_value, adjusted for all statistics", PROBABILITY),
     ),
     "/drifts": _group(
-        "pair component",
+        ["pair", "component"],
         ("drift", "mean change of the Weibull shape; NaN where sizes differ", FINITE_OR_NAN),
         ("standard_error", "standard error of the drift for untrained weights", NON_NEGATIVE_OR_NAN),
         ("p_value", "two-sided p-value of no change", PROBABILITY),
@@ -248,13 +248,13 @@ COMPARISON_SCHEMA: dict[str, Schema] = {
         if get_origin(annotation) is Annotated
     },
     "/published": _group(
-        "published_model",
+        ["published_model"],
         ("mean_scale", "mean Weibull scale of the Transmission Class", POSITIVE_OR_NAN),
         ("root", "sqrt(eta / lambda_wd)", POSITIVE_OR_NAN),
         ("budget", "training budget T/tau, where printed", POSITIVE_OR_NAN),
         ("budget_state", "state of the budget, where printed", TEXT),
         ("max_to_q99", "median over blocks of max/q99, where printed", POSITIVE_OR_NAN),
-        "published_model component",
+        ["published_model", "component"],
         ("shape", "median Weibull shape over layers, from npm-weibull-py, DATABASE_v9_1, CC BY 4.0", POSITIVE_OR_NAN),
         ("scale", "median Weibull scale over layers, likewise", POSITIVE_OR_NAN),
         ("r_squared", "median R^2 of the fits, likewise", PROBABILITY),
