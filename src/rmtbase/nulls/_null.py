@@ -86,7 +86,7 @@ class Null(ABC):
         return self
 
     def prepare(self, factors: Sequence[Shaped[np.ndarray, "group member rank width"]]) -> Sequence[Any] | None:
-        """Return what this null needs from each head besides its spectrum: see ``takers.Preparation``."""
+        """Return what this null needs from each head besides its spectrum: see ``read_sites.Preparation``."""
         return None
 
     def prepare_groups(
@@ -95,7 +95,7 @@ class Null(ABC):
         shared: Shaped[np.ndarray, "group one rank other_width"],
         sigmas: Float[np.ndarray, "group member"],
     ) -> Sequence[Any] | None:
-        """Return what this null needs from heads that share a factor: see ``takers.Preparation``."""
+        """Return what this null needs from heads that share a factor: see ``read_sites.Preparation``."""
         return None
 
     def unscored(self, dims: tuple[int, ...], prepared: Sequence[Any] | None) -> dict[int, Reason]:
